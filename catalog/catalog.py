@@ -1,0 +1,451 @@
+"""`Catalog`: the one class that every front door is built on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from catalog.definitions import ColumnLike, Definitions, check_columns, normalise_columns, normalise_location
+from catalog.errors import InvalidTableError
+from catalog.identifiers import TableName, normalise_identifier
+from catalog.indexes import building
+from catalog.indexes.definitions import (
+    change_state,
+    create_index,
+    find_index,
+    hold_builds,
+    list_indexes,
+    remove_index,
+)
+from catalog.indexes.items import delete_all_items
+from catalog.loading import Loading
+from catalog.model import (
+    AddResult,
+    Database,
+    IndexDefinition,
+    IndexState,
+    NewPartition,
+    Partition,
+    PartitionIndex,
+    PartitionState,
+    Table,
+)
+from catalog.operations import Operations
+from catalog.partitions.adding import OnInvalid, PartitionAdder
+from catalog.partitions.changing import drop_partitions, set_quarantined
+from catalog.partitions.explaining import Explanation, explain
+from catalog.partitions.scanning import Scan, Scanner
+from catalog.quality_results import QualityResults
+from catalog.storage import Storage
+from catalog.storage.engine import catalog_url
+from catalog.storage.upgrade import check_revision, upgrade
+
+
+class Catalog:
+    """The shared catalog of tables, partitions and partition indexes.
+
+    Table names are written `database.table`; without a database, `default` is meant. Names match without regard to
+    case. One object may be used by several threads.
+
+    Attributes:
+        operations: Journal of the long-running changes.
+        loading: What a load of source files does to the catalog and the files.
+        quality: Results of quality checks.
+    """
+
+    def __init__(self, storage: Storage, warehouse: str | None) -> None:
+        """Build the catalog over a database; `Catalog.open` is the usual way."""
+        self.storage = storage
+        self._definitions = Definitions(storage, warehouse)
+        self._scanner = Scanner(storage, self._definitions)
+        self.operations = Operations(storage)
+        self.loading = Loading(storage, self._definitions, self.operations)
+        self.quality = QualityResults(storage, self._definitions, self.operations)
+
+    @classmethod
+    def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
+        """Open the catalog of a database whose schema is there.
+
+        Args:
+            url: `postgresql://…` or `sqlite:///…`; by default `CALVE_CATALOG_URL`.
+            warehouse: Folder for databases without a location of their own; by default `CALVE_WAREHOUSE`.
+
+        Raises:
+            CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema is not the one
+                that this version needs.
+        """
+        storage = Storage(url or catalog_url())
+        check_revision(storage)
+        return cls(storage, warehouse or os.environ.get("CALVE_WAREHOUSE"))
+
+    @classmethod
+    def initialise(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
+        """Create the schema, or bring it to this version's, and open the catalog; does no harm when done again."""
+        storage = Storage(url or catalog_url())
+        upgrade(storage)
+        return cls(storage, warehouse or os.environ.get("CALVE_WAREHOUSE"))
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.storage.close()
+
+    def __enter__(self) -> Self:
+        """Return the catalog, to be closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        self.close()
+
+    # --- databases ----------------------------------------------------------------------------------------------
+
+    def create_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        description: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Database:
+        """Create a database.
+
+        Args:
+            location: Folder for its tables; by default `<warehouse>/<name>`.
+            if_not_exists: Return the one that exists, unchanged.
+
+        Raises:
+            DatabaseAlreadyExistsError: It exists, and `if_not_exists` is false.
+            InvalidIdentifierError: The name cannot be used.
+            InvalidConfigurationError: No location is given and no warehouse is set.
+        """
+        return self._definitions.create_database(
+            name, location=location, description=description, properties=properties, if_not_exists=if_not_exists
+        )
+
+    def get_database(self, name: str) -> Database:
+        """Return a database.
+
+        Raises:
+            DatabaseNotFoundError: There is none of this name.
+        """
+        return self._definitions.get_database(name)
+
+    def list_databases(self) -> list[Database]:
+        """Return all databases, by name."""
+        return self._definitions.list_databases()
+
+    def alter_database(
+        self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
+    ) -> Database:
+        """Change a database's description, or some of its properties; a property set to None goes away.
+
+        Raises:
+            DatabaseNotFoundError: There is none of this name.
+        """
+        return self._definitions.alter_database(name, description=description, properties=properties)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database that has no tables; its folder is not touched.
+
+        Raises:
+            DatabaseNotFoundError: There is none of this name.
+            DatabaseNotEmptyError: It has tables.
+        """
+        self._definitions.drop_database(name)
+
+    # --- tables -------------------------------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        name: str,
+        *,
+        columns: Iterable[ColumnLike],
+        partition_keys: Iterable[ColumnLike] = (),
+        format: str = "parquet",  # noqa: A002 - the field's word
+        location: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        indexes: Sequence[IndexDefinition] = (),
+    ) -> Table:
+        """Create a table, with up to 3 partition indexes; it and all of them exist afterwards, or nothing does.
+
+        Args:
+            columns: The columns inside the data files.
+            partition_keys: The partition keys, in the order of the path.
+            format: parquet, orc, avro or csv.
+            location: Folder of the data files; by default `<database's folder>/<table>`.
+
+        Raises:
+            DatabaseNotFoundError: The database does not exist.
+            TableAlreadyExistsError: A table of this name exists.
+            InvalidRequestError: A name, a type, the format or an index cannot be used.
+            LimitExceededError: There are more than 3 indexes.
+        """
+        with self.storage.write() as connection:
+            table = self._definitions.insert_table(
+                connection,
+                TableName.parse(name),
+                columns=columns,
+                partition_keys=partition_keys,
+                format=format,
+                location=location,
+                properties=properties,
+            )
+            for definition in indexes:
+                create_index(connection, table, definition)
+        return table
+
+    def get_table(self, name: str) -> Table:
+        """Return a table.
+
+        Raises:
+            TableNotFoundError, DatabaseNotFoundError: There is none of this name.
+        """
+        return self._definitions.get_table(name)
+
+    def list_tables(self, database: str | None = None) -> list[Table]:
+        """Return the tables of one database, or of all, by name.
+
+        Raises:
+            DatabaseNotFoundError: There is no such database.
+        """
+        return self._definitions.list_tables(database)
+
+    def alter_table(
+        self,
+        name: str,
+        *,
+        rename_to: str | None = None,
+        add_columns: Iterable[ColumnLike] = (),
+        properties: Mapping[str, str | None] | None = None,
+        location: str | None = None,
+    ) -> Table:
+        """Change a table: its name (in the same database), new columns at the end, properties, or location.
+
+        Args:
+            properties: Those to set; one set to None goes away.
+            location: Only for a table without partitions, whose folders would seem to move with it.
+
+        Raises:
+            TableNotFoundError: There is none of this name.
+            TableAlreadyExistsError: The new name is taken.
+            InvalidTableError: A new column's name is taken, or the location cannot change.
+        """
+        with self.storage.write() as connection:
+            table = self._definitions.lock_table(connection, name, exclusive=True)
+            columns = (*table.columns, *normalise_columns(add_columns))
+            check_columns(table.full_name, columns, table.partition_keys)
+            if location is not None and self._definitions.has_partitions(connection, table):
+                raise InvalidTableError(
+                    f"table {table.full_name} has partitions below {table.location}; drop them before its location changes"
+                )
+            new_name = table.name if rename_to is None else normalise_identifier(rename_to, "table")
+            self._definitions.update_table(
+                connection,
+                table,
+                name=new_name,
+                columns=columns,
+                properties=self._definitions.changed_properties(table, properties),
+                location=table.location if location is None else normalise_location(location),
+            )
+        return self.get_table(f"{table.database}.{new_name}")
+
+    def drop_table(self, name: str) -> None:
+        """Drop a table with its partitions and indexes; its files are not touched.
+
+        Raises:
+            TableNotFoundError: There is none of this name.
+            ConflictError: An operation is changing it.
+        """
+        with self.storage.write() as connection:
+            table = self._definitions.lock_table(connection, name, exclusive=True)
+            hold_builds(connection, table.id)
+            self._definitions.delete_table(connection, table)
+
+    # --- partitions ---------------------------------------------------------------------------------------------
+
+    def add_partitions(
+        self,
+        table: str,
+        partitions: Iterable[NewPartition],
+        *,
+        if_not_exists: bool = False,
+        on_invalid: OnInvalid = OnInvalid.REFUSE,
+    ) -> AddResult:
+        """Add partitions, each with its item in every index of the table, in one transaction.
+
+        Partitions are taken from the iterable as they are written, so a million of them need little memory.
+
+        Args:
+            if_not_exists: Leave out those that exist, instead of refusing the batch.
+            on_invalid: REFUSE: a partition that an index does not admit refuses the whole batch. SKIP: the others are
+                added, and the result names those that are not.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidPartitionError: A partition does not fit an index, or has more values than the table has keys.
+            PartitionAlreadyExistsError: One exists, or is named twice, and `if_not_exists` is false.
+        """
+        with self.storage.write() as connection:
+            adder = PartitionAdder(connection, self._definitions, table)
+            return adder.add(partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
+
+    def get_partitions(
+        self,
+        table: str,
+        expression: str | None = None,
+        *,
+        use_indexes: bool = True,
+        state: PartitionState | None = PartitionState.VISIBLE,
+    ) -> Iterator[Partition]:
+        """Yield the partitions that match an expression, through an index where one serves, in no promised order.
+
+        Args:
+            expression: The filter, for instance `country = 'US' and year > 2018`; None or empty for all.
+            use_indexes: False reads all partitions; the answer is the same.
+            state: VISIBLE for what readers see, QUARANTINED for what is held back, None for both.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            ExpressionError: The expression cannot be used; its subclasses say why.
+        """
+        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state).partitions
+
+    def scan_partitions(self, table: str, expression: str | None = None, *, use_indexes: bool = True) -> Scan:
+        """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
+        return self._scanner.scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
+
+    def explain_partitions(self, table: str, expression: str | None = None) -> Explanation:
+        """Run a search, throw its partitions away, and tell how they were found.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            ExpressionError: The expression cannot be used.
+        """
+        return explain(self.scan_partitions(table, expression))
+
+    def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
+        """Return one partition by its values, quarantined or not; `01` finds the int `1`.
+
+        Raises:
+            PartitionNotFoundError: The table has none with these values.
+        """
+        return self._scanner.get(table, values)
+
+    def drop_partitions(self, table: str, expression: str | None = None) -> int:
+        """Drop the visible partitions that match an expression, with their index items; their files are not touched.
+
+        Args:
+            expression: None drops them all.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            ExpressionError: The expression cannot be used.
+        """
+        ids = [partition.id for partition in self.get_partitions(table, expression)]
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            return drop_partitions(connection, held, ids)
+
+    def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
+        """Yield the partitions that an operation added, quarantined or not.
+
+        Raises:
+            OperationNotFoundError: There is no such operation.
+        """
+        operation = self.operations.get(operation_id)
+        return self._scanner.of_operation(operation.table, operation.number)
+
+    def release_partitions(self, table: str, expression: str | None = None) -> int:
+        """Make the quarantined partitions that match an expression visible; return how many.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            ExpressionError: The expression cannot be used.
+        """
+        found = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
+        ids = [partition.id for partition in found]
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            return set_quarantined(connection, held, ids, False)
+
+    # --- partition indexes --------------------------------------------------------------------------------------
+
+    def create_partition_index(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
+        """Create a partition index; it is ACTIVE at once on a table without partitions, else CREATING until it is built.
+
+        From now on the table refuses partitions that do not fit the index.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidIndexError: It names no key, a key twice, or a column that is no partition key.
+            LimitExceededError: The table has 3 indexes.
+            IndexAlreadyExistsError: An index has the same name or the same keys.
+        """
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            return create_index(connection, held, IndexDefinition(name, tuple(keys)))
+
+    def build_partition_index(self, table: str, name: str) -> PartitionIndex:
+        """Build a CREATING index in this process and return how it ended, ACTIVE or FAILED.
+
+        For large tables the Spark job does the same in parallel.
+
+        Raises:
+            IndexNotFoundError: There is no such index.
+            ConflictError: It was deleted meanwhile.
+        """
+        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        if index.state is not IndexState.CREATING:
+            return index
+        reports = []
+        for ids in building.plan_ranges(self.storage, definition, index):
+            with self.storage.write() as connection:
+                reports.append(building.backfill_range(connection, definition, index, ids))
+        if any(report.code is not None for report in reports):
+            building.fail_build(self.storage, definition, index, reports)
+        else:
+            with self.storage.write() as connection:
+                building.finish_build(self.storage, connection, definition, index)
+        return self.get_partition_index(table, name)
+
+    def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
+        """Return a table's indexes, oldest first, FAILED ones included.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+        """
+        with self.storage.read() as connection:
+            return list_indexes(connection, self._definitions.get_table(table, connection).id)
+
+    def get_partition_index(self, table: str, name: str) -> PartitionIndex:
+        """Return one index of a table.
+
+        Raises:
+            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+        """
+        with self.storage.read() as connection:
+            return find_index(connection, self._definitions.get_table(table, connection), name)
+
+    def delete_partition_index(self, table: str, name: str) -> None:
+        """Delete an index: it is DELETING, and not read any more, while its items go; then it is gone.
+
+        Raises:
+            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+        """
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            hold_builds(connection, held.id)
+            index = find_index(connection, held, name)
+            change_state(connection, index.id, tuple(IndexState), IndexState.DELETING)
+        delete_all_items(self.storage, index.id)
+        with self.storage.write() as connection:
+            remove_index(connection, index.id)
+

@@ -1,0 +1,309 @@
+"""Databases and tables: create, alter, drop, look up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from catalog.clock import now_ms
+from catalog.errors import (
+    ConflictError,
+    DatabaseAlreadyExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    InvalidConfigurationError,
+    InvalidTableError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from catalog.identifiers import TableName, normalise_identifier
+from catalog.key_types import parse_key_type
+from catalog.model import Column, Database, FileFormat, Table
+from catalog.storage import Storage
+from catalog.storage.schema import (
+    DatabaseRow,
+    IndexItemRow,
+    OperationRow,
+    PartitionIndexRow,
+    PartitionRow,
+    SourceFileRow,
+    TableRow,
+)
+
+ColumnLike = Column | tuple[str, str] | Mapping[str, str]
+"""A column, as a value, a (name, type) pair, or a mapping with `name`, `type` and perhaps `comment`."""
+
+
+def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
+    """Return the columns with their names in lower case.
+
+    Raises:
+        InvalidIdentifierError: A name cannot be used.
+    """
+    normal = []
+    for given in columns:
+        match given:
+            case Column(name, column_type, comment):
+                pass
+            case (str() as name, str() as column_type):
+                comment = None
+            case _:
+                name, column_type, comment = given["name"], given["type"], given.get("comment")  # type: ignore[call-overload,union-attr]
+        normal.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
+    return tuple(normal)
+
+
+def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
+    """Make sure that a table's columns and keys do not contradict each other.
+
+    Raises:
+        InvalidTableError: A name is used twice, or there is neither a column nor a key.
+        InvalidKeyTypeError: A key has a type that no partition key can have.
+    """
+    names = [column.name for column in (*columns, *keys)]
+    if not names:
+        raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidTableError(f"table {table} names {', '.join(twice)} more than once; columns and keys need own names")
+    for key in keys:
+        parse_key_type(key.type)
+
+
+def normalise_location(location: str) -> str:
+    """Return a location without a slash at its end; a relative path becomes absolute."""
+    if "://" not in location and not location.startswith("file:"):
+        location = os.path.abspath(os.path.expanduser(location))
+    return location.rstrip("/") or "/"
+
+
+class Definitions:
+    """The databases and tables of one catalog."""
+
+    def __init__(self, storage: Storage, warehouse: str | None) -> None:
+        """Take the database, and the folder for databases without a location of their own."""
+        self._storage = storage
+        self._warehouse = warehouse
+
+    def create_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        description: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Database:
+        """Create a database; see `Catalog.create_database`."""
+        name = normalise_identifier(name, "database")
+        database = Database(name, self._database_location(name, location), description, dict(properties or {}))
+        try:
+            with self._storage.write() as connection:
+                connection.execute(
+                    insert(DatabaseRow).values(
+                        name=name,
+                        location=database.location,
+                        description=description,
+                        properties=dict(database.properties),
+                    )
+                )
+        except IntegrityError:
+            if if_not_exists:
+                return self.get_database(name)
+            raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
+        return database
+
+    def _database_location(self, name: str, location: str | None) -> str:
+        if location is None and self._warehouse is None:
+            raise InvalidConfigurationError(
+                f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, "
+                "or give the database a location"
+            )
+        return normalise_location(location or f"{self._warehouse}/{name}")
+
+    def get_database(self, name: str) -> Database:
+        """Return a database."""
+        with self._storage.read() as connection:
+            row = self._database_row(connection, normalise_identifier(name, "database"))
+        return Database(row.name, row.location, row.description, row.properties)
+
+    def list_databases(self) -> list[Database]:
+        """Return all databases by name."""
+        with self._storage.read() as connection:
+            rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
+        return [Database(row.name, row.location, row.description, row.properties) for row in rows]
+
+    def alter_database(
+        self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
+    ) -> Database:
+        """Change a database; see `Catalog.alter_database`."""
+        name = normalise_identifier(name, "database")
+        with self._storage.write() as connection:
+            row = self._database_row(connection, name)
+            connection.execute(
+                update(DatabaseRow)
+                .where(DatabaseRow.id == row.id)
+                .values(
+                    description=row.description if description is None else description,
+                    properties=_changed_properties(row.properties, properties),
+                )
+            )
+        return self.get_database(name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database; see `Catalog.drop_database`."""
+        name = normalise_identifier(name, "database")
+        try:
+            with self._storage.write() as connection:
+                row = self._database_row(connection, name)
+                count = connection.scalar(
+                    select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id)
+                )
+                if count:
+                    raise DatabaseNotEmptyError(f"database {name} still has {count} table(s); drop them first")
+                connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
+        except IntegrityError:
+            raise DatabaseNotEmptyError(f"database {name} just got a table; drop its tables first") from None
+
+    def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
+        """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
+        columns = normalise_columns(definition["columns"])
+        keys = normalise_columns(definition["partition_keys"])
+        check_columns(str(table), columns, keys)
+        database = self._database_row(connection, table.database)
+        if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
+            raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
+        location = definition["location"] or f"{database.location}/{table.name}"
+        row = connection.execute(
+            insert(TableRow)
+            .values(
+                database_id=database.id,
+                name=table.name,
+                columns=[_column_json(column) for column in columns],
+                partition_keys=[_column_json(key) for key in keys],
+                format=_file_format(definition["format"]),
+                location=normalise_location(location),
+                properties=dict(definition["properties"] or {}),
+                created_at_ms=now_ms(),
+            )
+            .returning(TableRow.__table__)
+        ).one()
+        return _table(table.database, row)
+
+    def get_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
+        """Return a table; see `Catalog.get_table`."""
+        table = TableName.parse(name) if isinstance(name, str) else name
+        if connection is None:
+            with self._storage.read() as connection:
+                return self.get_table(table, connection)
+        row = connection.execute(_table_query(table)).one_or_none()
+        if row is None:
+            self._database_row(connection, table.database)
+            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
+        return _table(table.database, row)
+
+    def lock_table(self, connection: Connection, name: str | TableName, *, exclusive: bool) -> Table:
+        """Return a table and hold its row until the transaction ends."""
+        table = self.get_table(name, connection)
+        if not self._storage.lock_table(connection, table.id, exclusive=exclusive):
+            raise TableNotFoundError(f"table {table.full_name} was dropped just now")
+        return self.get_table(name, connection)
+
+    def list_tables(self, database: str | None = None) -> list[Table]:
+        """Return the tables of one database, or of all, by name."""
+        query = select(DatabaseRow.name.label("database_name"), TableRow.__table__).join(
+            DatabaseRow, TableRow.database_id == DatabaseRow.id
+        )
+        if database is not None:
+            query = query.where(DatabaseRow.name == self.get_database(database).name)
+        with self._storage.read() as connection:
+            rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
+        return [_table(row.database_name, row) for row in rows]
+
+    def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
+        """Write changed fields of a table that the caller holds."""
+        if "columns" in values:
+            values["columns"] = [_column_json(column) for column in values["columns"]]
+        try:
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
+        except IntegrityError:
+            raise TableAlreadyExistsError(f"a table of that name exists beside {table.full_name}") from None
+
+    def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
+        """Return a table's properties after a change; None takes one away."""
+        return _changed_properties(table.properties, changes)
+
+    def delete_table(self, connection: Connection, table: Table) -> None:
+        """Delete a table that the caller holds, with everything the catalog knows of it."""
+        busy = connection.scalar(
+            select(OperationRow.id).where(
+                OperationRow.table_name == table.full_name,
+                OperationRow.is_exclusive,
+                OperationRow.state == "RUNNING",
+            )
+        )
+        if busy:
+            raise ConflictError(f"table {table.full_name} is being changed by operation {busy}; wait, or cancel it")
+        indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
+        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
+        for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
+            connection.execute(delete(row).where(row.table_id == table.id))
+        connection.execute(delete(TableRow).where(TableRow.id == table.id))
+
+    def has_partitions(self, connection: Connection, table: Table) -> bool:
+        """Say whether a table has any partition."""
+        return bool(connection.scalar(select(exists().where(PartitionRow.table_id == table.id))))
+
+    @staticmethod
+    def _database_row(connection: Connection, name: str) -> Row[Any]:
+        row = connection.execute(select(DatabaseRow.__table__).where(DatabaseRow.name == name)).one_or_none()
+        if row is None:
+            raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
+        return row
+
+
+def _table_query(table: TableName) -> Select[Any]:
+    return (
+        select(TableRow.__table__)
+        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+        .where(DatabaseRow.name == table.database, TableRow.name == table.name)
+    )
+
+
+def _table(database: str, row: Row[Any]) -> Table:
+    return Table(
+        database=database,
+        name=row.name,
+        columns=tuple(Column(**column) for column in row.columns),
+        partition_keys=tuple(Column(**key) for key in row.partition_keys),
+        format=FileFormat(row.format),
+        location=row.location,
+        properties=row.properties,
+        id=row.id,
+    )
+
+
+def _column_json(column: Column) -> dict[str, str]:
+    fields = {"name": column.name, "type": column.type}
+    return fields if column.comment is None else {**fields, "comment": column.comment}
+
+
+def _file_format(text: str) -> str:
+    try:
+        return FileFormat(text.lower()).value
+    except ValueError:
+        raise InvalidTableError(
+            f"format {text!r} is not known; use {', '.join(known.value for known in FileFormat)}"
+        ) from None
+
+
+def _changed_properties(
+    properties: Mapping[str, str], changes: Mapping[str, str | None] | None
+) -> dict[str, str]:
+    changed = {**properties, **(changes or {})}
+    return {name: value for name, value in changed.items() if value is not None}
+
+

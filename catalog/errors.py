@@ -1,0 +1,267 @@
+"""Every error the catalog raises, in one tree.
+
+CatalogError
+├── InvalidRequestError              the request cannot be right, whenever it is sent
+│   ├── InvalidIdentifierError
+│   ├── InvalidKeyTypeError
+│   ├── InvalidTableError
+│   ├── InvalidIndexError
+│   ├── InvalidPartitionError        carries the refused partitions
+│   ├── InvalidConfigurationError
+│   ├── SourceFileError
+│   └── ExpressionError              carries the position in the expression
+│       ├── ExpressionSyntaxError
+│       ├── UnknownColumnError
+│       ├── LiteralTypeError
+│       ├── UnsupportedExpressionError
+│       └── ExpressionTooComplexError
+├── NotFoundError
+│   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
+│   └── IndexNotFoundError, OperationNotFoundError
+├── AlreadyExistsError
+│   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
+│   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
+├── LimitExceededError
+├── ConflictError                    somebody else changed it, or holds it now
+│   ├── OperationConflictError
+│   ├── DatabaseNotEmptyError
+│   ├── LocationNotEmptyError
+│   └── FencedError                  this attempt was given up; it may not commit
+├── VerificationFailedError
+└── CatalogUnavailableError          no catalog is named, reachable or initialised
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class CatalogError(Exception):
+    """Base of all errors of the catalog."""
+
+    retryable: ClassVar[bool] = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild from attributes, because subclasses build their message from typed arguments."""
+        return _rebuild, (type(self), self.args, self.__dict__.copy())
+
+
+def _rebuild(cls: type[CatalogError], args: tuple[Any, ...], attributes: dict[str, Any]) -> CatalogError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
+
+
+class InvalidRequestError(CatalogError):
+    """The request cannot be right, whenever it is sent."""
+
+
+class InvalidIdentifierError(InvalidRequestError):
+    """A database, table, column or index name cannot be used."""
+
+
+class InvalidKeyTypeError(InvalidRequestError):
+    """A type cannot be the type of a partition key."""
+
+
+class InvalidTableError(InvalidRequestError):
+    """A table's definition contradicts itself."""
+
+
+class InvalidIndexError(InvalidRequestError):
+    """A partition index cannot be defined like this."""
+
+
+class InvalidConfigurationError(InvalidRequestError):
+    """The YAML list of tables, or an environment variable, has a wrong entry."""
+
+
+class SourceFileError(InvalidRequestError):
+    """A source file is missing, changed after it was loaded, or cannot be parsed."""
+
+
+class PartitionProblem(StrEnum):
+    """Why a partition does not fit an index; the spelling of Glue's backfill error codes.
+
+    Source: AWS Glue API, `BackfillError.Code`.
+    """
+
+    INVALID_TYPE = "INVALID_PARTITION_TYPE_DATA_ERROR"
+    MISSING_VALUE = "MISSING_PARTITION_VALUE_ERROR"
+    UNSUPPORTED_CHARACTER = "UNSUPPORTED_PARTITION_CHARACTER_ERROR"
+
+
+@dataclass(frozen=True)
+class RefusedPartition:
+    """One partition that a table's indexes do not admit.
+
+    Attributes:
+        partition: Its name in the form `k=v/k2=v2`.
+        key: The indexed key whose value does not fit.
+        value: The value as it was given; None when it is missing.
+        expected_type: The key's type, for instance `int` or `char(3)`.
+        code: What is wrong with the value.
+        index: The index that needs the key.
+    """
+
+    partition: str
+    key: str
+    value: str | None
+    expected_type: str
+    code: PartitionProblem
+    index: str
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
+        return (
+            f"partition {self.partition!r}: key {self.key!r} {wrong}, expected {self.expected_type} "
+            f"because partition index {self.index!r} is on it ({self.code})"
+        )
+
+
+class InvalidPartitionError(InvalidRequestError):
+    """Partitions cannot be added as they are given.
+
+    Attributes:
+        table: The table, `database.name`.
+        refused: One entry for each partition that an index does not admit; empty when the request as a whole is wrong.
+    """
+
+    def __init__(self, table: str, refused: Sequence[RefusedPartition] = (), *, reason: str | None = None) -> None:
+        """Build the message from what was refused, or from `reason`."""
+        self.table = table
+        self.refused = tuple(refused)
+        if reason is None:
+            shown = "; ".join(str(problem) for problem in self.refused[:10])
+            more = f"; and {len(self.refused) - 10:,} more" if len(self.refused) > 10 else ""
+            reason = (
+                f"{len(self.refused):,} partition(s) refused: {shown}{more}. "
+                "Nothing was added. Correct the values, or ask for the valid ones only"
+            )
+        super().__init__(f"table {table}: {reason}")
+
+
+class ExpressionError(InvalidRequestError):
+    """A filter expression cannot be used.
+
+    Attributes:
+        expression: The whole text.
+        position: Offset of the offending character, from 0; None when no place can be named.
+    """
+
+    def __init__(self, problem: str, expression: str, position: int | None = None) -> None:
+        """Point at the place inside the expression."""
+        self.expression = expression
+        self.position = position
+        shown = expression if len(expression) <= 200 else expression[:200] + "…"
+        place = "" if position is None else f" at position {position}"
+        super().__init__(f"{problem}{place} in expression: {shown}")
+
+
+class ExpressionSyntaxError(ExpressionError):
+    """The expression is not in the grammar."""
+
+
+class UnknownColumnError(ExpressionError):
+    """The expression names something that is not a partition key."""
+
+
+class LiteralTypeError(ExpressionError):
+    """A literal cannot be of the type of the key that it is compared with."""
+
+
+class UnsupportedExpressionError(ExpressionError):
+    """The expression is valid SQL but outside the filter language."""
+
+
+class ExpressionTooComplexError(ExpressionError):
+    """The expression is too long or too deep."""
+
+
+class NotFoundError(CatalogError):
+    """Something that the request names does not exist."""
+
+
+class DatabaseNotFoundError(NotFoundError):
+    """No database has this name."""
+
+
+class TableNotFoundError(NotFoundError):
+    """No table has this name."""
+
+
+class PartitionNotFoundError(NotFoundError):
+    """The table has no such partition."""
+
+
+class IndexNotFoundError(NotFoundError):
+    """The table has no partition index of this name."""
+
+
+class OperationNotFoundError(NotFoundError):
+    """No operation, or no job of it, has this id."""
+
+
+class AlreadyExistsError(CatalogError):
+    """Something of this name exists."""
+
+
+class DatabaseAlreadyExistsError(AlreadyExistsError):
+    """A database of this name exists."""
+
+
+class TableAlreadyExistsError(AlreadyExistsError):
+    """A table of this name exists."""
+
+
+class PartitionAlreadyExistsError(AlreadyExistsError):
+    """A partition with these values exists."""
+
+
+class IndexAlreadyExistsError(AlreadyExistsError):
+    """The table has an index of this name or with these keys."""
+
+
+class LimitExceededError(CatalogError):
+    """A documented limit would be passed."""
+
+
+class ConflictError(CatalogError):
+    """Somebody else changed, or holds, what the request is about; look again and retry."""
+
+    retryable: ClassVar[bool] = True
+
+
+class OperationConflictError(ConflictError):
+    """Another operation is at work on the table."""
+
+
+class DatabaseNotEmptyError(ConflictError):
+    """The database still has tables."""
+
+    retryable: ClassVar[bool] = False
+
+
+class LocationNotEmptyError(ConflictError):
+    """Files that the catalog does not know are where a partition should go."""
+
+    retryable: ClassVar[bool] = False
+
+
+class FencedError(ConflictError):
+    """This attempt of a job was given up and a later one, or nobody, may commit in its place."""
+
+    retryable: ClassVar[bool] = False
+
+
+class VerificationFailedError(CatalogError):
+    """What was written differs from what should have been written."""
+
+
+class CatalogUnavailableError(CatalogError):
+    """No catalog is named, or it cannot be reached, or its schema is not there yet."""

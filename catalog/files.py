@@ -1,0 +1,146 @@
+"""Files and folders, on whatever PyArrow's file systems reach: local disks, HDFS, S3, GCS, Azure."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import posixpath
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.dataset
+from pyarrow import fs
+
+from catalog.errors import SourceFileError
+
+_GLOB_CHARACTERS = "*?["
+_PARALLEL_MOVES = 16
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """A file as it was found.
+
+    Attributes:
+        path: In the form in which its folder was given: a plain path, or a URI.
+    """
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+
+
+class Folder:
+    """A folder of a file system, by a plain path or a URI."""
+
+    def __init__(self, location: str) -> None:
+        """Reach the file system; nothing is read yet."""
+        self.location = location.rstrip("/")
+        if "://" in location or location.startswith("file:"):
+            self._files, self._root = fs.FileSystem.from_uri(self.location)
+        else:
+            self._files, self._root = fs.LocalFileSystem(), self.location
+        self._is_object_store = self._files.type_name in ("s3", "gcs", "abfs", "py::fsspec+s3")
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(self._root, name) if name else self._root
+
+    def exists(self, name: str = "") -> bool:
+        """Say whether a file or folder is there."""
+        return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+
+    def is_empty(self, name: str) -> bool:
+        """Say whether a folder holds nothing, or is not there."""
+        selector = fs.FileSelector(self._path(name), allow_not_found=True)
+        return not self._files.get_file_info(selector)
+
+    def folders(self, name: str) -> list[str]:
+        """Return the names of the folders directly inside one; none when it is not there."""
+        selector = fs.FileSelector(self._path(name), allow_not_found=True)
+        return sorted(info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory)
+
+    def files(self, pattern: str = "*") -> list[FileInfo]:
+        """Return the files below the folder, by path; hidden parts (`_…`, `.…`) are left out, at any depth."""
+        found = []
+        for info in self._files.get_file_info(fs.FileSelector(self._root, recursive=True)):
+            name = posixpath.relpath(info.path, self._root)
+            hidden = any(part.startswith(("_", ".")) for part in name.split("/"))
+            if info.type == fs.FileType.File and not hidden and fnmatch.fnmatchcase(name, pattern):
+                found.append(self._info(f"{self.location}/{name}", info))
+        return sorted(found, key=lambda each: each.path)
+
+    def file(self) -> FileInfo | None:
+        """Return the folder's own entry if it is a file after all."""
+        info = self._files.get_file_info(self._root)
+        return self._info(self.location, info) if info.type == fs.FileType.File else None
+
+    @staticmethod
+    def _info(path: str, info: fs.FileInfo) -> FileInfo:
+        return FileInfo(path, info.size or 0, int((info.mtime_ns or 0) // 1_000_000))
+
+    def open_text(self, name: str = "") -> io.TextIOWrapper:
+        """Open a file as UTF-8 text; bytes that are none are replaced."""
+        return io.TextIOWrapper(self._files.open_input_stream(self._path(name)), "utf-8", errors="replace", newline="")
+
+    def rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of the Parquet files in a folder, a batch in memory at a time."""
+        dataset = pyarrow.dataset.dataset(self._path(name), format="parquet", filesystem=self._files)
+        for batch in dataset.to_batches(batch_size=10_000):
+            yield from batch.to_pylist()
+
+    def delete(self, name: str) -> None:
+        """Delete a folder with what is inside; does nothing when it is not there."""
+        if self.exists(name):
+            self._files.delete_dir(self._path(name))
+
+    def move_all(self, moves: Iterable[tuple[str, str]]) -> Iterator[None]:
+        """Move folders, several at a time; yields once for each that has arrived.
+
+        A folder that was moved before is left alone, so a move that was interrupted can be done again.
+
+        Raises:
+            FileExistsError: The target has files, and they did not come from the source.
+        """
+        with ThreadPoolExecutor(_PARALLEL_MOVES) as pool:
+            for _ in pool.map(lambda move: self._move(*move), moves):
+                yield
+
+    def _move(self, source: str, target: str) -> None:
+        if not self.exists(source):
+            if not self.exists(target):
+                raise FileNotFoundError(f"{self.location}/{source} is gone, and {target} is not there")
+            return
+        if not self._is_object_store and not self.is_empty(target):
+            raise FileExistsError(f"{self.location}/{target}")
+        self._files.create_dir(posixpath.dirname(self._path(target)), recursive=True)
+        if not self._is_object_store:
+            self._files.move(self._path(source), self._path(target))
+            return
+        for info in self._files.get_file_info(fs.FileSelector(self._path(source), recursive=True)):
+            if info.type == fs.FileType.File:
+                name = posixpath.relpath(info.path, self._path(source))
+                self._files.move(info.path, posixpath.join(self._path(target), name))
+
+
+def find_files(source: str) -> list[FileInfo]:
+    """Return the files of a source: a file, a folder (hidden parts left out), or a glob of its end.
+
+    Raises:
+        SourceFileError: There is nothing of this name, or nothing matches.
+    """
+    parts = source.split("/")
+    first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
+    if first_glob is not None:
+        folder, pattern = Folder("/".join(parts[:first_glob]) or "/"), "/".join(parts[first_glob:])
+    else:
+        folder, pattern = Folder(source), "*"
+        if (single := folder.file()) is not None:
+            return [single]
+    if not folder.exists():
+        raise SourceFileError(f"source {source}: {folder.location} does not exist; check the path")
+    found = folder.files(pattern)
+    if not found:
+        raise SourceFileError(f"source {source}: no file is there; deliver one, or correct the path")
+    return found

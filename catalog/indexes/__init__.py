@@ -1,0 +1,1 @@
+"""Partition indexes: their keys, the plans that read them, and their items."""

@@ -1,0 +1,93 @@
+"""What Spark jobs are asked: one JSON argument, the same class on both sides.
+
+A job answers through the catalog (`Operations.finish_job`), never through its output.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, Self
+
+from catalog.errors import InvalidRequestError
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """One attempt at one step of an operation.
+
+    Attributes:
+        attempt: The number that `Operations.start_job` gave; the job may commit only while it is the latest.
+        table: `database.table`.
+    """
+
+    script: ClassVar[str]
+
+    operation_id: str
+    step: str
+    attempt: int
+    table: str
+
+    def to_json(self) -> str:
+        """Return the request as one argument of a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            InvalidRequestError: It is not JSON of exactly this request's fields.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (json.JSONDecodeError, TypeError) as error:
+            names = ", ".join(each.name for each in fields(cls))
+            raise InvalidRequestError(f"{cls.__name__} cannot be read from {text[:200]!r}: {error}; it takes {names}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceJob(JobRequest):
+    """A job that reads the source files of a load, which the operation's row names."""
+
+    source_format: str
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    indexes: Mapping[str, list[str]] = field(default_factory=dict)
+    invalid_partitions: str = "fail"
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidateSourceJob(SourceJob):
+    """Parse the source files, and check the partitions that they would make. Creates the table if it is not there."""
+
+    script: ClassVar[str] = "validate_source"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritePartitionsJob(SourceJob):
+    """Write the data files of a load to its staging folder."""
+
+    script: ClassVar[str] = "write_partitions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPartitionIndexJob(JobRequest):
+    """Build a CREATING partition index."""
+
+    script: ClassVar[str] = "build_partition_index"
+
+    index: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckQualityJob(JobRequest):
+    """Check the partitions that an operation added, by the rules of the table's YAML entry."""
+
+    script: ClassVar[str] = "check_quality"
+
+    rules: Mapping[str, Any] = field(default_factory=dict)

@@ -1,0 +1,294 @@
+"""Loading source files into a table: what is new, where its data files are staged, and how they become partitions.
+
+    discover  the source files that the table does not have yet
+    stage     a Spark job writes data files and a manifest below `_calve_staging`, which no reader looks into
+    publish   in one transaction: the partitions are added, the folders move to their places, the source files are
+              noted, the operation is COMMITTED. Folders move before the commit, so a visible partition has its files.
+
+A load that was interrupted in `publish` is finished by doing it again; one that is given up is undone by
+`discard_staging`, which the next load of the table begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from catalog.definitions import Definitions
+from catalog.errors import LocationNotEmptyError, SourceFileError, TableNotFoundError
+from catalog.files import FileInfo, Folder, find_files
+from catalog.model import AddResult, NewPartition, Table
+from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.partitions.adding import OnInvalid, PartitionAdder
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.schema import PartitionRow, SourceFileRow
+from catalog.values import ValueEncoder
+
+STAGING = "_calve_staging"
+REJECTED = "_calve_rejected"
+MANIFEST = "_manifest"
+DISCOVER = "discover"
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class StagedPartition:
+    """A partition in a load's manifest.
+
+    Attributes:
+        path: Its Hive-style path, below the staging folder now and below the table's location later.
+    """
+
+    values: tuple[str | None, ...]
+    path: str
+    file_count: int
+    row_count: int
+    size_bytes: int
+
+
+class Loading:
+    """Loads into the tables of one catalog."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Take the database, the definitions in it, and the journal."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+
+    # --- discover -----------------------------------------------------------------------------------------------
+
+    def discover(
+        self,
+        operation_id: str,
+        table: str,
+        source: str,
+        *,
+        reload: bool = False,
+        is_dry_run: bool = False,
+        requested_by: str | None = None,
+    ) -> list[FileInfo]:
+        """Return the source files to load, and journal the operation that loads them; nothing is journaled for none.
+
+        A retry looks again, unless the operation has committed.
+
+        Args:
+            source: A file, a folder, or a glob.
+            reload: Take files too that were loaded before, or have changed since.
+
+        Raises:
+            SourceFileError: The source is not there, or a file changed after it was loaded.
+            OperationConflictError: Another operation is at work on the table.
+        """
+        files = find_files(source)
+        operation = self._operations.find(operation_id)
+        if operation is not None and operation.is_committed:
+            return self.source_files(operation)
+        if not reload:
+            files = self._new_files(table, source, files)
+        if files:
+            request = {"source": source, "reload": reload, "dry_run": is_dry_run, "files": [asdict(f) for f in files]}
+            self._operations.begin(
+                operation_id,
+                OperationKind.ADD_PARTITIONS,
+                table,
+                request,
+                is_exclusive=not is_dry_run,
+                requested_by=requested_by,
+            )
+        return files
+
+    def _new_files(self, table: str, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
+        try:
+            table_id = self._definitions.get_table(table).id
+        except TableNotFoundError:
+            return list(files)
+        known: dict[str, Any] = {}
+        with self._storage.read() as connection:
+            for batch in batched(files):
+                query = select(SourceFileRow.__table__).where(
+                    SourceFileRow.table_id == table_id,
+                    among(connection, SourceFileRow.path, [each.path for each in batch]),
+                )
+                known.update((row.path, row) for row in connection.execute(query))
+        changed = [
+            each.path
+            for each in files
+            if (row := known.get(each.path))
+            and (row.size_bytes, row.modified_at_ms) != (each.size_bytes, each.modified_at_ms)
+        ]
+        if changed:
+            raise SourceFileError(
+                f"source {source}: {len(changed)} file(s) changed after they were loaded into {table}: "
+                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions that the file made "
+                "and load it with `reload`"
+            )
+        return [each for each in files if each.path not in known]
+
+    @staticmethod
+    def source_files(operation: Operation) -> list[FileInfo]:
+        """Return the source files of a load."""
+        return [FileInfo(**each) for each in operation.request["files"]]
+
+    # --- check --------------------------------------------------------------------------------------------------
+
+    def check(self, table: Table, partitions: Iterator[NewPartition], on_invalid: OnInvalid) -> AddResult:
+        """Try to add partitions and take it back: the same errors, and the result that adding would have.
+
+        Raises:
+            InvalidPartitionError: One does not fit an index, and `on_invalid` is REFUSE.
+            PartitionAlreadyExistsError: One exists.
+        """
+        with self._storage.write() as connection, connection.begin_nested() as nothing:
+            adder = PartitionAdder(connection, self._definitions, table.full_name)
+            result = adder.add(partitions, if_not_exists=False, on_invalid=on_invalid)
+            nothing.rollback()
+        return result
+
+    # --- stage --------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def staging_name(operation: Operation, attempt: int) -> str:
+        """Return the staging folder of an attempt, below the table's location."""
+        return f"{STAGING}/{operation.number}-{attempt}"
+
+    def discard_staging(self, table: Table, *, keep: str | None = None) -> None:
+        """Undo what loads that were given up left below the table's location, except the staging folder `keep`.
+
+        Only for the operation that holds the table, because no other load may be at work.
+        """
+        folder = Folder(table.location)
+        for name in folder.folders(STAGING):
+            staging = f"{STAGING}/{name}"
+            if staging != keep:
+                self._undo_moves(table, folder, staging)
+                folder.delete(staging)
+
+    def _undo_moves(self, table: Table, folder: Folder, staging: str) -> None:
+        """Delete the folders that an interrupted publish moved without registering their partitions."""
+        for batch in batched(self._manifest(folder, staging)):
+            moved = [each for each in batch if not folder.exists(f"{staging}/{each.path}") and folder.exists(each.path)]
+            encoder = ValueEncoder(table)
+            identities = {encoder.identity(each.values): each for each in moved}
+            with self._storage.read() as connection:
+                registered = connection.scalars(
+                    select(PartitionRow.identity).where(
+                        PartitionRow.table_id == table.id,
+                        among(connection, PartitionRow.identity, list(identities)),
+                    )
+                ).all()
+            for identity in identities.keys() - set(registered):
+                folder.delete(identities[identity].path)
+
+    @staticmethod
+    def _manifest(folder: Folder, staging: str) -> Iterator[StagedPartition]:
+        if folder.exists(f"{staging}/{MANIFEST}/_SUCCESS"):
+            for row in folder.rows(f"{staging}/{MANIFEST}"):
+                yield StagedPartition(**{**row, "values": tuple(row["values"])})
+
+    # --- publish ------------------------------------------------------------------------------------------------
+
+    def publish(
+        self, operation_id: str, step: str, attempt: int, staging: str, *, on_invalid: OnInvalid, is_quarantined: bool
+    ) -> dict[str, Any]:
+        """Make a staged load visible in one transaction; done again after its commit, it returns the same report.
+
+        Args:
+            staging: The staging folder that the Spark job reported.
+            is_quarantined: The partitions stay invisible until a quality check releases them.
+
+        Returns:
+            The report: partitions, rows, files and bytes added, and what was refused.
+
+        Raises:
+            FencedError: The attempt was given up.
+            InvalidPartitionError, PartitionAlreadyExistsError: As `Catalog.add_partitions`.
+            LocationNotEmptyError: Files that the catalog does not know are where a partition should go.
+        """
+        operation = self._operations.get(operation_id)
+        table = self._definitions.get_table(operation.table)
+        folder = Folder(table.location)
+        if not operation.is_committed:
+            with self._storage.write() as connection:
+                operation = self._operations.guard(connection, operation_id, step, attempt)
+                report = self._publish(connection, operation, folder, staging, on_invalid, is_quarantined)
+                self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
+                self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+        folder.delete(staging)
+        with self._storage.write() as connection:
+            self._operations.advance(connection, operation_id, OperationState.CLEANED)
+        return dict(self._operations.get(operation_id).report[step])
+
+    def _publish(
+        self,
+        connection: Connection,
+        operation: Operation,
+        folder: Folder,
+        staging: str,
+        on_invalid: OnInvalid,
+        is_quarantined: bool,
+    ) -> dict[str, Any]:
+        totals = {"row_count": 0, "file_count": 0, "size_bytes": 0}
+
+        def staged() -> Iterator[NewPartition]:
+            for each in self._manifest(folder, staging):
+                yield NewPartition(each.values, None, each.file_count, each.row_count, each.size_bytes)
+
+        adder = PartitionAdder(
+            connection,
+            self._definitions,
+            operation.table,
+            is_quarantined=is_quarantined,
+            operation_number=operation.number,
+        )
+        result = adder.add(staged(), if_not_exists=False, on_invalid=on_invalid)
+        refused = {each.partition for each in result.refused}
+        refused_rows = 0
+        for each in self._manifest(folder, staging):
+            if each.path in refused:
+                refused_rows += each.row_count
+            else:
+                for name in totals:
+                    totals[name] += getattr(each, name)
+        self._move(folder, staging, refused, operation)
+        self._note_sources(connection, adder.table, operation)
+        return {
+            "partitions": result.added,
+            **totals,
+            "refused": len(refused),
+            "refused_rows": refused_rows,
+            "refused_reasons": [str(each) for each in result.refused[:_SHOWN]],
+            "refused_folder": f"{folder.location}/{REJECTED}/{operation.number}" if refused else None,
+        }
+
+    def _move(self, folder: Folder, staging: str, refused: set[str], operation: Operation) -> None:
+        def moves() -> Iterator[tuple[str, str]]:
+            for each in self._manifest(folder, staging):
+                above = f"{REJECTED}/{operation.number}/" if each.path in refused else ""
+                yield f"{staging}/{each.path}", f"{above}{each.path}"
+
+        try:
+            for _ in folder.move_all(moves()):
+                pass
+        except FileExistsError as error:
+            raise LocationNotEmptyError(
+                f"folder {error} has files that the catalog does not know; nothing was added. Move them away, or "
+                f"register them as a partition of {operation.table}, and run the load again"
+            ) from None
+
+    def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
+        for batch in batched(self.source_files(operation)):
+            connection.execute(
+                delete(SourceFileRow).where(
+                    SourceFileRow.table_id == table.id,
+                    among(connection, SourceFileRow.path, [each.path for each in batch]),
+                )
+            )
+            connection.execute(
+                insert(SourceFileRow),
+                [{"table_id": table.id, "operation_number": operation.number, **asdict(each)} for each in batch],
+            )
+

@@ -1,0 +1,473 @@
+"""Operations and the jobs that run their steps.
+
+An operation has an id from its caller, so a retry continues it instead of starting a second one. Each attempt at a
+step gets a number; only the latest attempt may report or commit (`guard`), whatever an earlier one still does.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, text, update
+
+from catalog.clock import now_ms
+from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.storage import Storage
+from catalog.storage.schema import JobRow, OperationRow
+
+LEASE_MS = 15 * 60 * 1000
+"""An unfinished operation that nobody has touched for so long no longer holds its table."""
+
+
+class OperationKind(StrEnum):
+    """What an operation does."""
+
+    ADD_PARTITIONS = "add_partitions"
+    BUILD_INDEX = "build_index"
+
+
+class OperationState(StrEnum):
+    """Where an operation stands."""
+
+    PLANNED = "PLANNED"
+    RUNNING = "RUNNING"
+    COMMITTED = "COMMITTED"
+    CLEANED = "CLEANED"
+    FAILED = "FAILED"
+
+
+_TRANSITIONS: Mapping[OperationState, frozenset[OperationState]] = {
+    OperationState.PLANNED: frozenset({OperationState.RUNNING, OperationState.FAILED, OperationState.CLEANED}),
+    OperationState.RUNNING: frozenset({OperationState.COMMITTED, OperationState.FAILED, OperationState.CLEANED}),
+    OperationState.COMMITTED: frozenset({OperationState.CLEANED}),
+    OperationState.FAILED: frozenset({OperationState.PLANNED, OperationState.RUNNING}),
+    OperationState.CLEANED: frozenset(),
+}
+UNFINISHED = (OperationState.PLANNED, OperationState.RUNNING)
+
+
+class JobState(StrEnum):
+    """Where the latest attempt at a step stands."""
+
+    SUBMITTED = "SUBMITTED"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+
+_ALIVE = (JobState.SUBMITTED, JobState.RUNNING)
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One journaled change of the catalog and its files.
+
+    Attributes:
+        number: A short name for it, used in folders; unique in the catalog.
+        report: What its steps found and did, by step.
+        heartbeat_at_ms: When somebody last worked on it.
+    """
+
+    id: str
+    number: int
+    kind: OperationKind
+    table: str
+    state: OperationState
+    request: Mapping[str, Any]
+    report: Mapping[str, Any]
+    progress_done: int
+    progress_total: int | None
+    progress_note: str | None
+    failure_code: str | None
+    failure_detail: str | None
+    requested_by: str | None
+    created_at_ms: int
+    heartbeat_at_ms: int
+
+    @property
+    def is_committed(self) -> bool:
+        """Say whether its change is in the catalog, so that no step before the commit has anything left to do."""
+        return self.state in (OperationState.COMMITTED, OperationState.CLEANED)
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """The latest attempt at one step of an operation."""
+
+    operation_id: str
+    step: str
+    attempt: int
+    state: JobState
+    heartbeat_at_ms: int
+    result: Mapping[str, Any]
+    error_class: str | None
+    error_message: str | None
+    log_path: str | None
+    host: str | None
+
+    @property
+    def is_alive(self) -> bool:
+        """Say whether the attempt has neither ended nor been given up, as far as the catalog knows."""
+        return self.state in _ALIVE
+
+
+class Operations:
+    """The operations of one catalog."""
+
+    def __init__(self, storage: Storage) -> None:
+        """Take the database."""
+        self._storage = storage
+
+    def begin(
+        self,
+        operation_id: str,
+        kind: OperationKind,
+        table: str,
+        request: Mapping[str, Any] | None = None,
+        *,
+        is_exclusive: bool = False,
+        requested_by: str | None = None,
+    ) -> Operation:
+        """Journal an operation before its first step, or return it when it was begun before.
+
+        Args:
+            is_exclusive: No other exclusive operation may be at work on the table. One that nobody has touched for
+                `LEASE_MS` is given up in its favour.
+
+        Raises:
+            OperationConflictError: Another one is at work on the table.
+        """
+        with self._storage.write() as connection:
+            self._serialise(connection, table)
+            if is_exclusive:
+                self._give_up_abandoned(connection, table, operation_id)
+            row = connection.execute(_by_id(operation_id)).one_or_none()
+            now = now_ms()
+            if row is None:
+                connection.execute(
+                    insert(OperationRow).values(
+                        id=operation_id,
+                        kind=kind,
+                        table_name=table,
+                        is_exclusive=is_exclusive,
+                        request=dict(request or {}),
+                        state=OperationState.PLANNED,
+                        progress_done=0,
+                        report={},
+                        requested_by=requested_by,
+                        created_at_ms=now,
+                        heartbeat_at_ms=now,
+                    )
+                )
+            elif row.state in (OperationState.FAILED, OperationState.PLANNED, OperationState.RUNNING):
+                if row.state == OperationState.FAILED:
+                    _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
+                connection.execute(
+                    update(OperationRow).where(OperationRow.number == row.number).values(request=dict(request or {}))
+                )
+            return _operation(connection.execute(_by_id(operation_id)).one())
+
+    def get(self, operation_id: str) -> Operation:
+        """Return an operation.
+
+        Raises:
+            OperationNotFoundError: There is none of this id.
+        """
+        with self._storage.read() as connection:
+            return _operation(_existing(connection, operation_id))
+
+    def find(self, operation_id: str) -> Operation | None:
+        """Return an operation; None when there is none of this id."""
+        with self._storage.read() as connection:
+            row = connection.execute(_by_id(operation_id)).one_or_none()
+        return None if row is None else _operation(row)
+
+    def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
+        """Return the latest operations, the newest first; of one table (`database.name`), or of all."""
+        query = select(OperationRow.__table__).order_by(OperationRow.number.desc()).limit(limit)
+        if table is not None:
+            query = query.where(OperationRow.table_name == table)
+        with self._storage.read() as connection:
+            return [_operation(row) for row in connection.execute(query)]
+
+    def fail(self, operation_id: str, code: str, detail: str) -> None:
+        """Give an unfinished operation up: none of its jobs can commit any more. A retry takes it up again."""
+        with self._storage.write() as connection:
+            row = _existing(connection, operation_id)
+            if row.state in UNFINISHED:
+                self._fail(connection, row.number, code, detail)
+
+    def advance(self, connection: Connection, operation_id: str, state: OperationState) -> None:
+        """Move an operation to a state in the caller's transaction; does nothing when it is there.
+
+        Raises:
+            ConflictError: It cannot go there from where it is.
+        """
+        row = _existing(connection, operation_id)
+        if row.state != state:
+            _set_state(connection, row.number, OperationState(row.state), state)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------
+
+    def start_job(self, operation_id: str, step: str, log_path: str | None = None) -> int:
+        """Begin a new attempt at a step and return its number; from now on no earlier attempt can commit.
+
+        Raises:
+            ConflictError: The operation has ended.
+        """
+        with self._storage.write() as connection:
+            row = _existing(connection, operation_id, lock=True)
+            if row.state in (OperationState.PLANNED, OperationState.FAILED):
+                _set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
+            job = connection.execute(_job_query(row.number, step).with_for_update()).one_or_none()
+            attempt = 1 if job is None else job.attempt + 1
+            values = {
+                "attempt": attempt,
+                "state": JobState.SUBMITTED,
+                "heartbeat_at_ms": now_ms(),
+                "result": {},
+                "error_class": None,
+                "error_message": None,
+                "log_path": log_path,
+                "host": socket.gethostname(),
+            }
+            if job is None:
+                connection.execute(insert(JobRow).values(operation_number=row.number, step=step, **values))
+            else:
+                connection.execute(_this_job(row.number, step).values(**values))
+            connection.execute(
+                update(OperationRow)
+                .where(OperationRow.number == row.number)
+                .values(heartbeat_at_ms=now_ms(), progress_done=0, progress_total=None, progress_note=None)
+            )
+        return attempt
+
+    def get_job(self, operation_id: str, step: str) -> JobRun | None:
+        """Return the latest attempt at a step; None when there was none.
+
+        Raises:
+            OperationNotFoundError: There is no operation of this id.
+        """
+        with self._storage.read() as connection:
+            number = _existing(connection, operation_id).number
+            row = connection.execute(_job_query(number, step)).one_or_none()
+        return None if row is None else _job(operation_id, row)
+
+    def heartbeat(
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        *,
+        done: int | None = None,
+        total: int | None = None,
+        note: str | None = None,
+    ) -> None:
+        """Say that an attempt is alive, and how far it is; `note` names the unit, for instance `partitions`.
+
+        Raises:
+            FencedError: The attempt was given up.
+        """
+        progress = {"progress_done": done, "progress_total": total, "progress_note": note}
+        with self._storage.write() as connection:
+            # The operation's row before the job's, as everywhere: two orders could wait for each other for ever.
+            number = _existing(connection, operation_id, lock=True).number
+            connection.execute(
+                update(OperationRow)
+                .where(OperationRow.number == number)
+                .values(heartbeat_at_ms=now_ms(), **{name: value for name, value in progress.items() if value is not None})
+            )
+            beaten = connection.execute(
+                _this_job(number, step)
+                .where(JobRow.attempt == attempt, JobRow.state.in_(_ALIVE))
+                .values(state=JobState.RUNNING, heartbeat_at_ms=now_ms())
+            )
+            if beaten.rowcount == 0:
+                raise _fenced(operation_id, step, attempt)
+
+    def guard(
+        self, connection: Connection, operation_id: str, step: str, attempt: int, *, is_shared: bool = False
+    ) -> Operation:
+        """Let only the latest attempt of a live operation pass; whoever wants to take over waits for the commit.
+
+        Args:
+            is_shared: Several transactions of the same attempt may pass at once; none of them may then report.
+
+        Raises:
+            FencedError: The attempt was given up, or the operation has failed.
+        """
+        query = _by_id(operation_id).with_for_update(read=is_shared)
+        operation = connection.execute(query).one_or_none() or _existing(connection, operation_id)
+        job = connection.execute(_job_query(operation.number, step).with_for_update(read=is_shared)).one_or_none()
+        is_live = operation.state not in (OperationState.PLANNED, OperationState.FAILED)
+        if job is None or job.attempt != attempt or job.state not in _ALIVE or not is_live:
+            raise _fenced(operation_id, step, attempt)
+        return _operation(operation)
+
+    def finish_job(
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        result: Mapping[str, Any],
+        *,
+        connection: Connection | None = None,
+    ) -> None:
+        """Record an attempt's result, in the caller's transaction if one is given.
+
+        Raises:
+            FencedError: The attempt was given up.
+        """
+        with self._joined(connection) as joined:
+            operation = self.guard(joined, operation_id, step, attempt)
+            joined.execute(
+                _this_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result))
+            )
+            joined.execute(
+                update(OperationRow)
+                .where(OperationRow.number == operation.number)
+                .values(report={**operation.report, step: dict(result)}, heartbeat_at_ms=now_ms())
+            )
+
+    def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
+        """Record that an attempt failed or was given up; does nothing when a later one has begun or it has ended."""
+        with self._storage.write() as connection:
+            number = _existing(connection, operation_id).number
+            connection.execute(
+                _this_job(number, step)
+                .where(JobRow.attempt == attempt, JobRow.state.in_(_ALIVE))
+                .values(state=JobState.FAILED, error_class=error_class, error_message=error_message)
+            )
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _joined(self, connection: Connection | None) -> Iterator[Connection]:
+        if connection is not None:
+            yield connection
+        else:
+            with self._storage.write() as own:
+                yield own
+
+    @staticmethod
+    def _serialise(connection: Connection, table: str) -> None:
+        """Let one caller at a time look for and journal operations of a table, which may not exist yet."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"calve:{table}"})
+
+    def _give_up_abandoned(self, connection: Connection, table: str, operation_id: str) -> None:
+        """Fail other exclusive operations that nobody works on any more.
+
+        Raises:
+            OperationConflictError: Somebody does.
+        """
+        others = connection.execute(
+            select(OperationRow.__table__).where(
+                OperationRow.table_name == table,
+                OperationRow.is_exclusive,
+                OperationRow.state.in_(UNFINISHED),
+                OperationRow.id != operation_id,
+            )
+        ).all()
+        for other in others:
+            age_ms = now_ms() - other.heartbeat_at_ms
+            if age_ms < LEASE_MS:
+                raise OperationConflictError(
+                    f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
+                    f"{age_ms // 1000} s ago; wait until it has ended"
+                )
+            self._fail(connection, other.number, "ABANDONED", f"nobody worked on it for {age_ms // 60_000} minutes")
+
+    @staticmethod
+    def _fail(connection: Connection, number: int, code: str, detail: str) -> None:
+        connection.execute(
+            update(OperationRow)
+            .where(OperationRow.number == number, OperationRow.state.in_(UNFINISHED))
+            .values(state=OperationState.FAILED, failure_code=code, failure_detail=detail)
+        )
+        connection.execute(
+            update(JobRow)
+            .where(JobRow.operation_number == number, JobRow.state.in_(_ALIVE))
+            .values(state=JobState.FAILED, error_class=code, error_message=detail)
+        )
+
+
+def _by_id(operation_id: str) -> Any:
+    return select(OperationRow.__table__).where(OperationRow.id == operation_id)
+
+
+def _existing(connection: Connection, operation_id: str, *, lock: bool = False) -> Row[Any]:
+    query = _by_id(operation_id)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None:
+        raise OperationNotFoundError(f"there is no operation {operation_id}; `calve operations` lists the latest ones")
+    return row
+
+
+def _set_state(connection: Connection, number: int, old: OperationState, new: OperationState) -> None:
+    if new not in _TRANSITIONS[old]:
+        raise ConflictError(f"operation number {number} is {old} and cannot become {new}")
+    changed = connection.execute(
+        update(OperationRow)
+        .where(OperationRow.number == number, OperationRow.state == old)
+        .values(state=new, failure_code=None, failure_detail=None, heartbeat_at_ms=now_ms())
+    )
+    if changed.rowcount == 0:
+        raise ConflictError(f"operation number {number} is not {old} any more; look again")
+
+
+def _job_query(number: int, step: str) -> Any:
+    return select(JobRow.__table__).where(JobRow.operation_number == number, JobRow.step == step)
+
+
+def _this_job(number: int, step: str) -> Any:
+    return update(JobRow).where(JobRow.operation_number == number, JobRow.step == step)
+
+
+def _fenced(operation_id: str, step: str, attempt: int) -> FencedError:
+    return FencedError(
+        f"attempt {attempt} at step {step} of operation {operation_id} was given up; nothing of it is committed. "
+        "Leave the work to the latest attempt, or start the operation again"
+    )
+
+
+def _operation(row: Row[Any]) -> Operation:
+    return Operation(
+        id=row.id,
+        number=row.number,
+        kind=OperationKind(row.kind),
+        table=row.table_name,
+        state=OperationState(row.state),
+        request=row.request,
+        report=row.report,
+        progress_done=row.progress_done,
+        progress_total=row.progress_total,
+        progress_note=row.progress_note,
+        failure_code=row.failure_code,
+        failure_detail=row.failure_detail,
+        requested_by=row.requested_by,
+        created_at_ms=row.created_at_ms,
+        heartbeat_at_ms=row.heartbeat_at_ms,
+    )
+
+
+def _job(operation_id: str, row: Row[Any]) -> JobRun:
+    return JobRun(
+        operation_id=operation_id,
+        step=row.step,
+        attempt=row.attempt,
+        state=JobState(row.state),
+        heartbeat_at_ms=row.heartbeat_at_ms,
+        result=row.result,
+        error_class=row.error_class,
+        error_message=row.error_message,
+        log_path=row.log_path,
+        host=row.host,
+    )
+
+

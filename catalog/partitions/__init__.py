@@ -1,0 +1,1 @@
+"""The partitions of a table: added in bulk, found through an index, dropped."""

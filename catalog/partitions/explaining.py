@@ -1,0 +1,81 @@
+"""How a search for partitions was run, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.expressions.tree import conjuncts, keys_of
+from catalog.partitions.scanning import Scan
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What a search read, and why.
+
+    Attributes:
+        index: Name of the index that was read; None when all partitions were.
+        index_conditions: (key, operator) pairs that the index answered.
+        residual_keys: Keys that were checked on the partitions fetched.
+        ranges: Each range of the index in words.
+        items_read: Index items read.
+        partitions_fetched: Partitions read from the catalog.
+        partitions_found: Partitions that match.
+        not_used: Index → why it was not read.
+    """
+
+    index: str | None
+    index_conditions: tuple[tuple[str, str], ...]
+    residual_keys: tuple[str, ...]
+    ranges: tuple[str, ...]
+    items_read: int
+    partitions_fetched: int
+    partitions_found: int
+    not_used: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as plain values for JSON."""
+        return {
+            "index": self.index,
+            "index_conditions": [{"key": key, "operator": operator} for key, operator in self.index_conditions],
+            "residual_keys": list(self.residual_keys),
+            "ranges": list(self.ranges),
+            "items_read": self.items_read,
+            "partitions_fetched": self.partitions_fetched,
+            "partitions_found": self.partitions_found,
+            "not_used": dict(self.not_used),
+        }
+
+    def __str__(self) -> str:
+        """Return the same as text, a line a fact."""
+        lines = [f"index:              {self.index or 'none, all partitions are read'}"]
+        if self.index:
+            conditions = ", ".join(f"{key} {operator}" for key, operator in self.index_conditions)
+            lines.append(f"answered by it:     {conditions}")
+            lines += [f"range:              {text}" for text in self.ranges]
+        lines.append(f"checked afterwards: {', '.join(self.residual_keys) or 'nothing'}")
+        if self.index:
+            lines.append(f"items read:         {self.items_read:,}")
+        lines.append(f"partitions fetched: {self.partitions_fetched:,}")
+        lines.append(f"partitions found:   {self.partitions_found:,}")
+        lines += [f"not used:           {name}: {reason}" for name, reason in self.not_used.items()]
+        return "\n".join(lines)
+
+
+def explain(scan: Scan) -> Explanation:
+    """Run a search to its end and tell how it went."""
+    for _ in scan.partitions:
+        pass
+    plan, names = scan.plan, scan.table.key_names
+    residual = () if plan.residual is None else conjuncts(plan.residual)
+    return Explanation(
+        index=None if plan.index is None else plan.index.name,
+        index_conditions=plan.conditions,
+        residual_keys=tuple(names[key] for key in sorted({key for part in residual for key in keys_of(part)})),
+        ranges=(plan.range_text,) if plan.index else (),
+        items_read=scan.counts.items_read,
+        partitions_fetched=scan.counts.partitions_fetched,
+        partitions_found=scan.counts.partitions_found,
+        not_used=plan.not_used,
+    )

@@ -1,0 +1,145 @@
+"""Connections to the catalog's database, and what differs between PostgreSQL and SQLite."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from catalog.errors import CatalogUnavailableError
+from catalog.storage.schema import TableRow
+
+_BUSY_TIMEOUT_MS = 60_000
+
+
+class Storage:
+    """One catalog database.
+
+    Every transaction of the catalog goes through `read` or `write`; nothing else commits.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Prepare connections; none is opened yet.
+
+        Raises:
+            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite.
+        """
+        self.url = _normalise_url(url)
+        self.is_postgresql = self.url.get_backend_name() == "postgresql"
+        self.engine = self._create_engine()
+        isolation = "REPEATABLE READ" if self.is_postgresql else "SERIALIZABLE"
+        self._reader = self.engine.execution_options(isolation_level=isolation) if self.is_postgresql else self.engine
+        self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
+
+    def _create_engine(self) -> Engine:
+        if self.is_postgresql:
+            return create_engine(self.url, pool_pre_ping=True, connect_args={"application_name": "calve"})
+        if self.url.database:
+            Path(self.url.database).expanduser().absolute().parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Open a transaction that sees one state of the catalog, whatever others commit meanwhile."""
+        with _reachable(self.url), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Open a transaction that commits at its end, or leaves nothing behind when an error passes through."""
+        with _reachable(self.url), self._writer.begin() as connection:
+            yield connection
+
+    def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool) -> bool:
+        """Hold the table's row until the transaction ends; return whether the table still exists.
+
+        Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively. On
+        SQLite every writing transaction is alone anyway.
+        """
+        query = select(TableRow.id).where(TableRow.id == table_id).with_for_update(read=not exclusive)
+        return connection.scalar(query) is not None
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def catalog_url() -> str:
+    """Return the catalog that the environment names.
+
+    Raises:
+        CatalogUnavailableError: `CALVE_CATALOG_URL` is not set.
+    """
+    url = os.environ.get("CALVE_CATALOG_URL")
+    if not url:
+        raise CatalogUnavailableError(
+            "CALVE_CATALOG_URL is not set; set it to the catalog's database, for instance "
+            "sqlite:////tmp/calve.db or postgresql://user:password@host/calve"
+        )
+    return url
+
+
+def _normalise_url(text: str) -> URL:
+    try:
+        url = make_url(text)
+        backend = url.get_backend_name()
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        backend = ""
+    if backend == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        return url.set(drivername="sqlite+pysqlite")
+    raise CatalogUnavailableError(
+        "the catalog's URL is neither of PostgreSQL nor of SQLite; write postgresql://user:password@host/database "
+        "or sqlite:////absolute/path.db"
+    )
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
+    # PostgreSQL's function of this name, so that one query serves both.
+    connection.create_function("split_part", 3, lambda text, by, number: text.split(by)[number - 1], deterministic=True)
+    connection.isolation_level = None  # the `begin` event says how each transaction begins
+    for pragma in (
+        f"busy_timeout = {_BUSY_TIMEOUT_MS}",
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        "foreign_keys = ON",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("begin_immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+@contextmanager
+def _reachable(url: URL) -> Iterator[None]:
+    """Turn what a database says when it is not there, or not initialised, into an error that says what to do."""
+    try:
+        yield
+    except DBAPIError as error:
+        message = str(error.orig)
+        shown = url.render_as_string(hide_password=True)
+        if "no such table: calve_" in message or 'relation "calve_' in message:
+            raise CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`") from error
+        if isinstance(error, OperationalError) and error.connection_invalidated is False and _is_connect_error(message):
+            raise CatalogUnavailableError(
+                f"the catalog {shown} cannot be reached: {message.strip()}; check CALVE_CATALOG_URL and that the "
+                "database server runs"
+            ) from error
+        raise
+
+
+def _is_connect_error(message: str) -> bool:
+    return any(part in message for part in ("connection failed", "connection refused", "unable to open database file"))

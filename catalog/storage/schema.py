@@ -1,0 +1,182 @@
+"""The catalog's SQL tables. Times are milliseconds since 1970 UTC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+BigId = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers rows by itself only in an INTEGER column."""
+
+
+class Base(DeclarativeBase):
+    """Common metadata, with constraint names that are the same on every database."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger}  # noqa: RUF012 - read by SQLAlchemy
+
+
+class DatabaseRow(Base):
+    """A database."""
+
+    __tablename__ = "calve_database"
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    name: Mapped[str] = mapped_column(String(255), unique=True)
+    location: Mapped[str] = mapped_column(Text)
+    description: Mapped[str | None] = mapped_column(Text)
+    properties: Mapped[dict[str, Any]]
+
+
+class TableRow(Base):
+    """A table. Its row is what adding partitions and changing indexes order themselves on."""
+
+    __tablename__ = "calve_table"
+    __table_args__ = (Index("uq_calve_table_database_id_name", "database_id", "name", unique=True),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    database_id: Mapped[int] = mapped_column(ForeignKey("calve_database.id"))
+    name: Mapped[str] = mapped_column(String(255))
+    columns: Mapped[list[Any]]
+    partition_keys: Mapped[list[Any]]
+    format: Mapped[str] = mapped_column(String(16))
+    location: Mapped[str] = mapped_column(Text)
+    properties: Mapped[dict[str, Any]]
+    created_at_ms: Mapped[int]
+
+
+class PartitionRow(Base):
+    """A partition.
+
+    `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values` keeps
+    the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
+    """
+
+    __tablename__ = "calve_partition"
+    __table_args__ = (
+        Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
+        Index("ix_calve_partition_table_id_id", "table_id", "id"),
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int] = mapped_column(ForeignKey("calve_table.id"))
+    identity: Mapped[bytes] = mapped_column(LargeBinary(16))
+    packed_values: Mapped[str] = mapped_column(Text)
+    location: Mapped[str | None] = mapped_column(Text)
+    file_count: Mapped[int | None]
+    row_count: Mapped[int | None]
+    size_bytes: Mapped[int | None]
+    properties: Mapped[str | None] = mapped_column(Text)
+    is_quarantined: Mapped[bool]
+    operation_number: Mapped[int | None]
+    created_at_ms: Mapped[int]
+
+
+class PartitionIndexRow(Base):
+    """A partition index; unique names and the limit are checked under the table's lock, FAILED ones do not count.
+
+    `high_water_mark` is the greatest partition id when the index was created: later partitions write their own items.
+    """
+
+    __tablename__ = "calve_partition_index"
+    __table_args__ = (Index("ix_calve_partition_index_table_id", "table_id"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int] = mapped_column(ForeignKey("calve_table.id"))
+    name: Mapped[str] = mapped_column(String(255))
+    keys: Mapped[list[Any]]
+    state: Mapped[str] = mapped_column(String(16))
+    high_water_mark: Mapped[int]
+    failure_code: Mapped[str | None] = mapped_column(String(64))
+    failure_detail: Mapped[str | None] = mapped_column(Text)
+    offending: Mapped[list[Any]]
+    created_at_ms: Mapped[int]
+
+
+class IndexItemRow(Base):
+    """An index item. There is no foreign key to the partition, which would need one more B-tree to be enforced."""
+
+    __tablename__ = "calve_index_item"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
+
+    index_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    key: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    partition_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+
+
+class OperationRow(Base):
+    """A journaled change of the catalog and its files."""
+
+    __tablename__ = "calve_operation"
+    __table_args__ = (Index("ix_calve_operation_table_name_state", "table_name", "state"),)
+
+    number: Mapped[int] = mapped_column(BigId, primary_key=True)
+    id: Mapped[str] = mapped_column(String(512), unique=True)
+    kind: Mapped[str] = mapped_column(String(32))
+    table_name: Mapped[str] = mapped_column(String(512))
+    is_exclusive: Mapped[bool]
+    request: Mapped[dict[str, Any]]
+    state: Mapped[str] = mapped_column(String(16))
+    progress_done: Mapped[int]
+    progress_total: Mapped[int | None]
+    progress_note: Mapped[str | None] = mapped_column(Text)
+    report: Mapped[dict[str, Any]]
+    failure_code: Mapped[str | None] = mapped_column(String(64))
+    failure_detail: Mapped[str | None] = mapped_column(Text)
+    requested_by: Mapped[str | None] = mapped_column(String(512))
+    created_at_ms: Mapped[int]
+    heartbeat_at_ms: Mapped[int]
+
+
+class JobRow(Base):
+    """The latest attempt at one step of an operation."""
+
+    __tablename__ = "calve_job"
+
+    operation_number: Mapped[int] = mapped_column(
+        BigInteger, ForeignKey("calve_operation.number", ondelete="CASCADE"), primary_key=True
+    )
+    step: Mapped[str] = mapped_column(String(64), primary_key=True)
+    attempt: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16))
+    heartbeat_at_ms: Mapped[int]
+    result: Mapped[dict[str, Any]]
+    error_class: Mapped[str | None] = mapped_column(String(128))
+    error_message: Mapped[str | None] = mapped_column(Text)
+    log_path: Mapped[str | None] = mapped_column(Text)
+    host: Mapped[str | None] = mapped_column(String(255))
+
+
+class SourceFileRow(Base):
+    """A raw file whose rows a table has."""
+
+    __tablename__ = "calve_source_file"
+
+    table_id: Mapped[int] = mapped_column(BigInteger, ForeignKey("calve_table.id"), primary_key=True)
+    path: Mapped[str] = mapped_column(Text, primary_key=True)
+    size_bytes: Mapped[int]
+    modified_at_ms: Mapped[int]
+    operation_number: Mapped[int]
+
+
+class PartitionCheckRow(Base):
+    """The latest quality check of a partition."""
+
+    __tablename__ = "calve_partition_check"
+
+    partition_id: Mapped[int] = mapped_column(
+        BigInteger, ForeignKey("calve_partition.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    operation_number: Mapped[int]
+    passed: Mapped[bool]
+    failures: Mapped[list[Any]]
+    checked_at_ms: Mapped[int]

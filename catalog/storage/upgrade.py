@@ -1,0 +1,61 @@
+"""The schema's revisions: forward to the newest, back for those who must."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, text
+
+from catalog.errors import CatalogUnavailableError
+from catalog.storage.engine import Storage
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_VERSION_TABLE = "calve_alembic_version"
+# Any number that no other user of the same server is likely to have chosen.
+_UPGRADE_LOCK = 6013_2026
+
+
+def upgrade(storage: Storage, revision: str = "head") -> None:
+    """Bring the schema to a revision; does nothing when it is there. Concurrent callers wait for each other."""
+    with storage.write() as connection:
+        _lock(connection)
+        command.upgrade(_config(connection), revision)
+
+
+def downgrade(storage: Storage, revision: str) -> None:
+    """Take the schema back to a revision, or to nothing by `base`. What only newer revisions hold is lost."""
+    with storage.write() as connection:
+        _lock(connection)
+        command.downgrade(_config(connection), revision)
+
+
+def check_revision(storage: Storage) -> None:
+    """Make sure that the schema is the one this version of Calve was written for.
+
+    Raises:
+        CatalogUnavailableError: The schema is missing, older or newer.
+    """
+    expected = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
+    with storage.read() as connection:
+        options = {"version_table": _VERSION_TABLE}
+        found = MigrationContext.configure(connection, opts=options).get_current_revision()
+    if found != expected:
+        shown = storage.url.render_as_string(hide_password=True)
+        state = "has no schema yet" if found is None else f"has schema revision {found}, this version needs {expected}"
+        raise CatalogUnavailableError(f"the catalog {shown} {state}; run `calve init`")
+
+
+def _lock(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK})
+
+
+def _config(connection: Connection) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    return config

@@ -1,0 +1,142 @@
+"""Partition values between their text and what the catalog stores: typed, encoded, packed, identified."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from catalog.errors import InvalidPartitionError, PartitionProblem, RefusedPartition
+from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
+from catalog.model import PartitionIndex, Table
+from catalog.partition_names import NULL_VALUE, escape, partition_path
+
+_LACKING_PIECE = b"\x02"
+_UNFIT = b"\x02"
+_MAXIMUM_CACHED = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """One value of one key: its packed text, its bytes in keys and identities, and what is wrong with it."""
+
+    packed: str
+    encoded: bytes
+    problem: PartitionProblem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedValues:
+    """The values of one partition as the catalog stores them.
+
+    Attributes:
+        packed: All texts in one (`catalog.partition_names.pack_values`).
+        identity: Digest of the typed values: equal for two spellings of the same values.
+        index_keys: One uncut index key for each index asked for, in order.
+    """
+
+    packed: str
+    identity: bytes
+    index_keys: tuple[bytes, ...]
+
+
+class ValueEncoder:
+    """Encodes the values of many partitions of one table. Each distinct text is parsed once."""
+
+    def __init__(self, table: Table, indexes: Sequence[PartitionIndex] = ()) -> None:
+        """Take the table and the indexes that every partition has to fit."""
+        self.table = table
+        self.indexes = tuple(indexes)
+        self._types = table.key_types
+        self._positions = [tuple(table.key_names.index(key) for key in index.keys) for index in indexes]
+        self._indexed = sorted({position for positions in self._positions for position in positions})
+        self._known: list[dict[str | None, _Piece]] = [{} for _ in self._types]
+
+    def encode(self, values: Sequence[str | None]) -> EncodedValues | RefusedPartition:
+        """Return what to store for a partition, or the first reason why an index does not admit it.
+
+        Raises:
+            InvalidPartitionError: There are more values than keys.
+        """
+        pieces = self._pieces(values)
+        for position in self._indexed:
+            if pieces[position].problem is not None:
+                return self._refusal(values, position, pieces[position])
+        return EncodedValues(
+            "/".join([piece.packed for piece in pieces]),
+            hashlib.blake2b(b"".join([piece.encoded for piece in pieces]), digest_size=16).digest(),
+            tuple([b"".join([pieces[position].encoded for position in positions]) for positions in self._positions]),
+        )
+
+    def identity(self, values: Sequence[str | None]) -> bytes:
+        """Return the digest of the typed values, whether or not an index admits them."""
+        encoded = b"".join([piece.encoded for piece in self._pieces(values)])
+        return hashlib.blake2b(encoded, digest_size=16).digest()
+
+    def _pieces(self, values: Sequence[str | None]) -> list[_Piece]:
+        if len(values) > len(self._types):
+            raise InvalidPartitionError(
+                self.table.full_name,
+                reason=f"{list(values)} has {len(values)} values for {len(self._types)} partition keys "
+                f"({', '.join(self.table.key_names)}); give one value for each key",
+            )
+        pieces = [
+            known.get(value) or self._new_piece(position, value)
+            for position, (known, value) in enumerate(zip(self._known, values, strict=False))
+        ]
+        lacking = len(self._types) - len(values)
+        return pieces + [_Piece("%", _LACKING_PIECE, PartitionProblem.MISSING_VALUE)] * lacking
+
+    def _new_piece(self, position: int, value: str | None) -> _Piece:
+        known = self._known[position]
+        if len(known) >= _MAXIMUM_CACHED:
+            known.clear()
+        known[value] = piece = _piece(self._types[position], value)
+        return piece
+
+    def _refusal(self, values: Sequence[str | None], position: int, piece: _Piece) -> RefusedPartition:
+        assert piece.problem is not None
+        needing = next(
+            index for index, positions in zip(self.indexes, self._positions, strict=True) if position in positions
+        )
+        return RefusedPartition(
+            partition=partition_path(self.table.key_names, values),
+            key=self.table.key_names[position],
+            value=values[position] if position < len(values) else None,
+            expected_type=str(self._types[position]),
+            code=piece.problem,
+            index=needing.name,
+        )
+
+
+def _piece(key_type: KeyType, value: str | None) -> _Piece:
+    if value is None or value == NULL_VALUE:
+        return _Piece(NULL_VALUE, NULL_BYTES)
+    try:
+        return _Piece(escape(value), key_type.encode(key_type.parse(value)))
+    except KeyValueError as error:
+        unfit = _UNFIT + value.encode("utf-8", "surrogatepass") + b"\x00"
+        return _Piece(escape(value), unfit, error.problem)
+
+
+class ValueReader:
+    """Types the packed values of many partitions of one table. Each distinct text is parsed once."""
+
+    def __init__(self, table: Table) -> None:
+        """Take the table."""
+        self._types = table.key_types
+        self._known: list[dict[str, KeyValue | None]] = [{} for _ in self._types]
+
+    def typed(self, values: Sequence[str | None]) -> list[KeyValue | None]:
+        """Return the values as they compare; None for null, for lacking, and for what is not of the key's type."""
+        typed: list[KeyValue | None] = []
+        for key_type, known, text in zip(self._types, self._known, values, strict=True):
+            if text is None:
+                typed.append(None)
+                continue
+            if text not in known:
+                if len(known) >= _MAXIMUM_CACHED:
+                    known.clear()
+                known[text] = key_type.comparable(text)
+            typed.append(known[text])
+        return typed
