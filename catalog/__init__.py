@@ -1,6 +1,9 @@
 """The shared SQL catalog of a data lake's tables, partitions and partition indexes."""
 
-from catalog.catalog import Catalog
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from catalog.model import (
     AddResult,
     Column,
@@ -9,12 +12,15 @@ from catalog.model import (
     IndexDefinition,
     IndexState,
     NewPartition,
+    OnInvalid,
     Partition,
     PartitionIndex,
     PartitionState,
     Table,
 )
-from catalog.partitions.adding import OnInvalid
+
+if TYPE_CHECKING:
+    from catalog.catalog import Catalog
 
 __all__ = [
     "AddResult",
@@ -31,3 +37,12 @@ __all__ = [
     "PartitionState",
     "Table",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `Catalog` when it is asked for: DAG files are parsed again and again, and need no database for that."""
+    if name == "Catalog":
+        from catalog.catalog import Catalog
+
+        return Catalog
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -27,13 +27,14 @@ from catalog.model import (
     IndexDefinition,
     IndexState,
     NewPartition,
+    OnInvalid,
     Partition,
     PartitionIndex,
     PartitionState,
     Table,
 )
 from catalog.operations import Operations
-from catalog.partitions.adding import OnInvalid, PartitionAdder
+from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.scanning import Scan, Scanner

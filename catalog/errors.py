@@ -132,15 +132,23 @@ class InvalidPartitionError(InvalidRequestError):
         refused: One entry for each partition that an index does not admit; empty when the request as a whole is wrong.
     """
 
-    def __init__(self, table: str, refused: Sequence[RefusedPartition] = (), *, reason: str | None = None) -> None:
-        """Build the message from what was refused, or from `reason`."""
+    def __init__(
+        self,
+        table: str,
+        refused: Sequence[RefusedPartition] = (),
+        *,
+        count: int | None = None,
+        reason: str | None = None,
+    ) -> None:
+        """Build the message from what was refused, of which there may be `count` in all, or from `reason`."""
         self.table = table
         self.refused = tuple(refused)
+        count = len(self.refused) if count is None else count
         if reason is None:
             shown = "; ".join(str(problem) for problem in self.refused[:10])
-            more = f"; and {len(self.refused) - 10:,} more" if len(self.refused) > 10 else ""
+            more = f"; and {count - 10:,} more" if count > 10 else ""
             reason = (
-                f"{len(self.refused):,} partition(s) refused: {shown}{more}. "
+                f"{count:,} partition(s) refused: {shown}{more}. "
                 "Nothing was added. Correct the values, or ask for the valid ones only"
             )
         super().__init__(f"table {table}: {reason}")

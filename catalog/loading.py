@@ -11,40 +11,48 @@ A load that was interrupted in `publish` is finished by doing it again; one that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
 from catalog.definitions import Definitions
-from catalog.errors import LocationNotEmptyError, SourceFileError, TableNotFoundError
+from catalog.errors import (
+    LocationNotEmptyError,
+    NotFoundError,
+    PartitionAlreadyExistsError,
+    RefusedPartition,
+    SourceFileError,
+)
 from catalog.files import FileInfo, Folder, find_files
-from catalog.model import AddResult, NewPartition, Table
+from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
-from catalog.partitions.adding import OnInvalid, PartitionAdder
+from catalog.partition_names import partition_path
+from catalog.partitions.adding import PartitionAdder, registered
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import PartitionRow, SourceFileRow
+from catalog.storage.schema import SourceFileRow
 from catalog.values import ValueEncoder
 
 STAGING = "_calve_staging"
 REJECTED = "_calve_rejected"
-MANIFEST = "_manifest"
+STAGED_DATA = "data"
+STAGED_MANIFEST = "manifest"
 DISCOVER = "discover"
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class StagedPartition:
-    """A partition in a load's manifest.
+    """A partition in a load's manifest, which has one row with these columns (but `path`) for each.
 
     Attributes:
         path: Its Hive-style path, below the staging folder now and below the table's location later.
     """
 
-    values: tuple[str | None, ...]
     path: str
+    values: tuple[str | None, ...]
     file_count: int
     row_count: int
     size_bytes: int
@@ -104,7 +112,7 @@ class Loading:
     def _new_files(self, table: str, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
         try:
             table_id = self._definitions.get_table(table).id
-        except TableNotFoundError:
+        except NotFoundError:
             return list(files)
         known: dict[str, Any] = {}
         with self._storage.read() as connection:
@@ -135,18 +143,32 @@ class Loading:
 
     # --- check --------------------------------------------------------------------------------------------------
 
-    def check(self, table: Table, partitions: Iterator[NewPartition], on_invalid: OnInvalid) -> AddResult:
-        """Try to add partitions and take it back: the same errors, and the result that adding would have.
+    def check(
+        self, table: Table, indexes: Sequence[PartitionIndex], partitions: Iterable[NewPartition]
+    ) -> Iterator[RefusedPartition]:
+        """Yield the partitions that the indexes do not admit; the table need not be in the catalog yet.
 
         Raises:
-            InvalidPartitionError: One does not fit an index, and `on_invalid` is REFUSE.
-            PartitionAlreadyExistsError: One exists.
+            PartitionAlreadyExistsError: The table has one of the partitions.
         """
-        with self._storage.write() as connection, connection.begin_nested() as nothing:
-            adder = PartitionAdder(connection, self._definitions, table.full_name)
-            result = adder.add(partitions, if_not_exists=False, on_invalid=on_invalid)
-            nothing.rollback()
-        return result
+        encoder = ValueEncoder(table, indexes)
+        for batch in batched(partitions):
+            fitting: dict[bytes, NewPartition] = {}
+            for partition in batch:
+                encoded = encoder.encode(partition.values)
+                if isinstance(encoded, RefusedPartition):
+                    yield encoded
+                else:
+                    fitting[encoded.identity] = partition
+            with self._storage.read() as connection:
+                known = registered(connection, table, list(fitting))
+            if known:
+                names = [partition_path(table.key_names, fitting[identity].values) for identity in sorted(known)]
+                raise PartitionAlreadyExistsError(
+                    f"table {table.full_name} already has {len(names):,} of the partitions that the source files would "
+                    f"make, for instance {', '.join(names[:5])}. Deliver their rows under other key values, or drop "
+                    "these partitions first"
+                )
 
     # --- stage --------------------------------------------------------------------------------------------------
 
@@ -169,25 +191,21 @@ class Loading:
 
     def _undo_moves(self, table: Table, folder: Folder, staging: str) -> None:
         """Delete the folders that an interrupted publish moved without registering their partitions."""
-        for batch in batched(self._manifest(folder, staging)):
-            moved = [each for each in batch if not folder.exists(f"{staging}/{each.path}") and folder.exists(each.path)]
+        for batch in batched(self._manifest(table, folder, staging)):
+            moved = [each for each in batch if not folder.exists(f"{staging}/{STAGED_DATA}/{each.path}") and folder.exists(each.path)]
             encoder = ValueEncoder(table)
             identities = {encoder.identity(each.values): each for each in moved}
             with self._storage.read() as connection:
-                registered = connection.scalars(
-                    select(PartitionRow.identity).where(
-                        PartitionRow.table_id == table.id,
-                        among(connection, PartitionRow.identity, list(identities)),
-                    )
-                ).all()
-            for identity in identities.keys() - set(registered):
+                unregistered = identities.keys() - registered(connection, table, list(identities))
+            for identity in unregistered:
                 folder.delete(identities[identity].path)
 
     @staticmethod
-    def _manifest(folder: Folder, staging: str) -> Iterator[StagedPartition]:
-        if folder.exists(f"{staging}/{MANIFEST}/_SUCCESS"):
-            for row in folder.rows(f"{staging}/{MANIFEST}"):
-                yield StagedPartition(**{**row, "values": tuple(row["values"])})
+    def _manifest(table: Table, folder: Folder, staging: str) -> Iterator[StagedPartition]:
+        if folder.exists(f"{staging}/{STAGED_MANIFEST}/_SUCCESS"):
+            for row in folder.rows(f"{staging}/{STAGED_MANIFEST}"):
+                values = tuple(row.pop("values"))
+                yield StagedPartition(partition_path(table.key_names, values), values, **row)
 
     # --- publish ------------------------------------------------------------------------------------------------
 
@@ -214,10 +232,12 @@ class Loading:
         if not operation.is_committed:
             with self._storage.write() as connection:
                 operation = self._operations.guard(connection, operation_id, step, attempt)
-                report = self._publish(connection, operation, folder, staging, on_invalid, is_quarantined)
+                report = self._publish(connection, operation, table, folder, staging, on_invalid, is_quarantined)
                 self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
                 self._operations.advance(connection, operation_id, OperationState.COMMITTED)
         folder.delete(staging)
+        if folder.is_empty(STAGING):
+            folder.delete(STAGING)
         with self._storage.write() as connection:
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])
@@ -226,6 +246,7 @@ class Loading:
         self,
         connection: Connection,
         operation: Operation,
+        table: Table,
         folder: Folder,
         staging: str,
         on_invalid: OnInvalid,
@@ -234,7 +255,7 @@ class Loading:
         totals = {"row_count": 0, "file_count": 0, "size_bytes": 0}
 
         def staged() -> Iterator[NewPartition]:
-            for each in self._manifest(folder, staging):
+            for each in self._manifest(table, folder, staging):
                 yield NewPartition(each.values, None, each.file_count, each.row_count, each.size_bytes)
 
         adder = PartitionAdder(
@@ -247,14 +268,14 @@ class Loading:
         result = adder.add(staged(), if_not_exists=False, on_invalid=on_invalid)
         refused = {each.partition for each in result.refused}
         refused_rows = 0
-        for each in self._manifest(folder, staging):
+        for each in self._manifest(table, folder, staging):
             if each.path in refused:
                 refused_rows += each.row_count
             else:
                 for name in totals:
                     totals[name] += getattr(each, name)
-        self._move(folder, staging, refused, operation)
-        self._note_sources(connection, adder.table, operation)
+        self._move(table, folder, staging, refused, operation)
+        self._note_sources(connection, table, operation)
         return {
             "partitions": result.added,
             **totals,
@@ -264,11 +285,11 @@ class Loading:
             "refused_folder": f"{folder.location}/{REJECTED}/{operation.number}" if refused else None,
         }
 
-    def _move(self, folder: Folder, staging: str, refused: set[str], operation: Operation) -> None:
+    def _move(self, table: Table, folder: Folder, staging: str, refused: set[str], operation: Operation) -> None:
         def moves() -> Iterator[tuple[str, str]]:
-            for each in self._manifest(folder, staging):
+            for each in self._manifest(table, folder, staging):
                 above = f"{REJECTED}/{operation.number}/" if each.path in refused else ""
-                yield f"{staging}/{each.path}", f"{above}{each.path}"
+                yield f"{staging}/{STAGED_DATA}/{each.path}", f"{above}{each.path}"
 
         try:
             for _ in folder.move_all(moves()):

@@ -45,6 +45,13 @@ class PartitionState(StrEnum):
     QUARANTINED = "QUARANTINED"
 
 
+class OnInvalid(StrEnum):
+    """What happens to a batch with partitions that an index does not admit."""
+
+    REFUSE = "refuse"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True)
 class Column:
     """A column: its name, lower case, its type as Hive writes it, and what it means."""

@@ -164,12 +164,8 @@ class Operations:
                         heartbeat_at_ms=now,
                     )
                 )
-            elif row.state in (OperationState.FAILED, OperationState.PLANNED, OperationState.RUNNING):
-                if row.state == OperationState.FAILED:
-                    _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
-                connection.execute(
-                    update(OperationRow).where(OperationRow.number == row.number).values(request=dict(request or {}))
-                )
+            elif row.state in (*UNFINISHED, OperationState.FAILED):
+                self._begin_again(connection, row, dict(request or {}))
             return _operation(connection.execute(_by_id(operation_id)).one())
 
     def get(self, operation_id: str) -> Operation:
@@ -246,6 +242,20 @@ class Operations:
                 .values(heartbeat_at_ms=now_ms(), progress_done=0, progress_total=None, progress_note=None)
             )
         return attempt
+
+    @contextmanager
+    def attempt(self, operation_id: str, step: str) -> Iterator[int]:
+        """Run a step in this process: begin an attempt, and record its failure when an error passes through.
+
+        Raises:
+            OperationNotFoundError: There is no operation of this id.
+        """
+        number = self.start_job(operation_id, step)
+        try:
+            yield number
+        except Exception as error:
+            self.fail_job(operation_id, step, number, type(error).__name__, str(error))
+            raise
 
     def get_job(self, operation_id: str, step: str) -> JobRun | None:
         """Return the latest attempt at a step; None when there was none.
@@ -382,6 +392,19 @@ class Operations:
                     f"{age_ms // 1000} s ago; wait until it has ended"
                 )
             self._fail(connection, other.number, "ABANDONED", f"nobody worked on it for {age_ms // 60_000} minutes")
+
+    @staticmethod
+    def _begin_again(connection: Connection, row: Row[Any], request: Mapping[str, Any]) -> None:
+        """Take an operation up again; what its jobs did for another request does not count for this one."""
+        if row.state == OperationState.FAILED:
+            _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
+        if row.request != request:
+            connection.execute(update(OperationRow).where(OperationRow.number == row.number).values(request=request))
+            connection.execute(
+                update(JobRow)
+                .where(JobRow.operation_number == row.number)
+                .values(state=JobState.FAILED, error_class="REPLACED", error_message="the operation's request changed")
+            )
 
     @staticmethod
     def _fail(connection: Connection, number: int, code: str, detail: str) -> None:

@@ -59,6 +59,7 @@ def unpack_values(packed: str) -> tuple[str | None, ...]:
     return tuple(None if part in (NULL_VALUE, _LACKING) else unescape(part) for part in packed.split("/"))
 
 
-def lacking_values(packed: str) -> tuple[bool, ...]:
-    """Return, for each key, whether the partition lacks a value for it."""
-    return tuple(part == _LACKING for part in packed.split("/"))
+def given_values(packed: str) -> tuple[str | None, ...]:
+    """Return the values as they were packed: None for null only, and nothing for the last keys that lack a value."""
+    values = unpack_values(packed)
+    return values[: len(values) - packed.split("/").count(_LACKING)] if _LACKING in packed else values

@@ -115,8 +115,8 @@ def _piece(key_type: KeyType, value: str | None) -> _Piece:
     try:
         return _Piece(escape(value), key_type.encode(key_type.parse(value)))
     except KeyValueError as error:
-        unfit = _UNFIT + value.encode("utf-8", "surrogatepass") + b"\x00"
-        return _Piece(escape(value), unfit, error.problem)
+        packed = escape(value)
+        return _Piece(packed, _UNFIT + packed.encode("utf-8", "surrogatepass") + NULL_BYTES, error.problem)
 
 
 class ValueReader:

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, select
 
 from catalog.errors import ConflictError, PartitionProblem, RefusedPartition
-from catalog.indexes.definitions import change_state, high_water_mark, join_build
+from catalog.indexes.definitions import change_state, find_index, high_water_mark, join_build
 from catalog.indexes.items import Item, count_items, delete_all_items, insert_missing_items
 from catalog.indexes.keys import cut_key
 from catalog.model import IndexState, OffendingPartition, PartitionIndex, Table
-from catalog.partition_names import unpack_values
+from catalog.partition_names import given_values
 from catalog.partitions.scanning import PartitionFactory, partition_query
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow
@@ -89,7 +89,7 @@ def backfill_range(connection: Connection, table: Table, index: PartitionIndex, 
     offending: list[OffendingPartition] = []
     code: PartitionProblem | None = None
     for row in connection.execute(query):
-        encoded = encoder.encode(unpack_values(row.packed_values))
+        encoded = encoder.encode(given_values(row.packed_values))
         if not isinstance(encoded, RefusedPartition):
             items.append((cut_key(encoded.index_keys[0]), row.id))
         elif len(offending) < MAXIMUM_OFFENDING:
@@ -100,8 +100,14 @@ def backfill_range(connection: Connection, table: Table, index: PartitionIndex, 
     return RangeReport(len(items), tuple(offending), code)
 
 
-def finish_build(storage: Storage, connection: Connection, table: Table, index: PartitionIndex) -> IndexState:
-    """Count items against partitions and make the index ACTIVE, or FAILED when they differ, in the caller's transaction."""
+def finish_build(storage: Storage, connection: Connection, table: Table, index: PartitionIndex) -> PartitionIndex:
+    """Count items against partitions and make a CREATING index ACTIVE, or FAILED when they differ.
+
+    In the caller's transaction; an index that is not CREATING stays as it is.
+
+    Returns:
+        The index as it is now.
+    """
     storage.lock_table(connection, table.id, exclusive=True)
     partitions = connection.scalar(
         select(func.count()).select_from(PartitionRow).where(PartitionRow.table_id == table.id)
@@ -109,16 +115,16 @@ def finish_build(storage: Storage, connection: Connection, table: Table, index: 
     items = count_items(connection, index.id)
     if items == partitions:
         change_state(connection, index.id, [IndexState.CREATING], IndexState.ACTIVE)
-        return IndexState.ACTIVE
-    change_state(
-        connection,
-        index.id,
-        [IndexState.CREATING],
-        IndexState.FAILED,
-        failure_code=INTERNAL_ERROR,
-        failure_detail=f"{items:,} items for {partitions:,} partitions after the build; build it again",
-    )
-    return IndexState.FAILED
+    else:
+        change_state(
+            connection,
+            index.id,
+            [IndexState.CREATING],
+            IndexState.FAILED,
+            failure_code=INTERNAL_ERROR,
+            failure_detail=f"{items:,} items for {partitions:,} partitions after the build; build it again",
+        )
+    return find_index(connection, table, index.name)
 
 
 def fail_build(storage: Storage, table: Table, index: PartitionIndex, reports: Sequence[RangeReport]) -> None:

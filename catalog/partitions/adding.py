@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, select
@@ -15,7 +14,7 @@ from catalog.definitions import Definitions, normalise_location
 from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
-from catalog.model import AddResult, NewPartition, Table
+from catalog.model import AddResult, NewPartition, OnInvalid, Table
 from catalog.partition_names import partition_path, unpack_values
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.schema import IndexItemRow, PartitionRow
@@ -37,13 +36,6 @@ _COLUMNS = (
 )
 
 _Batch: TypeAlias = dict[bytes, tuple[NewPartition, EncodedValues]]
-
-
-class OnInvalid(StrEnum):
-    """What happens to a batch with partitions that an index does not admit."""
-
-    REFUSE = "refuse"
-    SKIP = "skip"
 
 
 class PartitionAdder:
@@ -117,7 +109,7 @@ class PartitionAdder:
         second look sees what they added.
         """
         while True:
-            known = self._known(batch)
+            known = registered(self._connection, self.table, list(batch))
             new = [entry for identity, entry in batch.items() if identity not in known]
             try:
                 with self._connection.begin_nested():
@@ -129,12 +121,6 @@ class PartitionAdder:
                     continue
                 raise
             return [identity for identity in batch if identity in known]
-
-    def _known(self, batch: _Batch) -> set[bytes]:
-        query = select(PartitionRow.identity).where(
-            PartitionRow.table_id == self.table.id, among(self._connection, PartitionRow.identity, list(batch))
-        )
-        return set(self._connection.scalars(query))
 
     def _insert(self, new: Sequence[tuple[NewPartition, EncodedValues]]) -> None:
         if not new:
@@ -183,6 +169,14 @@ class PartitionAdder:
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
             f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
         )
+
+
+def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
+    """Return those of the identities that partitions of the table have."""
+    query = select(PartitionRow.identity).where(
+        PartitionRow.table_id == table.id, among(connection, PartitionRow.identity, identities)
+    )
+    return set(connection.scalars(query))
 
 
 def _is_unique_violation(error: Exception) -> bool:

@@ -11,7 +11,7 @@ from catalog.indexes.definitions import hold_builds, maintained_indexes
 from catalog.indexes.items import delete_items
 from catalog.indexes.keys import cut_key
 from catalog.model import Table
-from catalog.partition_names import unpack_values
+from catalog.partition_names import given_values
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
 from catalog.values import ValueEncoder
@@ -35,7 +35,7 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
         ).all()
         dropped += len(rows)
         for index, encoder in encoders:
-            encoded = ((row.id, encoder.encode(unpack_values(row.packed_values))) for row in rows)
+            encoded = ((row.id, encoder.encode(given_values(row.packed_values))) for row in rows)
             delete_items(
                 connection,
                 index.id,

@@ -1,0 +1,231 @@
+"""The `calve` command."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, ParamSpec
+
+import click
+
+from catalog.catalog import Catalog
+from catalog.errors import CatalogError
+from catalog.model import IndexState, PartitionState
+from catalog.operations import UNFINISHED, Operation
+
+P = ParamSpec("P")
+
+
+def _reporting_errors(command: Callable[P, None]) -> Callable[P, None]:
+    """Print a catalog's error as `ErrorClass: message` on stderr and end with code 1."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except CatalogError as error:
+            click.echo(f"{type(error).__name__}: {error}", err=True)
+            sys.exit(1)
+        except BrokenPipeError:
+            # The reader of our output, for instance `head`, has seen enough.
+            sys.stderr.close()
+            sys.exit(0)
+
+    return run
+
+
+def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
+    for cells in (headers, *texts):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="calve", prog_name="calve")
+def main() -> None:
+    """Look after the partitions of a data lake.
+
+    The catalog is the database that CALVE_CATALOG_URL names: postgresql://user:password@host/database, or
+    sqlite:////absolute/path.db. Data lies below CALVE_WAREHOUSE.
+    """
+
+
+@main.command()
+@_reporting_errors
+def init() -> None:
+    """Create the catalog's schema, or bring it to this version. Does no harm when done again."""
+    with Catalog.initialise() as catalog:
+        click.echo(f"The catalog {catalog.storage.url.render_as_string(hide_password=True)} is ready.")
+
+
+@main.command()
+@click.option("--database", help="Only the tables of this database.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def tables(database: str | None, as_json: bool) -> None:
+    """List the tables."""
+    with Catalog.open() as catalog:
+        found = catalog.list_tables(database)
+    if as_json:
+        for table in found:
+            click.echo(
+                json.dumps(
+                    {
+                        "table": table.full_name,
+                        "partition_keys": [{"name": key.name, "type": key.type} for key in table.partition_keys],
+                        "columns": [{"name": column.name, "type": column.type} for column in table.columns],
+                        "format": table.format,
+                        "location": table.location,
+                    }
+                )
+            )
+    elif found:
+        keys = [", ".join(f"{key.name} {key.type}" for key in table.partition_keys) for table in found]
+        _print_table(
+            ("TABLE", "FORMAT", "PARTITION KEYS", "LOCATION"),
+            [(t.full_name, t.format, text, t.location) for t, text in zip(found, keys, strict=True)],
+        )
+    else:
+        click.echo("There are no tables yet.", err=True)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\".")
+@click.option("--explain", is_flag=True, help="Tell how the partitions were found instead of listing them.")
+@click.option("--quarantined", is_flag=True, help="List the partitions that are held back from readers instead.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def partitions(table: str, expression: str | None, explain: bool, quarantined: bool, as_json: bool) -> None:
+    """List the partitions of TABLE, or those that match a filter."""
+    with Catalog.open() as catalog:
+        if explain:
+            explanation = catalog.explain_partitions(table, expression)
+            click.echo(json.dumps(explanation.as_json()) if as_json else str(explanation))
+            return
+        definition = catalog.get_table(table)
+        state = PartitionState.QUARANTINED if quarantined else PartitionState.VISIBLE
+        for partition in catalog.get_partitions(table, expression, state=state):
+            if not as_json:
+                click.echo(partition.name(definition))
+                continue
+            fields = {
+                "partition": partition.name(definition),
+                "values": partition.as_dict(definition),
+                "location": partition.location,
+                "row_count": partition.row_count,
+                "file_count": partition.file_count,
+                "size_bytes": partition.size_bytes,
+            }
+            click.echo(json.dumps(fields))
+
+
+@main.command()
+@click.argument("table")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def indexes(table: str, as_json: bool) -> None:
+    """List the partition indexes of TABLE, with why the failed ones failed."""
+    with Catalog.open() as catalog:
+        found = catalog.get_partition_indexes(table)
+    if as_json:
+        for index in found:
+            fields = {"index": index.name, "keys": list(index.keys), "state": index.state}
+            if index.state is IndexState.FAILED:
+                fields |= {"failure_code": index.failure_code, "failure_detail": index.failure_detail}
+            click.echo(json.dumps(fields))
+    elif found:
+        _print_table(
+            ("INDEX", "KEYS", "STATE", "FAILURE"),
+            [(i.name, ", ".join(i.keys), i.state, i.failure_detail and f"{i.failure_code}: {i.failure_detail}") for i in found],
+        )
+    else:
+        click.echo(f"{table} has no partition indexes.", err=True)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--where", "expression", help="Only the partitions that match this filter.")
+@_reporting_errors
+def release(table: str, expression: str | None) -> None:
+    """Make quarantined partitions of TABLE visible."""
+    with Catalog.open() as catalog:
+        released = catalog.release_partitions(table, expression)
+    click.echo(f"Released {released:,} partition(s) of {table}.")
+
+
+@main.command()
+@click.argument("operation_id", required=False)
+@click.option("--table", help="Only the operations of this table.")
+@click.option("--follow", is_flag=True, help="Show the progress of OPERATION_ID until it has ended.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def operations(operation_id: str | None, table: str | None, follow: bool, as_json: bool) -> None:
+    """List the latest operations, or show one."""
+    if follow and operation_id is None:
+        raise click.UsageError("--follow needs the id of an operation")
+    with Catalog.open() as catalog:
+        if operation_id is None:
+            found = catalog.operations.list(table)
+        else:
+            found = [_follow(catalog, operation_id) if follow else catalog.operations.get(operation_id)]
+    if as_json:
+        for operation in found:
+            click.echo(json.dumps(_operation_json(operation)))
+    elif found:
+        _print_table(
+            ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "FAILURE"),
+            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), o.failure_detail) for o in found],
+        )
+    else:
+        click.echo("There are no operations yet.", err=True)
+
+
+def _follow(catalog: Catalog, operation_id: str) -> Operation:
+    """Show a progress bar until an operation has ended; on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bar = progress.add_task(operation_id)
+        while True:
+            operation = catalog.operations.get(operation_id)
+            description = f"{operation.kind} {operation.table}: {operation.progress_note or operation.state}"
+            progress.update(
+                bar, description=description, completed=operation.progress_done, total=operation.progress_total
+            )
+            if operation.state not in UNFINISHED:
+                return operation
+            time.sleep(0.5)
+
+
+def _time(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _operation_json(operation: Operation) -> dict[str, Any]:
+    return {
+        "operation": operation.id,
+        "kind": operation.kind,
+        "table": operation.table,
+        "state": operation.state,
+        "progress": {
+            "done": operation.progress_done,
+            "total": operation.progress_total,
+            "note": operation.progress_note,
+        },
+        "failure_code": operation.failure_code,
+        "failure_detail": operation.failure_detail,
+        "started_at": _time(operation.created_at_ms),
+        "report": dict(operation.report),
+    }
+
+
+if __name__ == "__main__":
+    main()

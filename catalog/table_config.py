@@ -1,0 +1,190 @@
+"""The YAML list of tables that Calve loads by itself: what they are, where their rows come from, what is checked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog.errors import CatalogError, InvalidConfigurationError
+from catalog.identifiers import TableName, normalise_identifier
+from catalog.key_types import parse_key_type
+from catalog.model import FileFormat
+from catalog.quality import QualityRules
+
+SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
+INVALID_PARTITIONS = ("fail", "skip")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """One table of the list.
+
+    Attributes:
+        table: `database.table`.
+        source: File, folder or glob of the raw files.
+        source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
+        keys: Partition keys and their types, in the order of the path; not needed for a table that exists.
+        columns: Types of the other columns; those not named are inferred at the first load.
+        indexes: Partition indexes that the table shall have, with their keys.
+        schedule: Cron expression or preset; None to load only when triggered.
+        invalid_partitions: What to do with rows whose partition does not fit an index: `fail` the load, or `skip` them
+            (they are kept aside and reported).
+    """
+
+    table: str
+    source: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    source_format: str = "csv"
+    source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
+    columns: Mapping[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    indexes: Mapping[str, list[str]] = field(default_factory=dict)
+    schedule: str | None = None
+    invalid_partitions: str = "fail"
+    quality: Mapping[str, Any] = field(default_factory=dict)
+
+    def job_request(self) -> dict[str, Any]:
+        """Return the fields of a load's Spark jobs (`catalog.jobs.SourceJob`) that do not depend on the run."""
+        return {
+            "table": self.table,
+            "source_format": self.source_format,
+            "source_options": dict(self.source_options),
+            "columns": dict(self.columns),
+            "keys": dict(self.keys),
+            "format": self.format,
+            "indexes": dict(self.indexes),
+            "invalid_partitions": self.invalid_partitions,
+        }
+
+    def quality_request(self) -> dict[str, Any]:
+        """Return the fields of the quality job (`catalog.jobs.CheckQualityJob`) that do not depend on the run."""
+        return {"table": self.table, "rules": dict(self.quality)}
+
+
+def configured_load(form: Mapping[str, Any]) -> TableConfig:
+    """Return what to load: the table's entry, and over it what a form says.
+
+    Args:
+        form: `table`, and perhaps other fields of `TableConfig`; fields of other names are left alone.
+
+    Raises:
+        InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
+    """
+    name = str(TableName.parse(str(form.get("table", ""))))
+    listed = load_table_configs().get(name)
+    entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
+    entry |= {each: form[each] for each in _FIELDS & form.keys()}
+    if not entry.get("source"):
+        raise InvalidConfigurationError(f"table {name} is not in {tables_path()}; name its source, and its keys if it is new")
+    return _table_config(f"table {name}", name, entry)
+
+
+_FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
+
+
+def tables_path() -> Path:
+    """Return the path of the list: `CALVE_TABLES`, by default `tables.yaml` beside the project's folders."""
+    return Path(os.environ.get("CALVE_TABLES") or Path(__file__).parents[1] / "tables.yaml")
+
+
+def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
+    """Read the list, table name → entry. `${NAME}` in a source stands for an environment variable.
+
+    Raises:
+        InvalidConfigurationError: The file is missing or not YAML, or an entry has a wrong or unknown field.
+    """
+    path = path or tables_path()
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise InvalidConfigurationError(f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list") from None
+    except yaml.YAMLError as error:
+        raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
+    entries = document.get("tables", {}) if isinstance(document, dict) else None
+    if not isinstance(entries, dict):
+        raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
+    configs = [_table_config(f"{path}, table {name}", str(name), entry) for name, entry in entries.items()]
+    return {config.table: config for config in configs}
+
+
+def _table_config(place: str, name: str, entry: Any) -> TableConfig:
+    if not isinstance(entry, dict):
+        raise InvalidConfigurationError(f"{place}: {entry!r} is not a mapping; give at least its source")
+    if unknown := sorted(set(entry) - _FIELDS):
+        known = ", ".join(sorted(_FIELDS))
+        raise InvalidConfigurationError(f"{place}: unknown field {', '.join(map(str, unknown))}; the fields are {known}")
+    if not entry.get("source"):
+        raise InvalidConfigurationError(f"{place}: field source is missing")
+    try:
+        return _read_fields(place, name, entry)
+    except CatalogError as error:
+        raise InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error
+
+
+def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig:
+    keys = {normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "keys").items()}
+    for key_type in keys.values():
+        parse_key_type(key_type)
+    quality = entry.get("quality") or {}
+    QualityRules.from_config(quality, keys=tuple(keys))
+    defaults = {
+        field_name: _one_of(place, entry, field_name, allowed)
+        for field_name, allowed in (
+            ("source_format", SOURCE_FORMATS),
+            ("format", tuple(FileFormat)),
+            ("invalid_partitions", INVALID_PARTITIONS),
+        )
+        if field_name in entry
+    }
+    if "source_options" in entry:
+        defaults["source_options"] = _texts(place, entry, "source_options")
+    return TableConfig(
+        table=str(TableName.parse(name)),
+        source=_expand(place, str(entry["source"])),
+        keys=keys,
+        columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
+        indexes=_indexes(place, entry),
+        schedule=entry.get("schedule"),
+        quality=quality,
+        **defaults,
+    )
+
+
+def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = entry.get(name) or {}
+    if not isinstance(value, dict):
+        raise InvalidConfigurationError(f"{place}: {name} is {value!r}, expected a mapping such as {{name: value}}")
+    return {str(key): _text(text) for key, text in value.items()}
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
+    if entry[name] not in allowed:
+        raise InvalidConfigurationError(f"{place}: {name} is {entry[name]!r}, expected one of {', '.join(allowed)}")
+    return str(entry[name])
+
+
+def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
+    indexes = entry.get("indexes") or {}
+    if not isinstance(indexes, dict) or not all(isinstance(keys, list) for keys in indexes.values()):
+        raise InvalidConfigurationError(f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}")
+    return {str(name): [normalise_identifier(str(key), "column") for key in keys] for name, keys in indexes.items()}
+
+
+def _expand(place: str, text: str) -> str:
+    def value(found: re.Match[str]) -> str:
+        if found.group(1) not in os.environ:
+            raise InvalidConfigurationError(f"{place}: source {text} needs the environment variable {found.group(1)}")
+        return os.environ[found.group(1)]
+
+    return _VARIABLE.sub(value, text)

@@ -1,0 +1,83 @@
+"""### Add partitions: from raw files to an indexed, checked table
+
+`add_partitions` loads any table by its form; `add_partitions.<database>.<table>` loads a table of the YAML list
+(`CALVE_TABLES`) on its schedule. To bring a table of your own, add an entry to the list.
+
+| task | does |
+| --- | --- |
+| discover | finds the files that the table does not have yet; none: the run ends as skipped |
+| validate | parses them, and checks their partitions against the table and its indexes; creates the table |
+| write | writes the data files where no reader looks (Spark); a dry run ends here |
+| register | makes the partitions visible, all at once, each with its item in every index |
+| create_indexes, build_indexes, wait_for_indexes | see that the indexes of the table's entry exist and are ACTIVE |
+| check_quality | checks the new partitions (Great Expectations); warns, fails, or keeps them in quarantine |
+| list_partitions, announce | emit one event of the table's asset for each new partition |
+
+Every task can be killed and run again: nothing is added twice, and no row is dropped in silence. A line that cannot be
+read fails the run with the file's name and the line's number. A failed run is taken up by clearing it.
+
+Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv", "dry_run": false}`
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+from calve_airflow.assets import table_asset
+from calve_airflow.forms import load_params
+from calve_airflow.index_sensor import PartitionIndexSensor
+from calve_airflow.load_operators import (
+    OPERATION_ID,
+    AnnouncePartitionsOperator,
+    CheckQualityOperator,
+    CreateIndexesOperator,
+    DiscoverSourcesOperator,
+    NewPartitionsOperator,
+    RegisterPartitionsOperator,
+    WritePartitionsOperator,
+    give_up_operation,
+)
+from calve_airflow.spark_job import SparkJobOperator
+from catalog.table_config import load_table_configs
+
+tables = load_table_configs()
+any_table = [table_asset(table) for table in tables]
+
+for table, config in [(None, None), *tables.items()]:
+    with DAG(
+        f"add_partitions.{table}" if table else "add_partitions",
+        schedule=config and config.schedule,
+        params=load_params(table),
+        doc_md=__doc__,
+        tags=["calve", "partitions"],
+        catchup=False,
+        max_active_runs=1,
+        render_template_as_native_obj=True,
+        default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
+        on_failure_callback=give_up_operation,
+    ):
+        discover = DiscoverSourcesOperator(task_id="discover", load="{{ params }}")
+        request, new_table, quality = discover.output, discover.output["table"], discover.output["quality"]
+
+        validate = SparkJobOperator(task_id="validate", job="validate_source", request=request)
+        write = WritePartitionsOperator(task_id="write", job="write_partitions", request=request)
+        register = RegisterPartitionsOperator(
+            task_id="register", staged=write.output, request=request, quality=quality
+        )
+        create = CreateIndexesOperator(task_id="create_indexes", table=new_table, indexes=discover.output["indexes"])
+        build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(create.output)
+        wait = PartitionIndexSensor(
+            task_id="wait_for_indexes",
+            table=new_table,
+            index=discover.output["index_names"],
+            trigger_rule="none_failed_min_one_success",
+        )
+        check = CheckQualityOperator(
+            task_id="check_quality", job="check_quality", request=quality
+        )
+        new = NewPartitionsOperator(task_id="list_partitions")
+        announce = AnnouncePartitionsOperator.partial(
+            task_id="announce", table=new_table, outlets=[table_asset(table)] if table else any_table
+        ).expand(partitions=new.output)
+
+        discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
+        create >> wait

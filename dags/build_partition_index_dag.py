@@ -1,0 +1,48 @@
+"""### Build a partition index
+
+Creates a partition index on an existing table and builds it while the table stays readable and writable: partitions
+that are added meanwhile write their own items. An index that is still CREATING, because an earlier build died, is taken
+up where it stopped.
+
+| task | does |
+| --- | --- |
+| create | creates the index; from now on the table refuses partitions that do not fit it |
+| build | writes the items of the partitions that existed (Spark) |
+| wait_until_active | waits without a worker slot; fails at once, with code and detail, when the index FAILED |
+
+Example: `{"table": "demo.flights", "index": "by_route", "keys": ["origin", "carrier", "month"]}`
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+from calve_airflow.forms import index_params
+from calve_airflow.index_operators import CreatePartitionIndexOperator
+from calve_airflow.index_sensor import PartitionIndexSensor
+from calve_airflow.load_operators import OPERATION_ID, give_up_operation
+from calve_airflow.spark_job import SparkJobOperator
+
+TABLE, INDEX = "{{ params.table }}", "{{ params.index }}"
+
+with DAG(
+    "build_partition_index",
+    schedule=None,
+    params=index_params(),
+    doc_md=__doc__,
+    tags=["calve", "indexes"],
+    render_template_as_native_obj=True,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
+    on_failure_callback=give_up_operation,
+):
+    create = CreatePartitionIndexOperator(
+        task_id="create", operation_id=OPERATION_ID, table=TABLE, index=INDEX, keys="{{ params['keys'] }}"
+    )
+    build = SparkJobOperator(
+        task_id="build",
+        job="build_partition_index",
+        operation_id=OPERATION_ID,
+        request={"table": TABLE, "index": INDEX},
+    )
+    wait = PartitionIndexSensor(task_id="wait_until_active", table=TABLE, index=INDEX)
+
+    create >> build >> wait

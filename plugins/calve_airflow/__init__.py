@@ -1,0 +1,1 @@
+"""What Airflow users see of Calve: operators, sensors, triggers and assets."""

@@ -1,0 +1,88 @@
+"""The trigger forms of Calve's DAGs."""
+
+from __future__ import annotations
+
+from airflow.sdk import Param
+
+TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
+_KEY_TYPES = "string, char(n), varchar(n), tinyint, smallint, int, bigint or date"
+
+
+def table_param(table: str | None = None) -> Param:
+    """Return the field for a table; with one given, only that one is allowed."""
+    if table is not None:
+        return Param(table, type="string", const=table, title="Table", description="The table of this DAG.")
+    return Param(
+        "demo.flights",
+        type="string",
+        pattern=TABLE_PATTERN,
+        title="Table",
+        description="database.table. What the fields below leave open comes from its entry in the YAML list of tables.",
+    )
+
+
+def load_params(table: str | None = None) -> dict[str, Param]:
+    """Return the form of a load: of any table, as a dry run unless told otherwise; or of one listed table."""
+    return {
+        "table": table_param(table),
+        "dry_run": Param(
+            table is None,
+            type="boolean",
+            title="Dry run",
+            description="Only look for new files and check them; nothing is written.",
+        ),
+        "source": Param(
+            None,
+            type=["null", "string"],
+            title="Source",
+            description="A file, a folder or a glob of raw files. Empty: as the table's entry says.",
+        ),
+        "source_format": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, "csv", "json", "parquet", "orc"],
+            title="Format of the source files",
+            description="Empty: as the table's entry says, or csv.",
+        ),
+        "keys": Param(
+            None,
+            type=["null", "object"],
+            title="Partition keys of a new table",
+            description=f'Name and type of each, in order: {{"day": "date"}}. The types are {_KEY_TYPES}.',
+        ),
+        "invalid_partitions": Param(
+            None,
+            type=["null", "string"],
+            enum=[None, "fail", "skip"],
+            title="Partitions that do not fit an index",
+            description="fail: add nothing. skip: add the others, keep the refused rows aside and report them.",
+        ),
+        "reload": Param(
+            False,
+            type="boolean",
+            title="Load files again",
+            description="Take files that were loaded before, too. Their partitions must have been dropped.",
+        ),
+    }
+
+
+def index_params() -> dict[str, Param]:
+    """Return the form of a partition index."""
+    return {
+        "table": table_param(),
+        "index": Param(
+            "by_route",
+            type="string",
+            minLength=1,
+            title="Name of the index",
+            description="At most 3 indexes on a table. An index that is being built already is taken up again.",
+        ),
+        "keys": Param(
+            ["origin", "carrier", "month"],
+            type="array",
+            items={"type": "string"},
+            minItems=1,
+            title="Keys",
+            description="Partition keys, in the index's order: those that filters bind by equality first.",
+        ),
+    }

@@ -1,0 +1,61 @@
+"""Steps of a partition index's life that need the catalog but no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseOperator
+
+from calve_airflow.errors import catalog_errors
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class CreatePartitionIndexOperator(BaseOperator):
+    """Journals the build of a partition index and creates it, or takes up one that is CREATING with the same keys.
+
+    Args:
+        operation_id: The operation to journal (templated).
+        table: `database.table` (templated).
+        index: Name of the index (templated).
+        keys: Partition keys, in the index's order (templated).
+
+    Returns:
+        The index's state: CREATING, or ACTIVE on a table without partitions.
+
+    Raises:
+        AirflowFailException: There is no such table, or the index cannot be created like this.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "table", "index", "keys")
+
+    def __init__(self, *, operation_id: str, table: str, index: str, keys: Sequence[str], **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.table = table
+        self.index = index
+        self.keys = keys
+
+    def execute(self, context: Context) -> str:
+        """Create the index."""
+        from catalog import Catalog, IndexState
+        from catalog.operations import OperationKind
+
+        request = {"index": self.index, "keys": list(self.keys)}
+        with catalog_errors(), Catalog.open() as catalog:
+            table = catalog.get_table(self.table).full_name
+            catalog.operations.begin(
+                self.operation_id,
+                OperationKind.BUILD_INDEX,
+                table,
+                request,
+                requested_by=context["dag_run"].triggering_user_name,
+            )
+            keys = tuple(key.lower() for key in self.keys)
+            current = {index.name: index for index in catalog.get_partition_indexes(table)}.get(self.index.lower())
+            if current is None or current.state is not IndexState.CREATING or current.keys != keys:
+                current = catalog.create_partition_index(table, self.index, keys)
+        self.log.info("Partition index %s of %s on (%s) is %s", current.name, table, ", ".join(keys), current.state)
+        return str(current.state)

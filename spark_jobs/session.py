@@ -1,0 +1,132 @@
+"""What every job's script does around its function: request in, session, sign of life, result or error out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from catalog import Catalog
+from catalog.errors import CatalogError, FencedError
+from catalog.jobs import JobRequest
+from pyspark.sql import SparkSession
+
+HEARTBEAT_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+Request = TypeVar("Request", bound=JobRequest)
+
+
+def run_job(
+    request_type: type[Request],
+    function: Callable[[SparkSession, Catalog, Request], dict[str, Any] | None],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Run a job's function for the request on the command line, and record its result or error in the catalog.
+
+    A function that records its result itself, in the transaction of its own commit, returns None.
+
+    Returns:
+        The exit code: 0, or 1 when the job failed.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    (argument,) = sys.argv[1:] if arguments is None else arguments
+    request = request_type.from_json(argument)
+    with Catalog.open() as catalog:
+        try:
+            with SignOfLife(catalog, request) as life, spark_session(request) as spark:
+                life.watch(spark)
+                result = function(spark, catalog, request)
+            if result is not None:
+                catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
+        except Exception as error:
+            log.exception("The job failed")
+            catalog.operations.fail_job(
+                request.operation_id, request.step, request.attempt, type(error).__name__, _message(error)
+            )
+            return 1
+    return 0
+
+
+def _message(error: Exception) -> str:
+    """Return the message of an error; of Spark's, which carry a whole stack of the JVM, the beginning."""
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, CatalogError) else text[:2000]
+
+
+def spark_session(request: JobRequest) -> SparkSession:
+    """Start the session of a job; master and settings come from spark-submit."""
+    return (
+        SparkSession.builder.appName(f"calve {request.step} {request.table}")
+        # Partition values are texts, whatever they look like; the catalog knows their types.
+        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        # With pruning, Spark would not notice that a line has too few or unreadable fields.
+        .config("spark.sql.csv.parser.columnPruning.enabled", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.ui.showConsoleProgress", "false")
+        .getOrCreate()
+    )
+
+
+class SignOfLife:
+    """Tells the catalog, every few seconds, that an attempt is alive and how far it is.
+
+    When the attempt was given up, it ends the process at once: whatever it might still write would be in the way of
+    its successor.
+    """
+
+    def __init__(self, catalog: Catalog, request: JobRequest) -> None:
+        """Take the attempt to speak for."""
+        self._catalog = catalog
+        self._request = request
+        self._spark: SparkSession | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
+
+    def watch(self, spark: SparkSession) -> None:
+        """Report the tasks of this session's active stages as progress."""
+        self._spark = spark
+
+    def __enter__(self) -> Self:
+        """Begin, at once with a first sign, so that a given-up attempt does not even start."""
+        self._beat()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, before the result is recorded."""
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                self._beat()
+            except FencedError as error:
+                log.error("%s", error)  # noqa: TRY400 - the place in the code is of no interest
+                os._exit(1)
+            except Exception:
+                log.exception("No sign of life could be given; trying again")
+
+    def _beat(self) -> None:
+        done, total = (0, None) if self._spark is None else _tasks(self._spark)
+        progress = {} if total is None else {"done": done, "total": total, "note": f"tasks of {self._request.step}"}
+        self._catalog.operations.heartbeat(
+            self._request.operation_id, self._request.step, self._request.attempt, **progress
+        )
+
+
+def _tasks(spark: SparkSession) -> tuple[int, int | None]:
+    """Return how many tasks of the active stages are done, and how many there are; None when no stage is active."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    if not stages:
+        return 0, None
+    return sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)

@@ -1,0 +1,129 @@
+"""Parse the source files of a load, and check the partitions that they would make, before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from catalog import Catalog, IndexDefinition, NewPartition, Table
+from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
+from catalog.identifiers import TableName
+from catalog.jobs import ValidateSourceJob
+from catalog.model import Column, FileFormat, IndexState, PartitionIndex
+from catalog.operations import OperationState
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.session import run_job
+from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
+
+_SHOWN = 20
+
+
+def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJob) -> dict[str, Any]:
+    """Check a load; create its table, with its indexes, if it is not there and this is no dry run.
+
+    Returns:
+        The report: files, rows and partitions that would be added, and what the indexes refuse.
+
+    Raises:
+        SourceFileError: A file cannot be parsed; the message names it and the line.
+        InvalidTableError: The table is new, and the request names no partition keys.
+        InvalidPartitionError: An index does not admit a partition, and the request does not say to skip it.
+        PartitionAlreadyExistsError: The table has one of the partitions.
+    """
+    operation = catalog.operations.get(job.operation_id)
+    if operation.is_committed:
+        return dict(operation.report.get(job.step, {}))
+    files = catalog.loading.source_files(operation)
+    table = _existing_table(catalog, job.table)
+    if table is None and not job.keys:
+        raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them, with their types")
+    with source_errors():
+        source = read_source(spark, files, job, table)
+        partitions = _count_partitions(source, list(job.keys) if table is None else list(table.key_names))
+    table, indexes = _table_to_be(catalog, job, table, source)
+    report = _check(catalog, job, table, indexes, partitions)
+    if job.dry_run:
+        with catalog.storage.write() as connection:
+            catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
+            catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+    elif not table.id:
+        _create_table(catalog, job, table)
+    return {"files": len(files), **report}
+
+
+def _existing_table(catalog: Catalog, name: str) -> Table | None:
+    try:
+        return catalog.get_table(name)
+    except NotFoundError:
+        return None
+
+
+def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
+    """Return one row for each partition: its key values and `row_count`.
+
+    Raises:
+        SourceFileError: A line cannot be read.
+    """
+    is_bad = f.col(CORRUPT).isNotNull() if CORRUPT in source.rows.columns else f.lit(False)
+    counted = (
+        # An empty value makes Hive's null partition when it is written, so it is one here.
+        source.rows.withColumns({key: f.nullif(f.col(f"`{key}`"), f.lit("")) for key in keys})
+        .groupBy(*[f"`{key}`" for key in keys])
+        .agg(f.count(f.lit(1)).alias("row_count"), f.count_if(is_bad).alias("bad_count"))
+        .coalesce(1)  # read twice, and the second time row by row: one task serves that best
+        .persist()
+    )
+    if counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
+        raise unreadable_lines(source, keys)
+    return counted.drop("bad_count")
+
+
+def _table_to_be(
+    catalog: Catalog, job: ValidateSourceJob, table: Table | None, source: Source
+) -> tuple[Table, list[PartitionIndex]]:
+    """Return the table that the rows go to and its indexes; its id is 0 as long as it is not in the catalog."""
+    if table is not None:
+        return table, [index for index in catalog.get_partition_indexes(job.table) if index.state is not IndexState.FAILED]
+    name = TableName.parse(job.table)
+    columns = tuple(Column(each.name, each.type) for each in source.columns)
+    keys = tuple(Column(key, text) for key, text in job.keys.items())
+    indexes = [PartitionIndex(index, tuple(names), IndexState.CREATING) for index, names in job.indexes.items()]
+    return Table(name.database, name.name, columns, keys, FileFormat(job.format), ""), indexes
+
+
+def _check(
+    catalog: Catalog, job: ValidateSourceJob, table: Table, indexes: list[PartitionIndex], partitions: DataFrame
+) -> dict[str, Any]:
+    counts = {"rows": 0, "partitions": 0}
+
+    def new_partitions() -> Iterator[NewPartition]:
+        for *values, row_count in partitions.toLocalIterator():
+            counts["rows"] += row_count
+            counts["partitions"] += 1
+            yield NewPartition(values, row_count=row_count)
+
+    refused_count, shown = 0, list[RefusedPartition]()
+    for refused in catalog.loading.check(table, indexes, new_partitions()):
+        refused_count += 1
+        if len(shown) < _SHOWN:
+            shown.append(refused)
+    if refused_count and job.invalid_partitions == "fail":
+        raise InvalidPartitionError(table.full_name, shown, count=refused_count)
+    return {**counts, "refused": refused_count, "refused_reasons": [str(each) for each in shown]}
+
+
+def _create_table(catalog: Catalog, job: ValidateSourceJob, table: Table) -> None:
+    catalog.create_database(table.database, if_not_exists=True)
+    catalog.create_table(
+        table.full_name,
+        columns=table.columns,
+        partition_keys=table.partition_keys,
+        format=table.format,
+        indexes=[IndexDefinition(name, tuple(keys)) for name, keys in job.indexes.items()],
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_job(ValidateSourceJob, validate_source))

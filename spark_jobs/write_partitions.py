@@ -1,0 +1,85 @@
+"""Write the data files of a load to its staging folder, and a manifest of the partitions beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from catalog import Catalog, FileFormat, Table
+from catalog.errors import VerificationFailedError
+from catalog.jobs import WritePartitionsJob
+from catalog.loading import STAGED_DATA, STAGED_MANIFEST
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from spark_jobs.session import run_job
+from spark_jobs.sources import CORRUPT, read_source, source_errors, spark_path
+
+_WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
+
+
+def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob) -> dict[str, Any]:
+    """Write the rows of a load's source files, one folder a partition, where no reader looks.
+
+    Each attempt has a staging folder of its own; what earlier loads left behind is undone first.
+
+    Returns:
+        The report: the staging folder, and the rows in it.
+
+    Raises:
+        SourceFileError: A file cannot be parsed.
+        VerificationFailedError: The files written do not hold as many rows as were read.
+    """
+    operation = catalog.operations.get(job.operation_id)
+    if operation.is_committed:
+        return dict(operation.report.get(job.step, {}))
+    table = catalog.get_table(job.table)
+    staging = catalog.loading.staging_name(operation, job.attempt)
+    catalog.loading.discard_staging(table, keep=staging)
+    folder = spark_path(f"{table.location}/{staging}")
+    read = Observation()
+    with source_errors():
+        source = read_source(spark, catalog.loading.source_files(operation), job, table)
+        _write(source.rows.drop(CORRUPT).observe(read, f.count(f.lit(1)).alias("rows")), table, f"{folder}/{STAGED_DATA}")
+    manifest = _manifest(spark, table, f"{folder}/{STAGED_DATA}")
+    manifest.coalesce(1).write.parquet(f"{folder}/{STAGED_MANIFEST}")
+    written = spark.read.parquet(f"{folder}/{STAGED_MANIFEST}").agg(f.sum("row_count")).first()[0]  # type: ignore[index]
+    if written != read.get["rows"]:
+        raise VerificationFailedError(
+            f"table {table.full_name}: {read.get['rows']:,} rows were read from the source and {written or 0:,} are in the "
+            f"files written to {folder}; nothing was added. Run the load again"
+        )
+    return {"staging": staging, "rows": written}
+
+
+def _write(rows: DataFrame, table: Table, folder: str) -> None:
+    """Write the rows, each partition in as few files as its size allows."""
+    keys = [f"`{key}`" for key in table.key_names]
+    (
+        rows.hint("rebalance", *[f.col(key) for key in keys])
+        .write.partitionBy(*table.key_names)
+        .format(table.format)
+        .options(**_WRITE_OPTIONS.get(table.format, {}))
+        .save(folder)
+    )
+
+
+def _manifest(spark: SparkSession, table: Table, folder: str) -> DataFrame:
+    """Return one row for each partition written: values, file_count, row_count, size_bytes."""
+    keys = [f"`{key}`" for key in table.key_names]
+    schema = ", ".join(f"`{column.name}` {column.type}" for column in table.columns) or None
+    reader = spark.read.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {}))
+    written = (reader.schema(schema) if schema and table.format is FileFormat.CSV else reader).load(folder)
+    files = written.groupBy(
+        *keys, f.col("_metadata.file_path").alias("file"), f.col("_metadata.file_size").alias("size")
+    ).agg(f.count(f.lit(1)).alias("rows"))
+    return (
+        files.groupBy(*keys)
+        .agg(
+            f.count(f.lit(1)).alias("file_count"), f.sum("rows").alias("row_count"), f.sum("size").alias("size_bytes")
+        )
+        .select(f.array(*keys).alias("values"), "file_count", "row_count", "size_bytes")
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_job(WritePartitionsJob, write_partitions))
