@@ -1,4 +1,4 @@
-"""### Add partitions: from raw files to an indexed, checked table
+"""Add partitions: from raw files to an indexed, checked table.
 
 `add_partitions` loads any table by its form; `add_partitions.<database>.<table>` loads a table of the YAML list
 (`CALVE_TABLES`) on its schedule. To bring a table of your own, add an entry to the list.
@@ -22,6 +22,7 @@ Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv
 from datetime import timedelta
 
 from airflow.sdk import DAG
+
 from calve_airflow.assets import table_asset
 from calve_airflow.forms import load_params
 from calve_airflow.index_sensor import PartitionIndexSensor
@@ -60,20 +61,18 @@ for table, config in [(None, None), *tables.items()]:
 
         validate = SparkJobOperator(task_id="validate", job="validate_source", request=request)
         write = WritePartitionsOperator(task_id="write", job="write_partitions", request=request)
-        register = RegisterPartitionsOperator(
-            task_id="register", staged=write.output, request=request, quality=quality
-        )
+        register = RegisterPartitionsOperator(task_id="register", staged=write.output, request=request, quality=quality)
         create = CreateIndexesOperator(task_id="create_indexes", table=new_table, indexes=discover.output["indexes"])
-        build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(create.output)
+        build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
+            create.output
+        )
         wait = PartitionIndexSensor(
             task_id="wait_for_indexes",
             table=new_table,
             index=discover.output["index_names"],
             trigger_rule="none_failed_min_one_success",
         )
-        check = CheckQualityOperator(
-            task_id="check_quality", job="check_quality", request=quality
-        )
+        check = CheckQualityOperator(task_id="check_quality", job="check_quality", request=quality)
         new = NewPartitionsOperator(task_id="list_partitions")
         announce = AnnouncePartitionsOperator.partial(
             task_id="announce", table=new_table, outlets=[table_asset(table)] if table else any_table

@@ -1,4 +1,4 @@
-"""### Build a partition index
+"""Build a partition index while the table stays in use.
 
 Creates a partition index on an existing table and builds it while the table stays readable and writable: partitions
 that are added meanwhile write their own items. An index that is still CREATING, because an earlier build died, is taken
@@ -16,6 +16,7 @@ Example: `{"table": "demo.flights", "index": "by_route", "keys": ["origin", "car
 from datetime import timedelta
 
 from airflow.sdk import DAG
+
 from calve_airflow.forms import index_params
 from calve_airflow.index_operators import CreatePartitionIndexOperator
 from calve_airflow.index_sensor import PartitionIndexSensor

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from catalog import Catalog, IndexState
 from catalog.indexes import building
 from catalog.indexes.building import IdRange, RangeReport
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
-from pyspark.sql import SparkSession
-
 from spark_jobs.session import run_job
 
 
@@ -59,7 +59,7 @@ def _backfill_in_executors(
 ) -> list[RangeReport]:
     url = catalog.storage.url.render_as_string(hide_password=False)
 
-    def backfill(own: Iterator[IdRange]) -> Iterator[RangeReport]:
+    def backfill(own: Iterable[IdRange]) -> Iterable[RangeReport]:
         with Catalog.open(url) as executors_catalog:
             yield from _backfill(executors_catalog, job, table, index, own)
 

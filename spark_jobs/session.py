@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pyspark.sql import SparkSession
+
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.jobs import JobRequest
-from pyspark.sql import SparkSession
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -110,23 +111,28 @@ class SignOfLife:
             try:
                 self._beat()
             except FencedError as error:
-                log.error("%s", error)  # noqa: TRY400 - the place in the code is of no interest
+                log.error("%s", error)
                 os._exit(1)
             except Exception:
                 log.exception("No sign of life could be given; trying again")
 
     def _beat(self) -> None:
-        done, total = (0, None) if self._spark is None else _tasks(self._spark)
-        progress = {} if total is None else {"done": done, "total": total, "note": f"tasks of {self._request.step}"}
+        request = self._request
+        done, total = (None, None) if self._spark is None else _tasks(self._spark)
         self._catalog.operations.heartbeat(
-            self._request.operation_id, self._request.step, self._request.attempt, **progress
+            request.operation_id,
+            request.step,
+            request.attempt,
+            done=done,
+            total=total,
+            note=None if done is None else f"tasks of {request.step}",
         )
 
 
-def _tasks(spark: SparkSession) -> tuple[int, int | None]:
+def _tasks(spark: SparkSession) -> tuple[int, int] | tuple[None, None]:
     """Return how many tasks of the active stages are done, and how many there are; None when no stage is active."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
     if not stages:
-        return 0, None
+        return None, None
     return sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)

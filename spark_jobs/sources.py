@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from catalog.errors import SourceFileError
-from catalog.files import FileInfo, Folder
-from catalog.identifiers import normalise_identifier
-from catalog.jobs import SourceJob
-from catalog.model import Column, Table
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
+
+from catalog.errors import SourceFileError
+from catalog.files import FileInfo, Folder
+from catalog.identifiers import normalise_identifier
+from catalog.jobs import SourceJob
+from catalog.model import Column, Table
 
 CORRUPT = "_calve_corrupt"
 """Column with the text of a line that cannot be read as a row; null for all others."""
@@ -64,7 +65,9 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     _check_keys(rows, keys, files)
     types = {} if table is None else {column.name: column.type for column in table.columns}
     rows = rows.withColumns({key: f.col(_quoted(key)).cast("string") for key in keys})
-    rows = rows.withColumns({name: f.col(_quoted(name)).cast(text) for name, text in types.items() if name in rows.columns})
+    rows = rows.withColumns(
+        {name: f.col(_quoted(name)).cast(text) for name, text in types.items() if name in rows.columns}
+    )
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in (*keys, CORRUPT)
     )
@@ -106,8 +109,8 @@ def _text_schema(
 def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo]) -> None:
     if missing := [key for key in keys if key not in rows.columns]:
         raise SourceFileError(
-            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by; its columns "
-            f"are {', '.join(name for name in rows.columns if name != CORRUPT)}"
+            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by; its "
+            f"columns are {', '.join(name for name in rows.columns if name != CORRUPT)}"
         )
 
 
@@ -132,8 +135,8 @@ def unreadable_lines(source: Source, keys: Sequence[str]) -> SourceFileError:
     )
     places = [_place(source.files, row["file"], row[CORRUPT]) for row in bad]
     return SourceFileError(
-        f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these lines, or "
-        "the types and options of the table's entry"
+        f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
+        "lines, or the types and options of the table's entry"
     )
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
 from catalog.identifiers import TableName
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.operations import OperationState
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
-
 from spark_jobs.session import run_job
 from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
 
@@ -85,7 +85,9 @@ def _table_to_be(
 ) -> tuple[Table, list[PartitionIndex]]:
     """Return the table that the rows go to and its indexes; its id is 0 as long as it is not in the catalog."""
     if table is not None:
-        return table, [index for index in catalog.get_partition_indexes(job.table) if index.state is not IndexState.FAILED]
+        return table, [
+            index for index in catalog.get_partition_indexes(job.table) if index.state is not IndexState.FAILED
+        ]
     name = TableName.parse(job.table)
     columns = tuple(Column(each.name, each.type) for each in source.columns)
     keys = tuple(Column(key, text) for key, text in job.keys.items())

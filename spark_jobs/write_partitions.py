@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
 from catalog import Catalog, FileFormat, Table
 from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as f
-
 from spark_jobs.session import run_job
 from spark_jobs.sources import CORRUPT, read_source, source_errors, spark_path
 
@@ -39,14 +39,16 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     read = Observation()
     with source_errors():
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
-        _write(source.rows.drop(CORRUPT).observe(read, f.count(f.lit(1)).alias("rows")), table, f"{folder}/{STAGED_DATA}")
+        _write(
+            source.rows.drop(CORRUPT).observe(read, f.count(f.lit(1)).alias("rows")), table, f"{folder}/{STAGED_DATA}"
+        )
     manifest = _manifest(spark, table, f"{folder}/{STAGED_DATA}")
     manifest.coalesce(1).write.parquet(f"{folder}/{STAGED_MANIFEST}")
     written = spark.read.parquet(f"{folder}/{STAGED_MANIFEST}").agg(f.sum("row_count")).first()[0]  # type: ignore[index]
     if written != read.get["rows"]:
         raise VerificationFailedError(
-            f"table {table.full_name}: {read.get['rows']:,} rows were read from the source and {written or 0:,} are in the "
-            f"files written to {folder}; nothing was added. Run the load again"
+            f"table {table.full_name}: {read.get['rows']:,} rows were read from the source and {written or 0:,} are in "
+            f"the files written to {folder}; nothing was added. Run the load again"
         )
     return {"staging": staging, "rows": written}
 
@@ -74,9 +76,7 @@ def _manifest(spark: SparkSession, table: Table, folder: str) -> DataFrame:
     ).agg(f.count(f.lit(1)).alias("rows"))
     return (
         files.groupBy(*keys)
-        .agg(
-            f.count(f.lit(1)).alias("file_count"), f.sum("rows").alias("row_count"), f.sum("size").alias("size_bytes")
-        )
+        .agg(f.count(f.lit(1)).alias("file_count"), f.sum("rows").alias("row_count"), f.sum("size").alias("size_bytes"))
         .select(f.array(*keys).alias("values"), "file_count", "row_count", "size_bytes")
     )
 

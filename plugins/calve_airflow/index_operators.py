@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -31,7 +31,7 @@ class CreatePartitionIndexOperator(BaseOperator):
 
     template_fields: Sequence[str] = ("operation_id", "table", "index", "keys")
 
-    def __init__(self, *, operation_id: str, table: str, index: str, keys: Sequence[str], **kwargs: object) -> None:
+    def __init__(self, *, operation_id: str, table: str, index: str, keys: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
         self.table = table

@@ -33,8 +33,8 @@ class DiscoverSourcesOperator(BaseOperator):
             `invalid_partitions`, `reload`, `dry_run`; None leaves open.
 
     Returns:
-        The request of the load's Spark jobs. Other XComs: `table`, `indexes` (name → keys), `index_names`, and `quality`
-        (the request of the quality job).
+        The request of the load's Spark jobs. Other XComs: `table`, `indexes` (name → keys), `index_names`, and
+        `quality` (the request of the quality job).
 
     Raises:
         AirflowSkipException: There is nothing new.
@@ -185,7 +185,9 @@ class CreateIndexesOperator(BaseOperator):
                 name for name, keys in self.indexes.items() if self._is_ours(catalog, operations[name], name, keys)
             ]
         self.log.info("To build: %s", ", ".join(to_build) or "nothing, all are there")
-        return [{"operation_id": operations[name], "request": {"table": self.table, "index": name}} for name in to_build]
+        return [
+            {"operation_id": operations[name], "request": {"table": self.table, "index": name}} for name in to_build
+        ]
 
     def _is_ours(self, catalog: Catalog, operation_id: str, name: str, keys: Sequence[str]) -> bool:
         """Create an index unless it is there; return whether it is this operation that has to build it."""
@@ -208,8 +210,8 @@ class CheckQualityOperator(SparkJobOperator):
         on_failure = self.request["rules"].get("on_failure", "warn")
         if report["failed"]:
             message = (
-                f"{report['failed']} of {report['checked']} new partitions of {self.request['table']} failed their quality "
-                f"checks: {'; '.join(map(str, report['failures']))}. The report is {report['docs_path']}"
+                f"{report['failed']} of {report['checked']} new partitions of {self.request['table']} failed their "
+                f"quality checks: {'; '.join(map(str, report['failures']))}. The report is {report['docs_path']}"
             )
             if on_failure == "fail":
                 raise AirflowFailException(message)

@@ -1,0 +1,35 @@
+# One image for every service of docker-compose.yaml: Airflow, Spark and Calve from the same locked requirements.
+FROM python:3.11-slim-bookworm
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
+    && rm -rf /var/lib/apt/lists/* \
+    && ln -s /usr/lib/jvm/java-17-openjdk-* /usr/lib/jvm/java-17
+
+WORKDIR /opt/calve
+COPY requirements.txt .
+RUN pip install --no-cache-dir --require-hashes --compile --requirement requirements.txt
+
+COPY tables.yaml .
+COPY catalog catalog
+COPY dags dags
+COPY plugins plugins
+COPY spark_jobs spark_jobs
+RUN printf '#!/bin/sh\nexec python -m catalog.cli "$@"\n' > /usr/local/bin/calve && chmod +x /usr/local/bin/calve
+
+ENV JAVA_HOME=/usr/lib/jvm/java-17 \
+    SPARK_HOME=/usr/local/lib/python3.11/site-packages/pyspark \
+    PYSPARK_PYTHON=/usr/local/bin/python \
+    PYTHONPATH=/opt/calve:/opt/calve/plugins \
+    AIRFLOW_HOME=/var/lib/calve/airflow \
+    CALVE_HOME=/var/lib/calve/home \
+    CALVE_WAREHOUSE=/var/lib/calve/warehouse \
+    GX_ANALYTICS_ENABLED=false
+
+# Volumes take their owner from the folders that the image has in their place.
+RUN useradd --uid 10001 --create-home calve \
+    && mkdir --parents /var/lib/calve/airflow/logs /var/lib/calve/home /var/lib/calve/warehouse \
+    && chown --recursive calve:calve /var/lib/calve
+USER calve
+ENTRYPOINT ["tini", "-g", "--"]
+CMD ["calve", "--help"]

@@ -1,0 +1,45 @@
+# Everything that is created stays in .calve/. Each target does the set-up it needs; done before, that takes no time.
+PYTHON ?= python3
+BIN := .calve/venv/bin
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
+
+unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check up down status lock clean
+
+help: ## Show what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: setup ## Load real flights through Airflow and Spark, index them, and show what the index is good for
+	@$(BIN)/python -m standalone demo
+
+up: setup ## Start Airflow and the catalog in the background, and say where to look
+	@$(BIN)/python -m standalone up
+
+down: ## Stop what `make up` started
+	@! test -x $(BIN)/python || $(BIN)/python -m standalone down
+
+status: setup ## Say how what `make up` started is
+	@$(BIN)/python -m standalone status
+
+test: check ## Run the checks and every test
+	$(BIN)/pytest
+
+check: setup ## Run the checks that need no database, no Spark and no Airflow
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+lock: setup ## Compile requirements.txt and requirements-dev.txt anew
+	$(COMPILE) requirements.in -o requirements.txt
+	$(COMPILE) requirements-dev.in -o requirements-dev.txt
+
+setup: ## Create the virtual environment and find or install Java
+	@$(PYTHON) -m standalone.bootstrap
+
+clean: down ## Stop everything and remove all that was created, data included
+	rm -rf .calve .ruff_cache .pytest_cache .mypy_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,72 @@
+"""`python -m standalone up|down|status|demo`: what the Makefile calls."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from standalone import supervisor
+from standalone.environment import REPOSITORY
+from standalone.errors import StandaloneError
+from standalone.stack import Stack
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m standalone", description="The embedded stack of Calve.")
+    parser.add_argument("command", choices=["up", "down", "status", "demo", "supervise"])
+    parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
+    options = parser.parse_args(arguments)
+    home = Path(options.home or os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").resolve()
+    _end_in_order_on_signals()
+    try:
+        return _run(options.command, home)
+    except StandaloneError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(command: str, home: Path) -> int:
+    if command == "status":
+        return 0 if supervisor.status(home, print) else 1
+    if command == "up":
+        supervisor.up(home, print)
+    elif command == "down":
+        supervisor.down(home, print)
+    elif command == "supervise":
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        supervisor.supervise(home)
+    else:
+        return _demo(home)
+    return 0
+
+
+def _demo(home: Path) -> int:
+    from standalone import demo
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s ...")
+    with Stack(home) as stack:
+        return demo.run(stack)
+
+
+def _end_in_order_on_signals() -> None:
+    """Let the first Ctrl-C, TERM or closed terminal end the program in good order, and a second one not disturb it."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, _: FrameType | None) -> NoReturn:
+        for each in signals:
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for each in signals:
+        signal.signal(each, end)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

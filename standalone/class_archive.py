@@ -1,0 +1,91 @@
+"""Make Spark start in half the time: an archive of the JVM classes that every job loads (AppCDS).
+
+Making it takes about 25 seconds, so a stack does it once, in the background and at low priority: a JVM that does not
+find the file starts as if nobody had mentioned it. A job loads, reads and writes; the archive is made by a job that
+does the same: `python -m standalone.class_archive`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from standalone.errors import SetUpError
+from standalone.java import require_java
+
+# Small jobs spend most of their time in starting the JVM: the quick compiler and the simplest collector halve it.
+_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JOB = Path(__file__).with_name("class_archive_job.py")
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark package, which is a whole Spark.
+
+    Raises:
+        SetUpError: It is not installed.
+    """
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SetUpError("The package pyspark is not installed: run `make setup`.")
+    return Path(spec.origin).parent
+
+
+def archive_path(java_home: Path) -> Path:
+    """Return where the archive for this Java and the installed Spark is kept: in the virtual environment."""
+    release = java_home / "release"
+    parts = [str(java_home), release.read_text() if release.is_file() else "", importlib.metadata.version("pyspark")]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
+    return Path(sys.prefix) / f"spark-{key}.jsa"
+
+
+def jvm_options(java_home: Path) -> str:
+    """Return the value of SPARK_SUBMIT_OPTS for quick small jobs, with the archive whether it is made or not."""
+    return f"{_JVM_OPTIONS} -XX:SharedArchiveFile={shlex.quote(str(archive_path(java_home)))} -Xshare:auto"
+
+
+def make_archive(java_home: Path) -> None:
+    """Make the archive if there is none and nobody else is making it.
+
+    Raises:
+        subprocess.CalledProcessError: Spark failed; it has said why.
+    """
+    path = archive_path(java_home)
+    with path.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        if path.exists():
+            return
+        for stale in path.parent.glob("spark-*.jsa*"):
+            stale.unlink()
+        # A JVM aborts on a half-written archive: it gets its name when it is whole.
+        unfinished = path.with_suffix(".jsa.new")
+        with tempfile.TemporaryDirectory(prefix="calve-archive") as work_dir:
+            _run_job(java_home, unfinished, work_dir)
+        unfinished.rename(path)
+
+
+def _run_job(java_home: Path, archive: Path, work_dir: str) -> None:
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(java_home),
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": f"{_JVM_OPTIONS} -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}",
+    }
+    command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", str(_JOB), work_dir]
+    subprocess.run(command, env=environment, cwd=work_dir, check=True)
+
+
+if __name__ == "__main__":
+    make_archive(require_java())

@@ -1,0 +1,256 @@
+"""The tour of `make demo`: real flights, through real Airflow and Spark, into an indexed, checked table."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+
+from catalog import Catalog
+from catalog.errors import NotFoundError
+from catalog.indexes.items import count_items
+from standalone.errors import StandaloneError
+from standalone.landing import land_flights
+from standalone.stack import Stack
+
+TABLE = "demo.flights"
+LOAD = f"add_partitions.{TABLE}"
+INDEX, INDEX_KEYS = "by_route", ["origin", "carrier", "month"]
+EXPRESSIONS = (
+    "origin = 'JFK' and carrier = 'B6'",
+    "origin = 'JFK' and carrier = 'B6' and month between 6 and 8",
+    "year = 2013 and month = 12",
+    "origin = 'LGA' and month >= 11",
+    "month = 7",
+)
+_TIMED_RUNS = 5
+_RUN_TIMEOUT_SECONDS = 300.0
+
+
+class DemoError(StandaloneError):
+    """A step of the tour did not go as it has to."""
+
+
+def run(stack: Stack) -> int:
+    """Lead through the tour on a running stack; return the exit code.
+
+    Raises:
+        DemoError: A step did not go as it has to.
+    """
+    started = time.monotonic()
+    with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as catalog:
+        _Tour(stack, catalog).lead()
+    print(
+        f"\nThe tour took {time.monotonic() - started:.0f} s. Everything is stopped again; the data is in {stack.home}."
+    )
+    return 0
+
+
+class _Tour:
+    def __init__(self, stack: Stack, catalog: Catalog) -> None:
+        self._api = stack.api
+        self._home = stack.home
+        self._catalog = catalog
+        self._landing = stack.home / "landing" / "flights"
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    def lead(self) -> None:
+        """Go through all chapters."""
+        self._forget_earlier_tours()
+        self._load_eleven_months()
+        self._build_index()
+        report = self._add_december()
+        self._refuse_foo()
+        self._compare()
+        self._show_quality(report)
+        self._show_next()
+
+    # --- chapters -----------------------------------------------------------------------------------------------
+
+    def _forget_earlier_tours(self) -> None:
+        try:
+            location = self._catalog.get_table(TABLE).location
+        except NotFoundError:
+            pass
+        else:
+            self._catalog.drop_table(TABLE)
+            shutil.rmtree(location, ignore_errors=True)
+        shutil.rmtree(self._landing.parent, ignore_errors=True)
+
+    def _load_eleven_months(self) -> None:
+        self._title("1. Raw files become partitions")
+        files = land_flights(self._landing, range(1, 12))
+        self._say(f"A source system has delivered {len(files)} CSV files: {files[0].name} … {files[-1].name}")
+        self._run_dag(LOAD, {})
+        self._say(f"{TABLE} has {self._count():,} partitions with {self._row_count():,} flights.")
+
+    def _build_index(self) -> None:
+        self._title(f"2. A partition index on ({', '.join(INDEX_KEYS)}) is built while the table stays in use")
+        self._run_dag("build_partition_index", {"table": TABLE, "index": INDEX, "keys": INDEX_KEYS})
+        self._show_index()
+
+    def _add_december(self) -> dict[str, Any]:
+        self._title("3. December arrives; its items are in the index with it")
+        land_flights(self._landing, [12])
+        run_id = self._run_dag(LOAD, {})
+        self._show_index()
+        explanation = self._catalog.explain_partitions(TABLE, "origin = 'JFK' and carrier = 'B6' and month = 12")
+        self._say(
+            f"JetBlue's December from JFK, through {explanation.index}: {explanation.partitions_found} partition found"
+        )
+        report: dict[str, Any] = self._api.xcom(LOAD, run_id, "check_quality")
+        return report
+
+    def _refuse_foo(self) -> None:
+        self._title("4. A partition that does not fit is refused")
+        before = self._count(), self._row_count(), self._files()
+        source = self._land_foo()
+        run_id = self._run_dag("add_partitions", {"table": TABLE, "source": str(source), "dry_run": False}, "failed")
+        job = self._catalog.operations.get_job(f"add_partitions/{run_id}", "validate_source")
+        self._say(f"{job.error_class}: {job.error_message}" if job else "no answer")
+        if (self._count(), self._row_count(), self._files()) != before:
+            raise DemoError(f"{TABLE} changed although its new partitions were refused")
+        self._say(
+            f"Nothing changed: {before[0]:,} partitions, {before[1]:,} flights, {len(before[2]):,} files, as before."
+        )
+
+    def _land_foo(self) -> Path:
+        """Deliver two flights of a month called foo."""
+        source = self._landing.parent / "wrong" / "flights-2013-foo.csv"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        with (
+            (self._landing / "flights-2013-12.csv").open(encoding="utf-8") as december,
+            source.open("w", encoding="utf-8", newline="") as wrong,
+        ):
+            rows = csv.DictReader(december)
+            writer = csv.DictWriter(wrong, rows.fieldnames or ())
+            writer.writeheader()
+            for row, _ in zip(rows, range(2), strict=False):
+                writer.writerow({**row, "month": "foo"})
+        return source
+
+    def _compare(self) -> None:
+        self._title("5. What the indexes are good for")
+        grid = Grid(box=None, pad_edge=False)
+        for heading in ("expression", "found", "index", "range read", "fetched", "ms", "without: fetched", "ms"):
+            grid.add_column(heading, justify="left" if heading in ("expression", "index", "range read") else "right")
+        for expression in EXPRESSIONS:
+            explanation = self._catalog.explain_partitions(TABLE, expression)
+            grid.add_row(
+                expression,
+                f"{explanation.partitions_found:,}",
+                explanation.index or "none",
+                "; ".join(explanation.ranges) or "first keys not bound",
+                f"{explanation.partitions_fetched:,}",
+                f"{self._milliseconds(expression, use_indexes=True):.1f}",
+                f"{self._count():,}",
+                f"{self._milliseconds(expression, use_indexes=False):.1f}",
+            )
+        self._console.print(grid)
+        self._say("The more partitions a table has, the greater the difference: an index reads only what matches.")
+
+    def _milliseconds(self, expression: str, *, use_indexes: bool) -> float:
+        times = []
+        for _ in range(_TIMED_RUNS):
+            started = time.perf_counter()
+            for _partition in self._catalog.get_partitions(TABLE, expression, use_indexes=use_indexes):
+                pass
+            times.append((time.perf_counter() - started) * 1000)
+        return median(times)
+
+    def _show_quality(self, report: Mapping[str, Any]) -> None:
+        self._title("6. Quality of the new partitions")
+        self._say(
+            f"Great Expectations: {report['passed']} of December's {report['checked']} partitions passed, "
+            f"{report['failed']} failed."
+        )
+        for failure in report["failures"]:
+            self._say(f"  {failure}")
+        self._say(f"The report, complete without internet: {Path(report['docs_path']).as_uri()}")
+
+    def _show_next(self) -> None:
+        self._title("What to try next")
+        environment = self._home / "calve.env"
+        for command, meaning in (
+            ("make up", "start Airflow's UI; it says where to look and with which password"),
+            (f". {environment}", "then, in this shell:"),
+            ("calve tables", "the tables"),
+            (f'calve partitions {TABLE} --where "month = 12" --explain', "how partitions are found"),
+            (f"calve indexes {TABLE}", "its indexes"),
+            ("calve operations", "what was done"),
+            ("$EDITOR tables.yaml", "add a table of your own, then trigger its add_partitions DAG"),
+            ("make down", "stop everything"),
+        ):
+            self._say(f"  {command:66} {meaning}")
+
+    # --- means --------------------------------------------------------------------------------------------------
+
+    def _run_dag(self, dag_id: str, form: Mapping[str, object], expected: str = "success") -> str:
+        """Trigger a DAG, show its tasks while they run, and return the run's id.
+
+        Raises:
+            DemoError: The run ended in another state than expected.
+        """
+        run_id = self._api.trigger(dag_id, form)
+        deadline = time.monotonic() + _RUN_TIMEOUT_SECONDS
+        columns = (TextColumn("  {task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            bar = progress.add_task(f"Airflow runs {dag_id}")
+            shown: set[tuple[str, int]] = set()
+            while (state := str(self._api.dag_run(dag_id, run_id)["state"])) not in ("success", "failed"):
+                if time.monotonic() > deadline:
+                    raise DemoError(f"run {run_id} of {dag_id} is {state} after {_RUN_TIMEOUT_SECONDS:.0f} s")
+                self._show_tasks(dag_id, run_id, progress, bar, shown)
+                time.sleep(0.5)
+            self._show_tasks(dag_id, run_id, progress, bar, shown)
+        if state != expected:
+            failed = next(task for task in self._api.task_instances(dag_id, run_id) if task["state"] == "failed")
+            raise DemoError(
+                f"run {run_id} of {dag_id} ended as {state}, expected {expected}. The log of {failed['task_id']}:\n"
+                f"{self._api.task_log(dag_id, run_id, failed['task_id'], failed['try_number'])[-4000:]}"
+            )
+        return run_id
+
+    def _show_tasks(self, dag_id: str, run_id: str, progress: Progress, bar: Any, shown: set[tuple[str, int]]) -> None:
+        tasks = self._api.task_instances(dag_id, run_id)
+        ended = [task for task in tasks if task["state"] in ("success", "failed", "skipped", "upstream_failed")]
+        progress.update(bar, completed=len(ended), total=len(tasks))
+        for task in sorted(ended, key=lambda each: each["end_date"] or ""):
+            name = (task["task_id"], task["map_index"])
+            if name not in shown:
+                shown.add(name)
+                if task["state"] in ("success", "failed"):
+                    progress.console.print(
+                        f"  {task['state']:8} {task['duration'] or 0:5.1f} s  {dag_id}: {task['task_id']}"
+                    )
+
+    def _count(self) -> int:
+        return sum(1 for _ in self._catalog.get_partitions(TABLE))
+
+    def _row_count(self) -> int:
+        return sum(partition.row_count or 0 for partition in self._catalog.get_partitions(TABLE))
+
+    def _files(self) -> list[tuple[str, int]]:
+        """Return path and size of all files of the table."""
+        root = Path(self._catalog.get_table(TABLE).location)
+        return sorted((str(path), path.stat().st_size) for path in root.rglob("*") if path.is_file())
+
+    def _show_index(self) -> None:
+        index = self._catalog.get_partition_index(TABLE, INDEX)
+        with self._catalog.storage.read() as connection:
+            items = count_items(connection, index.id)
+        self._say(f"{index.name} is {index.state}: {items:,} items for {self._count():,} partitions")
+
+    def _title(self, text: str) -> None:
+        self._console.print(f"\n[bold]{text}[/bold]")
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, markup=False)

@@ -1,0 +1,121 @@
+"""The environment variables that make Airflow, Spark and Calve one embedded stack."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from standalone.class_archive import jvm_options, spark_home
+from standalone.postgres import HOST
+from standalone.processes import MARK_VARIABLE
+from standalone.state import passwords_path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ADMIN = "admin"
+VIEWER = "viewer"
+SPARK_POOL = "spark"
+
+
+@dataclass(frozen=True)
+class StackSettings:
+    """What one start of the stack has decided; everything in its environment follows from it.
+
+    Attributes:
+        stack_id: Mark by which processes of this start are found again.
+        home: State folder (CALVE_HOME).
+        catalog_url: SQLAlchemy URL of the catalog (CALVE_CATALOG_URL).
+        warehouse: Root of the tables' data (CALVE_WAREHOUSE).
+        airflow_database_url: SQLAlchemy URL of Airflow's own database.
+        api_port: Port of Airflow's UI and API.
+        java_home: A Java that Spark runs on.
+    """
+
+    stack_id: str
+    home: Path
+    catalog_url: str
+    warehouse: str
+    airflow_database_url: str
+    api_port: int
+    java_home: Path
+
+    @property
+    def base_url(self) -> str:
+        """Where Airflow's UI and API answer."""
+        return f"http://{HOST}:{self.api_port}"
+
+    @property
+    def airflow_home(self) -> Path:
+        """Airflow's own folder: its configuration, passwords and task logs."""
+        return self.home / "airflow"
+
+    def calve_variables(self) -> dict[str, str]:
+        """Return what the `calve` command and Calve's own code read."""
+        return {
+            "CALVE_CATALOG_URL": self.catalog_url,
+            "CALVE_WAREHOUSE": self.warehouse,
+            "CALVE_HOME": str(self.home),
+        }
+
+    def variables(self, inherited: Mapping[str, str], overrides: Mapping[str, str]) -> dict[str, str]:
+        """Return the complete environment of the stack's processes.
+
+        Args:
+            inherited: The environment of the caller; Airflow's connections, variables and pools pass through.
+            overrides: What wins over everything else.
+        """
+        kept = {key: value for key, value in inherited.items() if key not in _DROPPED}
+        spark_connection = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"})}
+        return {
+            **spark_connection,
+            **kept,
+            **self.calve_variables(),
+            **self._airflow_variables(),
+            **self._runtime_variables(inherited),
+            MARK_VARIABLE: self.stack_id,
+            **overrides,
+        }
+
+    def _airflow_variables(self) -> dict[str, str]:
+        sections: dict[str, dict[str, object]] = {
+            "CORE": {
+                "DAGS_FOLDER": REPOSITORY / "dags",
+                "PLUGINS_FOLDER": REPOSITORY / "plugins",
+                "LOAD_EXAMPLES": False,
+                "DAGS_ARE_PAUSED_AT_CREATION": False,
+                "PARALLELISM": 4,
+                "EXECUTION_API_SERVER_URL": f"{self.base_url}/execution/",
+                "SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin,{VIEWER}:viewer",
+                "SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": passwords_path(self.home),
+            },
+            "DATABASE": {"SQL_ALCHEMY_CONN": self.airflow_database_url},
+            "API": {"HOST": HOST, "PORT": self.api_port, "BASE_URL": self.base_url, "WORKERS": 1},
+            "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": 0.2},
+            "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 10},
+        }
+        named = {
+            f"AIRFLOW__{section}__{name}": str(value)
+            for section, options in sections.items()
+            for name, value in options.items()
+        }
+        return {"AIRFLOW_HOME": str(self.airflow_home), **named}
+
+    def _runtime_variables(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        programs = [str(Path(sys.executable).parent), str(self.java_home / "bin"), inherited.get("PATH", os.defpath)]
+        return {
+            "PATH": os.pathsep.join(programs),
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
+            "JAVA_HOME": str(self.java_home),
+            "SPARK_HOME": str(spark_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_SUBMIT_OPTS": jvm_options(self.java_home),
+            "GX_ANALYTICS_ENABLED": "false",
+        }
+
+
+# PYTHONDONTWRITEBYTECODE doubles the time of every start; another Airflow's configuration must not leak in.
+_DROPPED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "AIRFLOW_CONFIG", "SPARK_CONF_DIR"})

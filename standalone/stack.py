@@ -1,0 +1,338 @@
+"""The whole of Calve on one machine: PostgreSQL, Airflow's four components and the catalog, started and stopped as one.
+
+`airflow standalone` is not used: it never restarts a component, calls itself ready before its API answers, and leaves
+processes behind when it is stopped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import json
+import logging
+import os
+import secrets
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self
+from uuid import uuid4
+
+from psycopg import sql
+
+from standalone.airflow_api import AirflowApi
+from standalone.class_archive import archive_path
+from standalone.environment import ADMIN, SPARK_POOL, VIEWER, StackSettings
+from standalone.errors import AirflowApiError, StackError, StandaloneError
+from standalone.java import require_java
+from standalone.postgres import PostgresServer, free_port
+from standalone.processes import Component, ProcessIdentity
+from standalone.state import HEALTHY, StackState, passwords_path, read_passwords, shell_file, state_path, write_private
+
+log = logging.getLogger(__name__)
+
+AIRFLOW_DATABASE = "airflow"
+CATALOG_DATABASE = "calve"
+HEALTH_TIMEOUT_SECONDS = 240.0
+SET_UP_TIMEOUT_SECONDS = 300.0
+SPARK_POOL_SLOTS = 2
+MAX_RESTART_DELAY_SECONDS = 30.0
+_POLL_SECONDS = 0.2
+
+# Nobody asks for their log servers, as all components share one disk, and they would listen on every interface.
+AIRFLOW_COMPONENTS = {
+    "api-server": ["api-server"],
+    "scheduler": ["scheduler", "--skip-serve-logs"],
+    "dag-processor": ["dag-processor"],
+    "triggerer": ["triggerer", "--skip-serve-logs"],
+}
+
+
+class Stack:
+    """One embedded stack, with all of its state below one folder. A context manager: it stops whatever it started.
+
+    Attributes (from `start` on):
+        api: Airflow's REST API, as its administrator.
+        settings: Ports, URLs and folders of this start.
+        environment: The environment of the stack's processes; a command run with it meets the same catalog.
+        postgres: The server of Airflow's database, and of the catalog unless `catalog_url` names another.
+
+    Args:
+        home: State folder.
+        catalog_url: SQLAlchemy URL of the catalog; default: a database of the embedded server.
+        warehouse: Root of the tables' data; default: `warehouse` in the state folder.
+        env: Environment variables that win over the stack's own, e.g. CALVE_TABLES or AIRFLOW__CORE__DAGS_FOLDER.
+        durable: False trades the databases' safety at a power failure for speed. For tests.
+    """
+
+    api: AirflowApi
+    settings: StackSettings
+    environment: dict[str, str]
+
+    def __init__(
+        self,
+        home: Path | str,
+        *,
+        catalog_url: str | None = None,
+        warehouse: str | None = None,
+        env: Mapping[str, str] | None = None,
+        durable: bool = True,
+    ) -> None:
+        self.home = Path(home).resolve()
+        self.postgres = PostgresServer(self.home / "postgres", durable=durable)
+        self.log_dir = self.home / "logs"
+        self._catalog_url = catalog_url
+        self._warehouse = warehouse
+        self._overrides = dict(env or {})
+        self._components: dict[str, Component] = {}
+        self._class_archive: Component | None = None
+        self._state = StackState(uuid4().hex, ProcessIdentity.current())
+        self._lock: IO[str] | None = None
+        self._is_stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where Airflow's UI answers."""
+        return self.settings.base_url
+
+    @property
+    def username(self) -> str:
+        """Airflow's administrator."""
+        return ADMIN
+
+    @property
+    def password(self) -> str:
+        """The administrator's password."""
+        return read_passwords(self.home)[ADMIN]
+
+    def component_pid(self, name: str) -> int | None:
+        """Return the process id of a component (`api-server`, `scheduler`, …); None when it does not run."""
+        identity = self._components[name].identity
+        return identity.pid if identity else None
+
+    def start(self) -> None:
+        """Start everything and return when it is healthy; what a killed stack left running is ended first.
+
+        Raises:
+            StackError: The folder is in use, or a component does not start; the message carries the end of its log.
+            PostgresError: The database server does not start.
+            SetUpError: There is no Java that Spark runs on.
+        """
+        self._is_stopping.clear()
+        self.home.mkdir(parents=True, exist_ok=True)
+        self._acquire_lock()
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End every process of the stack, Spark jobs included, and the database server after them. Repeatable."""
+        self._is_stopping.set()
+        if self._watcher is not None:
+            self._watcher.join()
+            self._watcher = None
+        if self._lock is None:
+            return
+        self._write_phase("stopping")
+        if self._class_archive is not None:
+            # Asked to end, the JVM would write its archive first; nobody waits for that.
+            self._class_archive.kill()
+            self._class_archive = None
+        self._state.end_processes()
+        for component in self._components.values():
+            component.wait(timeout_seconds=1)
+        self._components.clear()
+        self.postgres.stop()
+        state_path(self.home).unlink(missing_ok=True)
+        self._lock.close()
+        self._lock = None
+
+    def clean_up(self) -> None:
+        """End what a killed stack of this folder left running; `start` does this too.
+
+        Raises:
+            StackError: The stack of this folder runs.
+        """
+        self._acquire_lock()
+        try:
+            self._end_leftovers()
+        finally:
+            self.stop()
+
+    def _end_leftovers(self) -> None:
+        leftover = StackState.read(self.home)
+        if leftover is not None:
+            log.warning("Ending what is left of a stack that was killed")
+            leftover.end_processes()
+        self.postgres.stop_leftover()
+
+    def _start(self) -> None:
+        self._end_leftovers()
+        self._state = StackState(uuid4().hex, ProcessIdentity.current())
+        java_home = require_java()
+        self._write_phase("starting PostgreSQL")
+        self.postgres.start()
+        self.settings = self._decide(java_home)
+        self.environment = self.settings.variables(os.environ, self._overrides)
+        self._write_files()
+        self._write_phase("preparing the databases")
+        self._prepare_databases()
+        self._write_phase("starting Airflow")
+        self._start_airflow()
+        self._wait_until_healthy()
+        self._watcher = threading.Thread(target=self._watch, name="calve-stack-watcher", daemon=True)
+        self._watcher.start()
+        self._start_class_archive()
+        self._write_phase(HEALTHY)
+
+    def _start_class_archive(self) -> None:
+        """Let the classes of Spark be archived in the background if they are not: later jobs start the quicker."""
+        if not archive_path(self.settings.java_home).exists():
+            command = ["nice", "-n", "19", sys.executable, "-m", "standalone.class_archive"]
+            self._class_archive = self._component("class-archive", command)
+            self._class_archive.start()
+
+    def _acquire_lock(self) -> None:
+        path = self.home / "run" / "owner.lock"
+        path.parent.mkdir(exist_ok=True)
+        lock = path.open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise StackError(f"A stack is already running in {self.home}. Stop it first: make down") from error
+        self._lock = lock
+
+    def _decide(self, java_home: Path) -> StackSettings:
+        self.postgres.create_database(AIRFLOW_DATABASE)
+        if self._catalog_url is None:
+            self.postgres.create_database(CATALOG_DATABASE)
+        return StackSettings(
+            stack_id=self._state.stack_id,
+            home=self.home,
+            catalog_url=self._catalog_url or self.postgres.url(CATALOG_DATABASE),
+            warehouse=self._warehouse or str(self.home / "warehouse"),
+            airflow_database_url=self.postgres.url(AIRFLOW_DATABASE, driver="psycopg2"),
+            api_port=free_port(),
+            java_home=java_home,
+        )
+
+    def _write_files(self) -> None:
+        """Write the passwords and the file for a person's shell, both for the owner's eyes only."""
+        self.settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
+        self.log_dir.mkdir(exist_ok=True)
+        if not passwords_path(self.home).exists():
+            passwords = {user: secrets.token_urlsafe(12) for user in (ADMIN, VIEWER)}
+            write_private(passwords_path(self.home), json.dumps(passwords))
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in self.settings.calve_variables().items()]
+        programs = shlex.quote(str(Path(sys.executable).parent))
+        write_private(shell_file(self.home), "\n".join([*exports, f'export PATH={programs}:"$PATH"', ""]))
+
+    def _prepare_databases(self) -> None:
+        """Bring both schemas to the version of the code, side by side.
+
+        Airflow's own check takes seconds even when there is nothing to do, so its version is noted at the database.
+        """
+        tasks = [self._component("calve-init", [sys.executable, "-m", "catalog.cli", "init"])]
+        wanted = f"migrated to Airflow {importlib.metadata.version('apache-airflow')}"
+        with self.postgres.connect() as connection:
+            query = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
+            row = connection.execute(query, [AIRFLOW_DATABASE]).fetchone()
+        is_migrated = row is not None and row[0] == wanted
+        if not is_migrated:
+            tasks.append(self._component("airflow-db-migrate", [sys.executable, "-m", "airflow", "db", "migrate"]))
+        for task in tasks:
+            self._launch(task)
+        for task in tasks:
+            if task.wait(SET_UP_TIMEOUT_SECONDS) != 0:
+                raise StackError(f"{task.name} failed. The end of {task.log_path}:\n{task.log_tail}")
+            del self._components[task.name]
+        if not is_migrated:
+            with self.postgres.connect() as connection:
+                statement = sql.SQL("COMMENT ON DATABASE {} IS {}")
+                connection.execute(statement.format(sql.Identifier(AIRFLOW_DATABASE), sql.Literal(wanted)))
+
+    def _start_airflow(self) -> None:
+        for name, words in AIRFLOW_COMPONENTS.items():
+            self._launch(self._component(name, [sys.executable, "-m", "airflow", *words]))
+        self.api = AirflowApi(self.settings.base_url, ADMIN, self.password)
+
+    def _component(self, name: str, command: list[str]) -> Component:
+        return Component(name, command, self.environment, self.log_dir / f"{name}.log")
+
+    def _launch(self, component: Component) -> None:
+        self._components[component.name] = component
+        component.start()
+        identities = {name: found for name, each in self._components.items() if (found := each.identity)}
+        self._state = StackState(
+            self._state.stack_id, self._state.owner, self._state.phase, self.settings.base_url, identities
+        ).write(self.home)
+
+    def _wait_until_healthy(self) -> None:
+        deadline = time.monotonic() + HEALTH_TIMEOUT_SECONDS
+        is_prepared = False
+        health: dict[str, str] = {}
+        while set(health.values()) != {"healthy"}:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"Airflow is not healthy after {HEALTH_TIMEOUT_SECONDS:.0f} s: {health or 'no answer'}"
+                )
+            for component in self._components.values():
+                if not component.is_running:
+                    raise StackError(
+                        f"{component.name} ended while starting. The end of {component.log_path}:\n{component.log_tail}"
+                    )
+            time.sleep(_POLL_SECONDS)
+            with suppress(AirflowApiError):
+                health = self.api.health()
+                if not is_prepared:
+                    self._prepare_airflow()
+                    is_prepared = True
+
+    def _prepare_airflow(self) -> None:
+        """Create what Airflow takes only through its API, and make the API ready for the first task."""
+        self.api.warm_up()
+        try:
+            self.api.get(f"/pools/{SPARK_POOL}")
+        except AirflowApiError as error:
+            if error.status != 404:
+                raise
+            pool = {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Spark jobs that run at once"}
+            self.api.post("/pools", pool)
+
+    def _watch(self) -> None:
+        while not self._is_stopping.wait(_POLL_SECONDS):
+            try:
+                if not self.postgres.is_running:
+                    log.warning("PostgreSQL died (see %s): starting it again", self.postgres.log_path)
+                    self.postgres.start()
+                for component in list(self._components.values()):
+                    if not component.is_running:
+                        self._restart(component)
+            except (OSError, StandaloneError):
+                log.exception("Starting it again failed; the next attempt follows")
+
+    def _restart(self, component: Component) -> None:
+        """Start a dead component again: at once the first time, more slowly the more often it dies."""
+        delay = min(2.0 ** (component.start_count - 1) - 1, MAX_RESTART_DELAY_SECONDS)
+        log.warning("%s died (see %s): starting it again in %.0f s", component.name, component.log_path, delay)
+        if not self._is_stopping.wait(delay):
+            self._launch(component)
+
+    def _write_phase(self, phase: str) -> None:
+        self._state = self._state.with_phase(phase).write(self.home)
+        log.info("%s", phase)

@@ -1,0 +1,35 @@
+"""A catalog on each database, and a table to work on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
+
+from catalog import Catalog, Table
+
+set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
+# The machine may be busy with other things: slow examples are no failures.
+settings.register_profile("calve", deadline=None, print_blob=True)
+settings.load_profile("calve")
+
+
+@pytest.fixture
+def catalog(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A fresh catalog with the database `demo`, on each database in turn."""
+    with Catalog.open(catalog_url, warehouse=str(tmp_path / "warehouse")) as catalog:
+        catalog.create_database("demo")
+        yield catalog
+
+
+@pytest.fixture
+def flights(catalog: Catalog) -> Table:
+    """The table `demo.flights`, empty, without an index."""
+    return catalog.create_table(
+        "demo.flights",
+        columns=[("flight", "int"), ("dep_delay", "double")],
+        partition_keys=[("origin", "string"), ("year", "int"), ("day", "date")],
+    )

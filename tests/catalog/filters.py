@@ -1,0 +1,258 @@
+"""Random tables, partitions and filters, and what a database of its own answers: the oracle of the property tests."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from catalog.partition_names import NULL_VALUE
+from tests.catalog.strategies import INTEGER_BITS
+
+KEY_TYPES = ("tinyint", "int", "bigint", "date", "string", "char(3)", "varchar(4)")
+KEY_NAMES = ("origin", "Year", "day", "k_4")
+
+# Longer than an index key may be: two that differ only behind the cut, one whose cut splits a character.
+LONG = ("x" * 1100 + "a", "x" * 1100 + "b", "x" + "中" * 400)
+SPELLINGS = {
+    "tinyint": ("1", "01", "+1", "-1", "0", "2", "3", "127", "-128"),
+    "int": ("1", "01", "+1", "-1", "0", "2", "3", "2147483647", "-2147483648"),
+    "bigint": ("1", "01", "-1", "0", "2", "3", "9223372036854775807", "-9223372036854775808"),
+    "date": ("0000-01-01", "0000-02-29", "1999-12-31", "2000-02-29", "2024-01-05", "2024-01-06", "9999-12-31"),
+    "string": ("", "a", "A", "aa", "ab", "b", "a'b", 'a"b', "a\\b", "a%b", "ä", "\ue000", "😀", "10", "9", *LONG),
+    "char(3)": ("", "a", "a  ", "aa", "ab", "b", "ä", "😀", "a b"),
+    "varchar(4)": ("", "a", "a ", "aa", "ab", "b", "ä", "😀", "a b"),
+}
+UNFIT = {
+    **dict.fromkeys(INTEGER_BITS, ("foo", "1.5", "99999999999999999999")),
+    **{"date": ("2023-02-30", "soon"), "string": ("a\x01b",), "char(3)": ("abcd",), "varchar(4)": ("abcde", "a\x02")},
+}
+
+
+@dataclass(frozen=True)
+class Given:
+    """A table's key types and indexes, the partitions to add, and the filters to ask."""
+
+    key_types: tuple[str, ...]
+    indexes: tuple[tuple[int, ...], ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    filters: tuple[Filter, ...]
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the keys, as the table is created with them."""
+        return KEY_NAMES[: len(self.key_types)]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """One filter twice: in the catalog's language, and as SQLite reads it, with parameters."""
+
+    text: str
+    sql: str
+    parameters: tuple[int | str | None, ...] = ()
+
+
+def comparable(key_type: str, text: str | None) -> int | str | None:
+    """Return what SQLite compares for a partition's text; None for null, and for what is no number or date."""
+    if text is None or text == NULL_VALUE:
+        return None
+    if text in UNFIT[key_type] and (key_type in INTEGER_BITS or key_type == "date"):
+        return None
+    if key_type in INTEGER_BITS:
+        return int(text)
+    return text.rstrip(" ") if key_type.startswith("char") else text
+
+
+class Oracle:
+    """The same partitions in an SQLite table of typed columns, which knows nothing of Calve."""
+
+    def __init__(self, key_types: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
+        """Create the table; a row's number is its position."""
+        self._database = sqlite3.connect(":memory:")
+        self._database.execute("PRAGMA case_sensitive_like = ON")
+        columns = [
+            f"k{number} {'INTEGER' if key_type in INTEGER_BITS else 'TEXT'}"
+            for number, key_type in enumerate(key_types)
+        ]
+        self._database.execute(f"CREATE TABLE partition (number INTEGER, {', '.join(columns)})")
+        marks = ", ".join("?" * (len(key_types) + 1))
+        for number, row in enumerate(rows):
+            texts = (*row, *[None] * (len(key_types) - len(row)))
+            typed = [comparable(key_type, text) for key_type, text in zip(key_types, texts, strict=True)]
+            self._database.execute(f"INSERT INTO partition VALUES ({marks})", (number, *typed))
+
+    def __enter__(self) -> Oracle:
+        """Return the oracle, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the database."""
+        self._database.close()
+
+    def matching(self, condition: Filter) -> list[int]:
+        """Return the numbers of the rows that match."""
+        query = f"SELECT number FROM partition WHERE {condition.sql} ORDER BY number"
+        return [number for (number,) in self._database.execute(query, condition.parameters)]
+
+
+def distinct(key_types: Sequence[str], rows: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
+    """Return the rows without those that spell the same partition again."""
+    kept: dict[tuple[object, ...], tuple[str | None, ...]] = {}
+    for row in rows:
+        unfit = [
+            text if text is not None and text in UNFIT[kind] else None
+            for kind, text in zip(key_types, row, strict=False)
+        ]
+        typed = [comparable(kind, text) for kind, text in zip(key_types, row, strict=False)]
+        kept.setdefault((tuple(unfit), tuple(typed)), row)
+    return list(kept.values())
+
+
+def fits(given_: Given, row: Sequence[str | None]) -> bool:
+    """Say whether every index of the table admits a partition."""
+    indexed = {position for keys in given_.indexes for position in keys}
+    return all(position < len(row) and row[position] not in UNFIT[given_.key_types[position]] for position in indexed)
+
+
+# --- filters --------------------------------------------------------------------------------------------------------
+
+
+def _written_key(position: int) -> st.SearchStrategy[str]:
+    name = KEY_NAMES[position]
+    return st.sampled_from([name, name.upper(), f"`{name}`", f"({name.lower()})"])
+
+
+def _quoted(text: str) -> list[str]:
+    escaped = text.replace("\\", "\\\\")
+    return ["'" + escaped.replace("'", "''") + "'", '"' + escaped.replace('"', '\\"') + '"']
+
+
+@st.composite
+def _literal(draw: st.DrawFn, key_type: str) -> tuple[str, int | str | None]:
+    """A literal of a key's type, as it is written and as SQLite gets it."""
+    text = draw(st.sampled_from(SPELLINGS[key_type]))
+    forms = _quoted(text)
+    if key_type in INTEGER_BITS and not text.startswith("+"):
+        forms.append(text)
+    if key_type == "date":
+        forms.append(f"date '{text}'")
+    return draw(st.sampled_from(forms)), comparable(key_type, text)
+
+
+@st.composite
+def _comparison(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
+    position = draw(st.integers(0, len(key_types) - 1))
+    key, (literal, value) = draw(_written_key(position)), draw(_literal(key_types[position]))
+    operator = draw(st.sampled_from(["=", "=", "=", "<", "<=", ">", ">=", "<>", "!="]))
+    sql = f"k{position} {operator} ?"
+    if operator in "<=>=" and draw(st.booleans()):
+        mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(operator, operator)
+        return Filter(f"{literal} {mirrored} {key}", sql, (value,))
+    return Filter(f"{key} {operator} {literal}", sql, (value,))
+
+
+@st.composite
+def _between(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
+    position = draw(st.integers(0, len(key_types) - 1))
+    key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "", "not "]))
+    low, high = draw(_literal(key_types[position])), draw(_literal(key_types[position]))
+    return Filter(
+        f"{key} {negation}between {low[0]} and {high[0]}", f"k{position} {negation}BETWEEN ? AND ?", (low[1], high[1])
+    )
+
+
+@st.composite
+def _in(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
+    position = draw(st.integers(0, len(key_types) - 1))
+    key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
+    null = st.just(("null", None))
+    members = draw(st.lists(_literal(key_types[position]) | null, min_size=1, max_size=4))
+    marks = ", ".join("?" * len(members))
+    return Filter(
+        f"{key} {negation}in ({', '.join(text for text, _ in members)})",
+        f"k{position} {negation}IN ({marks})",
+        tuple(value for _, value in members),
+    )
+
+
+@st.composite
+def _like(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
+    texts = [n for n, kind in enumerate(key_types) if kind not in INTEGER_BITS and kind != "date"]
+    if not texts:
+        return draw(_is_null(key_types))
+    position = draw(st.sampled_from(texts))
+    key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
+    pieces = ["a", "b", "ä", "😀", "x", "%", "%", "_", "\\%", "\\\\", "'"]
+    pattern = "".join(draw(st.lists(st.sampled_from(pieces), max_size=4)))
+    written = draw(st.sampled_from(_quoted(pattern)))
+    return Filter(f"{key} {negation}like {written}", f"k{position} {negation}LIKE ? ESCAPE '\\'", (pattern,))
+
+
+@st.composite
+def _is_null(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
+    position = draw(st.integers(0, len(key_types) - 1))
+    test = draw(st.sampled_from(["is null", "IS NOT NULL"]))
+    return Filter(f"{draw(_written_key(position))} {test}", f"k{position} {test}")
+
+
+def _joined(parts: Sequence[Filter], word: str) -> Filter:
+    return Filter(
+        f" {word} ".join(f"({part.text})" for part in parts),
+        f" {word} ".join(f"({part.sql})" for part in parts),
+        tuple(parameter for part in parts for parameter in part.parameters),
+    )
+
+
+def _negated(part: Filter) -> Filter:
+    return Filter(f"not ({part.text})", f"NOT ({part.sql})", part.parameters)
+
+
+def filters(key_types: tuple[str, ...]) -> st.SearchStrategy[Filter]:
+    """Filters over some keys: mostly comparisons joined by AND, which indexes answer, and everything else below it."""
+    plain = _comparison(key_types) | _between(key_types)
+    leaf = plain | plain | _in(key_types) | _like(key_types) | _is_null(key_types)
+    nested = st.recursive(
+        leaf,
+        lambda inner: (
+            st.builds(_joined, st.lists(inner, min_size=2, max_size=3), st.sampled_from(["and", "OR"]))
+            | inner.map(_negated)
+        ),
+        max_leaves=4,
+    )
+    conjunction = st.lists(plain | plain | leaf | nested, min_size=1, max_size=4).map(
+        lambda parts: _joined(parts, "AND")
+    )
+    return conjunction | conjunction | conjunction | nested
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Given:
+    """A table with its partitions and filters."""
+    key_types = tuple(draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=4)))
+    positions = range(len(key_types))
+    subset = st.permutations(positions).flatmap(
+        lambda order: st.integers(1, len(order)).map(lambda n: tuple(order[:n]))
+    )
+    indexes = draw(st.lists(subset, max_size=3, unique=True))
+    is_clean = draw(st.sampled_from([True, True, True, False]))
+
+    def texts(key_type: str) -> st.SearchStrategy[str | None]:
+        usual = (
+            st.sampled_from(SPELLINGS[key_type])
+            | st.sampled_from(SPELLINGS[key_type])
+            | st.sampled_from([None, NULL_VALUE])
+        )
+        return usual if is_clean else usual | st.sampled_from(UNFIT[key_type])
+
+    rows = st.tuples(*map(texts, key_types))
+    if not is_clean and len(key_types) > 1:
+        rows = rows | rows | rows.map(lambda row: row[:-1])
+    return Given(
+        key_types,
+        tuple(indexes),
+        tuple(draw(st.lists(rows, max_size=30))),
+        tuple(draw(st.lists(filters(key_types), min_size=1, max_size=5))),
+    )

@@ -1,0 +1,70 @@
+"""Key types and their values for property tests, weighted towards the limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
+TYPE_NAMES = (*INTEGER_BITS, "date", "string", "char(3)", "char(255)", "varchar(4)", "varchar(65535)")
+
+# Every width of UTF-8, the lowest and highest code points, and what means something in a path or a pattern.
+CHARACTERS = "\x03aAbzZ09 %_/\\'\"=\x7f\x80\xffäß\u07ff\u0800中\ud7ff\ue000\uffff\U00010000😀\U0010ffff"
+
+
+@dataclass(frozen=True, order=True)
+class Day:
+    """A date of the years 0000 to 9999, for which `datetime.date` is too small; orders as the calendar does."""
+
+    year: int
+    month: int
+    day: int
+
+    def __str__(self) -> str:
+        """Return yyyy-MM-dd."""
+        return f"{self.year:04}-{self.month:02}-{self.day:02}"
+
+
+def days_in_month(year: int, month: int) -> int:
+    """Return the length of a month of the proleptic Gregorian calendar."""
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
+
+
+@st.composite
+def days(draw: st.DrawFn) -> Day:
+    """Any day, often one at a limit."""
+    year = draw(st.sampled_from([0, 1, 4, 99, 100, 1582, 1900, 2000, 2023, 2024, 9998, 9999]) | st.integers(0, 9999))
+    month = draw(st.sampled_from([1, 2, 12]) | st.integers(1, 12))
+    last = days_in_month(year, month)
+    return Day(year, month, draw(st.sampled_from([1, last]) | st.integers(1, last)))
+
+
+def integers(name: str) -> st.SearchStrategy[int]:
+    """Any value of an integer type, often one at a limit."""
+    limit = 1 << (INTEGER_BITS[name] - 1)
+    near = [-limit, -limit + 1, -1, 0, 1, limit // 256, limit - 2, limit - 1]
+    return st.sampled_from(near) | st.integers(-limit, limit - 1)
+
+
+def texts(maximum: int) -> st.SearchStrategy[str]:
+    """Texts of the characters that values may have, the empty one included."""
+    allowed = st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x01\x02")
+    return st.text(st.sampled_from(CHARACTERS) | allowed, max_size=maximum)
+
+
+def maximum_length(name: str) -> int:
+    """Return how many characters to draw at most for a text type."""
+    return min(int(name[name.index("(") + 1 : -1]), 12) if "(" in name else 12
+
+
+def values(name: str) -> st.SearchStrategy[int | str | Day]:
+    """Values of a type, as Python compares them: what is expected of their index keys."""
+    if name in INTEGER_BITS:
+        return integers(name)
+    if name == "date":
+        return days()
+    drawn = texts(maximum_length(name))
+    return drawn.map(lambda text: text.rstrip(" ")) if name.startswith("char") else drawn

@@ -1,0 +1,143 @@
+"""Fixtures for all tests: databases, a Spark session and the whole stack, each started only when a test asks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from standalone.class_archive import jvm_options
+from standalone.java import require_java
+from standalone.postgres import PostgresServer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from standalone.stack import Stack
+
+REPOSITORY = Path(__file__).parent.parent
+CATALOG_OWNER = "calve"
+TEMPLATE_DATABASE = "calve_template"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the developer's catalog and Airflow out of every test; set before any test imports Airflow."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("CALVE_", "AIRFLOW"))]:
+            patch.delenv(name)
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("CALVE_HOME", str(home))
+        patch.setenv("CALVE_WAREHOUSE", str(home / "warehouse"))
+        patch.setenv("AIRFLOW_HOME", str(home / "airflow"))
+        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+        patch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(REPOSITORY / "dags"))
+        patch.setenv("AIRFLOW__CORE__PLUGINS_FOLDER", str(REPOSITORY / "plugins"))
+        patch.setenv("GX_ANALYTICS_ENABLED", "false")
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A running PostgreSQL server without durability, for all tests."""
+    with PostgresServer(tmp_path_factory.mktemp("postgres"), durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def initialise_catalog() -> Callable[[str], None]:
+    """A function that creates the catalog's schema at a URL and leaves no connection open."""
+
+    def initialise(url: str) -> None:
+        from catalog import Catalog
+
+        with Catalog.initialise(url):
+            pass
+
+    return initialise
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory, initialise_catalog: Callable[[str], None]) -> Path:
+    """An initialised SQLite catalog, to be copied."""
+    path = tmp_path_factory.mktemp("sqlite") / "template.db"
+    initialise_catalog(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres: PostgresServer, initialise_catalog: Callable[[str], None]) -> str:
+    """The name of an initialised PostgreSQL catalog, to be copied."""
+    postgres.create_database(TEMPLATE_DATABASE, owner=CATALOG_OWNER)
+    initialise_catalog(postgres.url(TEMPLATE_DATABASE, user=CATALOG_OWNER))
+    return TEMPLATE_DATABASE
+
+
+@pytest.fixture
+def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
+    """URL of a fresh, initialised catalog on SQLite."""
+    path = tmp_path / "catalog.db"
+    shutil.copyfile(sqlite_template, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+    """URL of a fresh, initialised catalog on PostgreSQL."""
+    name = f"calve_{uuid4().hex}"
+    postgres.create_database(name, owner=CATALOG_OWNER, template=postgres_template)
+    yield postgres.url(name, user=CATALOG_OWNER)
+    postgres.drop_database(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """URL of a fresh, initialised catalog, on each database in turn; CALVE_CATALOG_URL names it too."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    return url
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small Spark session on two cores, in UTC."""
+    java_home = require_java()
+    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["SPARK_SUBMIT_OPTS"] = jvm_options(java_home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("calve-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.log.level", "WARN")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
+        .getOrCreate()
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session", params=["postgresql", "sqlite"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole stack, with the catalog on each database in turn; Airflow's own is always PostgreSQL.
+
+    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
+    """
+    from standalone.stack import Stack
+
+    home = tmp_path_factory.mktemp("stack")
+    catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
+    with Stack(home, catalog_url=catalog_url, durable=False) as running:
+        yield running

@@ -1,0 +1,63 @@
+"""An Airflow of its own for these tests, without any component running."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+# Airflow reads these when it is imported, which the test modules below do before any fixture runs.
+AIRFLOW_HOME = tempfile.mkdtemp(prefix="calve-airflow-")
+os.environ.update(
+    {
+        "AIRFLOW_HOME": AIRFLOW_HOME,
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parents[2] / "plugins"),
+    }
+)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def airflow_database() -> None:
+    """Airflow's own tables, for `dag.test()`."""
+    from airflow.utils.db import initdb
+
+    initdb()
+
+
+@pytest.fixture
+def load_dag(airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], DAG]:
+    """A function that makes code a DAG file and returns the DAG of an id in it; `dag.test()` works on the result."""
+
+    def load(code: str, dag_id: str) -> DAG:
+        from airflow.dag_processing.dagbag import DagBag
+
+        folder = tmp_path / "dags"
+        folder.mkdir(exist_ok=True)
+        (folder / "dags.py").write_text(code)
+        monkeypatch.setattr("airflow.settings.DAGS_FOLDER", str(folder))
+        bag = DagBag(str(folder), bundle_name="dags-folder")
+        assert bag.import_errors == {}
+        return bag.dags[dag_id]
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def java_home() -> Path:
+    """A Java that Spark runs on."""
+    from standalone.java import require_java
+
+    return require_java()

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferralTimeout, TaskDeferred
+
+from calve_airflow import index_trigger
+from calve_airflow.index_sensor import PartitionIndexSensor
+from calve_airflow.index_trigger import PartitionIndexTrigger
+from catalog import Catalog, NewPartition
+from catalog.errors import ConflictError
+
+TABLE = "demo.flights"
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        keys = [("carrier", "string"), ("month", "int")]
+        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys)
+        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
+        yield catalog
+
+
+def execute(index: str | None) -> dict[str, str]:
+    sensor = PartitionIndexSensor(task_id="wait", table=TABLE, index=index, poke_interval=0.01, timeout=60)
+    result: dict[str, str] = sensor.execute(Context())
+    return result
+
+
+def trigger(index: str | None = "by_carrier") -> PartitionIndexTrigger:
+    return PartitionIndexTrigger(TABLE, index, 0.01)
+
+
+def first_event(index: str | None = "by_carrier", seconds: float = 5.0) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        event = await asyncio.wait_for(anext(aiter(trigger(index).run())), seconds)
+        payload: dict[str, Any] = event.payload
+        return payload
+
+    return asyncio.run(run())
+
+
+def test_returns_at_once_when_the_index_is_active(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    catalog.build_partition_index(TABLE, "by_carrier")
+    assert execute("by_carrier") == {"by_carrier": "ACTIVE"}
+
+
+def test_waits_in_the_triggerer_while_an_index_is_being_built(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    with pytest.raises(TaskDeferred) as deferred:
+        execute("by_carrier")
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "calve_airflow.index_trigger.PartitionIndexTrigger"
+    assert PartitionIndexTrigger(**arguments).serialize() == (path, arguments)
+    assert arguments == {"table": TABLE, "index": "by_carrier", "poll_seconds": 0.01}
+    assert deferred.value.method_name == "execute_complete"
+    assert deferred.value.timeout == timedelta(seconds=60)
+
+
+def test_looks_again_when_the_trigger_has_fired(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    sensor = PartitionIndexSensor(task_id="wait", table=TABLE, index="by_carrier")
+    with pytest.raises(TaskDeferred):
+        sensor.execute_complete(Context(), {})
+    catalog.build_partition_index(TABLE, "by_carrier")
+    assert sensor.execute_complete(Context(), {}) == {"by_carrier": "ACTIVE"}
+
+
+def test_fails_for_good_with_code_and_detail_when_the_build_failed(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_month", ["month"])
+    catalog.build_partition_index(TABLE, "by_month")
+    with pytest.raises(AirflowFailException, match=r"by_month of demo.flights FAILED: INVALID_PARTITION.*foo"):
+        execute("by_month")
+
+
+def test_fails_for_good_when_there_is_no_such_index(catalog: Catalog) -> None:
+    with pytest.raises(AirflowFailException, match=r"IndexNotFoundError: .*by_carrier"):
+        execute("by_carrier")
+
+
+def test_fails_for_good_when_there_is_no_such_table(catalog: Catalog) -> None:
+    catalog.drop_table(TABLE)
+    with pytest.raises(AirflowFailException, match=r"TableNotFoundError: .*demo.flights"):
+        execute(None)
+
+
+def test_without_a_name_waits_for_every_index(catalog: Catalog) -> None:
+    assert execute(None) == {}
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    catalog.create_partition_index(TABLE, "by_both", ["carrier", "month"])
+    catalog.build_partition_index(TABLE, "by_carrier")
+    with pytest.raises(TaskDeferred):
+        execute(None)
+    catalog.delete_partition_index(TABLE, "by_both")
+    assert execute(None) == {"by_carrier": "ACTIVE"}
+
+
+def test_a_timeout_in_the_triggerer_is_a_sensor_timeout(catalog: Catalog) -> None:
+    sensor = PartitionIndexSensor(task_id="wait", table=TABLE, index="by_carrier")
+    with pytest.raises(AirflowSensorTimeout) as timeout:
+        sensor.resume_execution("__fail__", {"error": "Trigger timeout"}, Context())
+    assert isinstance(timeout.value.__cause__, TaskDeferralTimeout)
+
+
+@pytest.mark.parametrize("index", ["by_carrier", None])
+def test_the_trigger_fires_when_the_index_becomes_active(catalog: Catalog, index: str | None) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    with pytest.raises(TimeoutError):
+        first_event(index, seconds=0.3)
+    catalog.build_partition_index(TABLE, "by_carrier")
+    assert first_event(index) == {"table": TABLE, "index": index}
+
+
+def test_the_trigger_fires_when_one_index_failed_though_another_is_being_built(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    catalog.create_partition_index(TABLE, "by_month", ["month"])
+    catalog.build_partition_index(TABLE, "by_month")
+    assert first_event(None) == {"table": TABLE, "index": None}
+
+
+def test_the_trigger_fires_when_the_index_is_gone(catalog: Catalog) -> None:
+    assert first_event("by_carrier")["index"] == "by_carrier"
+
+
+def test_the_trigger_waits_through_errors_that_may_pass(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_indexes(table: str, index: str | None) -> list[Any]:
+        raise ConflictError("somebody else is at it")
+
+    monkeypatch.setattr(index_trigger, "read_indexes", read_indexes)
+    with pytest.raises(TimeoutError):
+        first_event(seconds=0.2)
+
+
+DAG_FILE = """\
+from airflow.sdk import DAG, task
+from calve_airflow.index_sensor import PartitionIndexSensor
+
+with DAG("wait_for_index", schedule=None, params={"table": "demo.flights"}):
+
+    @task
+    def check(states):
+        assert states == {"by_carrier": "ACTIVE"}, states
+
+    wait = PartitionIndexSensor(task_id="wait", table="{{ params.table }}", index="by_carrier", poke_interval=0.05)
+    check(wait.output)
+"""
+
+
+@pytest.mark.airflow
+@pytest.mark.filterwarnings("ignore")  # Airflow's own
+def test_a_dag_run_defers_and_resumes(
+    catalog: Catalog, load_dag: Callable[[str, str], DAG], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    polls = []
+
+    def build_at_second_poll(table: str, index: str | None) -> bool:
+        polls.append(index)
+        if len(polls) == 2:
+            catalog.build_partition_index(table, str(index))
+        return is_waiting_over(table, index)
+
+    is_waiting_over = index_trigger.is_waiting_over
+    monkeypatch.setattr(index_trigger, "is_waiting_over", build_at_second_poll)
+    assert load_dag(DAG_FILE, "wait_for_index").test().state == "success"
+    assert polls == ["by_carrier", "by_carrier"]

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from calve_airflow.job_process import JobProcess
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[JobProcess]:
+    process = JobProcess.in_new_folder(tmp_path / "operation", "step-")
+    yield process
+    process.terminate(grace_seconds=0)
+    if process._child is not None:
+        process._child.wait(10)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-u", "-c", code]
+
+
+def test_is_not_alive_before_start(process: JobProcess) -> None:
+    assert process.is_visible
+    assert not process.is_alive()
+    assert list(process.new_log_lines()) == []
+
+
+def test_is_alive_until_the_program_ends(process: JobProcess) -> None:
+    process.start(python("import sys; sys.stdin.read(); print('done')"), os.environ)
+    wait_until(lambda: not process.is_alive())
+    wait_until(lambda: process.exit_code == 0)
+    assert list(process.new_log_lines()) == ["done"]
+
+
+def test_is_found_through_its_folder(process: JobProcess) -> None:
+    process.start(python("import time; time.sleep(60)"), os.environ)
+    assert JobProcess(process.log_path).is_alive()
+    assert JobProcess(process.log_path).exit_code is None
+
+
+def test_lives_on_when_its_starter_is_killed(tmp_path: Path) -> None:
+    starter = (
+        "import os, sys, time; from pathlib import Path; from calve_airflow.job_process import JobProcess\n"
+        f"p = JobProcess.in_new_folder(Path({str(tmp_path)!r}), 'step-')\n"
+        "p.start([sys.executable, '-c', 'import time; time.sleep(60)'], os.environ); print(p.log_path, flush=True)\n"
+        "time.sleep(60)"
+    )
+    with subprocess.Popen(python(starter), stdout=subprocess.PIPE, text=True, env=_environment()) as parent:
+        assert parent.stdout is not None
+        process = JobProcess(Path(parent.stdout.readline().strip()))
+        parent.kill()
+    assert process.is_alive()
+    process.terminate()
+    assert not process.is_alive()
+
+
+def test_is_alive_as_long_as_a_child_that_holds_the_lock(process: JobProcess) -> None:
+    # spark-submit is a script that starts the JVM; whichever of them is left counts.
+    code = "import os, time; os.fork() and os._exit(0); time.sleep(60)"
+    process.start(python(code), os.environ)
+    wait_until(lambda: process.exit_code == 0)
+    assert process.is_alive()
+    process.terminate()
+    assert not process.is_alive()
+
+
+def test_terminate_kills_what_ignores_the_signal(process: JobProcess) -> None:
+    process.start(
+        python("import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(60)"), os.environ
+    )
+    wait_until(lambda: list(process.new_log_lines()) == ["deaf"])
+    process.terminate(grace_seconds=0.2)
+    wait_until(lambda: process.exit_code == -signal.SIGKILL)
+
+
+def test_terminate_leaves_a_program_of_another_host_alone(process: JobProcess) -> None:
+    process.start(python("import time; print('up'); time.sleep(60)"), os.environ)
+    wait_until(lambda: list(process.new_log_lines()) == ["up"])
+    lock = process.log_path.with_name("lock")
+    record = lock.read_text()
+    lock.write_text(f"elsewhere {record.split()[1]}")
+    process.terminate()
+    assert process.is_alive()
+    lock.write_text(record)
+
+
+def test_terminate_does_nothing_when_the_folder_is_gone(tmp_path: Path) -> None:
+    process = JobProcess(tmp_path / "gone" / "log")
+    process.terminate()
+    assert not process.is_visible
+    assert list(process.new_log_lines()) == []
+
+
+def test_new_log_lines_come_once_and_complete(process: JobProcess) -> None:
+    with process.log_path.open("wb") as log:
+        log.write("one\r\nzwei ü\nthr".encode())
+        log.flush()
+        assert list(process.new_log_lines()) == ["one", "zwei ü"]
+        assert list(process.new_log_lines()) == []
+        log.write(b"ee\n\xff\n")
+        log.flush()
+    assert list(process.new_log_lines()) == ["three", "�"]
+
+
+def test_a_program_that_does_not_exist_is_named_in_the_log(process: JobProcess) -> None:
+    process.start(["/no/such/program"], os.environ)
+    wait_until(lambda: process.exit_code == 127)
+    assert "/no/such/program" in process.log_path.read_text()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

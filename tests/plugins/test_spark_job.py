@@ -1,0 +1,421 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow import spark_job
+from calve_airflow.errors import SparkJobFailedError, SparkJobLostError
+from calve_airflow.job_process import JobProcess
+from calve_airflow.spark_job import SparkJobOperator
+from catalog import Catalog
+from catalog.operations import JobRun, JobState, OperationKind
+
+OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
+
+# Stands for spark-submit where the JVM is not what a test is about: it runs the script, and drops Spark's options.
+SUBMIT = """\
+#!/bin/sh
+while [ "${1%.py}" = "$1" ]; do shift; done
+exec "$PYSPARK_PYTHON" -u "$@"
+"""
+
+JOB_START = """\
+import json, os, sys, time
+from pathlib import Path
+from catalog import Catalog
+request = json.loads(sys.argv[1])
+attempt = request["operation_id"], request["step"], request["attempt"]
+def wait_for(name):
+    while not (Path(request["folder"]) / name).exists():
+        time.sleep(0.02)
+with (Path(request["folder"]) / "runs").open("a") as runs:
+    runs.write(f"{request['attempt']}\\n")
+catalog = Catalog.open()
+catalog.operations.heartbeat(*attempt)
+"""
+
+KILLED_TASK = """\
+import json, sys
+from calve_airflow.spark_job import SparkJobOperator
+SparkJobOperator(task_id="task", **json.loads(sys.argv[1])).execute({})
+"""
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url) as catalog:
+        catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
+        yield catalog
+
+
+class Jobs:
+    """Job scripts of one test, run one after another in tasks of the same kind."""
+
+    def __init__(self, catalog: Catalog, folder: Path) -> None:
+        self.catalog = catalog
+        self.folder = folder
+
+    def write(self, code: str) -> None:
+        """Write the script; it may use `catalog`, `request`, `attempt` and `wait_for(name)`."""
+        scripts = self.folder / "scripts"
+        scripts.mkdir(exist_ok=True)
+        (scripts / "step_one.py").write_text(JOB_START + textwrap.dedent(code))
+
+    def arguments(self, **changes: Any) -> dict[str, Any]:
+        request = {"folder": str(self.folder), "table": "demo.flights"}
+        return {"job": "step_one", "operation_id": OPERATION, "request": request, "poll_seconds": 0.02, **changes}
+
+    def task(self, **changes: Any) -> SparkJobOperator:
+        return SparkJobOperator(task_id="task", **self.arguments(**changes))
+
+    def allow(self, name: str) -> None:
+        """Let the job go on that waits for this name."""
+        (self.folder / name).touch()
+
+    @property
+    def row(self) -> JobRun | None:
+        return self.catalog.operations.get_job(OPERATION, "step_one")
+
+    def is_running(self) -> bool:
+        return self.row is not None and self.row.state is JobState.RUNNING
+
+    @property
+    def runs(self) -> list[int]:
+        """The attempts that ran, in order."""
+        path = self.folder / "runs"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+
+@pytest.fixture
+def jobs(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Jobs]:
+    submit = tmp_path / "bin" / "spark3-submit"
+    submit.parent.mkdir()
+    submit.write_text(SUBMIT)
+    submit.chmod(0o755)
+    connection = {"conn_type": "spark", "host": "local[1]", "extra": {"spark-binary": "spark3-submit"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv("PATH", f"{submit.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CALVE_SPARK_JOBS", str(tmp_path / "scripts"))
+    started: list[JobProcess] = []
+
+    def start(process: JobProcess, *arguments: Any) -> None:
+        started.append(process)
+        start_really(process, *arguments)
+
+    start_really = JobProcess.start
+    monkeypatch.setattr(JobProcess, "start", start)
+    yield Jobs(catalog, tmp_path)
+    for process in started:
+        process.terminate(grace_seconds=0)
+        if process._child is not None:
+            process._child.wait(10)
+
+
+def context() -> Context:
+    return Context()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.02)
+
+
+def kill_task_when(jobs: Jobs, condition: Callable[[], bool], arguments: dict[str, Any]) -> None:
+    """Run a task in a process of its own and `kill -9` it, and nothing else, when the condition holds."""
+    command = [sys.executable, "-c", KILLED_TASK, json.dumps(arguments)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as task:
+        wait_until(lambda: condition() or task.poll() is not None)
+        assert task.poll() is None, "the task ended before it could be killed"
+        task.kill()
+
+
+def test_returns_the_result_of_the_job(jobs: Jobs) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {'rows': 3, 'table': request['table']})")
+    assert jobs.task().execute(context()) == {"rows": 3, "table": "demo.flights"}
+    assert jobs.runs == [1]
+
+
+def test_submits_through_the_connection_with_defaults_for_small_jobs(jobs: Jobs) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {})")
+    with mock.patch.object(JobProcess, "start", autospec=True, side_effect=JobProcess.start) as start:
+        jobs.task(conf={"spark.ui.enabled": "true"}).execute(context())
+    command = start.call_args.args[1]
+    assert command[:3] == [str(jobs.folder / "bin" / "spark3-submit"), "--master", "local[1]"]
+    assert {"spark.ui.enabled=true", "spark.log.level=WARN", "spark.sql.session.timeZone=UTC"} <= set(command)
+    assert command[command.index("--deploy-mode") + 1] == "client"
+    assert json.loads(command[-1]) == {
+        **jobs.arguments()["request"],
+        "operation_id": OPERATION,
+        "step": "step_one",
+        "attempt": 1,
+    }
+
+
+def test_shows_each_line_of_the_job_and_its_progress_once(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs.write(
+        """
+        print("first line")
+        catalog.operations.heartbeat(*attempt, done=12, total=35, note="partitions")
+        time.sleep(0.2)
+        print("last line")
+        catalog.operations.finish_job(*attempt, {})
+        """
+    )
+    jobs.task().execute(context())
+    shown = capsys.readouterr().out
+    assert [shown.count(text) for text in ("first line", "last line", "12 of 35 partitions, 34 %")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("error_class", "raised"),
+    [
+        ("SourceFileError", AirflowFailException),
+        ("OperationConflictError", SparkJobFailedError),
+        ("Py4JJavaError", SparkJobFailedError),
+        ("TableName", SparkJobFailedError),
+    ],
+)
+def test_a_failed_job_fails_the_task_as_its_error_says(jobs: Jobs, error_class: str, raised: type[Exception]) -> None:
+    jobs.write(f"catalog.operations.fail_job(*attempt, {error_class!r}, 'flights.csv, line 7'); sys.exit(1)")
+    with pytest.raises(raised, match=f"^Spark job step_one: {error_class}: flights.csv, line 7$"):
+        jobs.task().execute(context())
+
+
+def test_a_retry_submits_a_failed_job_again(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            catalog.operations.fail_job(*attempt, "OSError", "no space left")
+        else:
+            catalog.operations.finish_job(*attempt, {"attempt": 2})
+        """
+    )
+    with pytest.raises(SparkJobFailedError):
+        jobs.task().execute(context())
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert jobs.runs == [1, 2]
+
+
+def test_a_retry_ends_the_job_that_was_given_up_before_it_submits_another(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            wait_for("never")
+        catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
+        """
+    )
+    kill_task_when(jobs, jobs.is_running, jobs.arguments())
+    jobs.catalog.operations.fail(OPERATION, "ABANDONED", "nobody worked on it")
+    assert jobs.row is not None
+    first = JobProcess(Path(str(jobs.row.log_path)))
+    assert first.is_alive()
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert not first.is_alive()
+
+
+def test_a_repeated_task_takes_the_result_of_the_job_that_succeeded(jobs: Jobs) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {'rows': 3})")
+    results = [jobs.task().execute(context()) for _ in range(2)]
+    assert results == [{"rows": 3}] * 2
+    assert jobs.runs == [1]
+
+
+def test_a_retry_joins_the_job_that_outlived_the_killed_task(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
+    jobs.write(
+        """
+        print("started")
+        wait_for("go")
+        catalog.operations.finish_job(*attempt, {'rows': 3})
+        """
+    )
+    kill_task_when(jobs, jobs.is_running, jobs.arguments())
+    retry = jobs.task()
+    with mock.patch.object(spark_job.time, "sleep", side_effect=lambda _: jobs.allow("go")):
+        assert retry.execute(context()) == {"rows": 3}
+    assert jobs.runs == [1]
+    assert "started" in capsys.readouterr().out
+
+
+def test_a_retry_joins_a_job_whose_task_was_killed_right_after_submitting(jobs: Jobs) -> None:
+    jobs.write("wait_for('go'); catalog.operations.finish_job(*attempt, {'rows': 3})")
+    kill_task_when(jobs, lambda: any((jobs.folder / "home" / "jobs").glob("*/*/log")), jobs.arguments())
+    jobs.allow("go")
+    assert jobs.task().execute(context()) == {"rows": 3}
+    assert len(jobs.runs) == len(set(jobs.runs)) <= 2
+
+
+def test_a_retry_takes_the_result_of_a_job_that_finished_without_its_task(jobs: Jobs) -> None:
+    jobs.write("wait_for('go'); catalog.operations.finish_job(*attempt, {'rows': 3})")
+    kill_task_when(jobs, jobs.is_running, jobs.arguments())
+    jobs.allow("go")
+    wait_until(lambda: not jobs.is_running())
+    assert jobs.task().execute(context()) == {"rows": 3}
+    assert jobs.runs == [1]
+
+
+def test_a_job_that_dies_without_a_word_is_lost_and_submitted_again(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            os.kill(os.getpid(), 9)
+        catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
+        """
+    )
+    with pytest.raises(SparkJobLostError, match=r"attempt 1 of Spark job step_one is lost: .*exit code -9.*/log"):
+        jobs.task().execute(context())
+    assert jobs.row is not None
+    assert (jobs.row.state, jobs.row.error_class) == (JobState.FAILED, "SparkJobLostError")
+    assert jobs.task().execute(context()) == {"attempt": 2}
+
+
+def test_a_job_that_died_with_its_task_is_submitted_again(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        if request["attempt"] == 1:
+            wait_for("never")
+        catalog.operations.finish_job(*attempt, {"attempt": request["attempt"]})
+        """
+    )
+    kill_task_when(jobs, jobs.is_running, jobs.arguments())
+    assert jobs.row is not None
+    job = JobProcess(Path(str(jobs.row.log_path)))
+    job.terminate(grace_seconds=0)
+    wait_until(lambda: not job.is_alive())
+    assert jobs.task().execute(context()) == {"attempt": 2}
+    assert jobs.runs == [1, 2]
+
+
+def test_a_silent_job_of_another_host_is_lost(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.write("catalog.operations.finish_job(*attempt, {'attempt': request['attempt']})")
+    jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
+    monkeypatch.setattr(spark_job, "SILENCE_SECONDS", 0)
+    assert jobs.task().execute(context()) == {"attempt": 2}
+
+
+def test_joins_a_job_of_another_host_that_gives_signs_of_life(jobs: Jobs) -> None:
+    number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
+
+    def finish(_seconds: float) -> None:
+        jobs.catalog.operations.finish_job(OPERATION, "step_one", number, {"rows": 3})
+
+    with mock.patch.object(spark_job.time, "sleep", side_effect=finish):
+        assert jobs.task().execute(context()) == {"rows": 3}
+    assert jobs.runs == []
+
+
+def test_killing_the_task_ends_the_job_which_can_no_longer_commit(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        import signal
+        from catalog.errors import FencedError
+        def commit_late(*_):
+            try:
+                catalog.operations.finish_job(*attempt, {"late": True})
+            except FencedError:
+                (Path(request["folder"]) / "refused").touch()
+            sys.exit(1)
+        signal.signal(signal.SIGTERM, commit_late)
+        print("ready")
+        wait_for("never")
+        """
+    )
+    task = jobs.task()
+
+    def kill_when_ready(_seconds: float) -> None:
+        if jobs.row is not None and "ready" in Path(str(jobs.row.log_path)).read_text():
+            task.on_kill()
+
+    with (
+        mock.patch.object(spark_job.time, "sleep", side_effect=kill_when_ready),
+        pytest.raises(SparkJobFailedError, match="its Airflow task was killed"),
+    ):
+        task.execute(context())
+    assert (jobs.folder / "refused").exists()
+    assert jobs.row is not None
+    assert jobs.row.state is JobState.FAILED
+    assert not JobProcess(Path(str(jobs.row.log_path))).is_alive()
+
+
+def test_killing_a_task_that_follows_no_job_does_nothing(jobs: Jobs) -> None:
+    jobs.task().on_kill()
+    assert jobs.row is None
+
+
+def test_a_task_whose_attempt_was_given_up_leaves_the_job_to_the_other(jobs: Jobs) -> None:
+    jobs.write("wait_for('never')")
+
+    def take_over(_seconds: float) -> None:
+        jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
+
+    with (
+        mock.patch.object(spark_job.time, "sleep", side_effect=take_over),
+        pytest.raises(SparkJobLostError, match="attempt 1 of Spark job step_one was given up for another one"),
+    ):
+        jobs.task().execute(context())
+
+
+def test_a_missing_connection_is_an_error_and_not_yarn(jobs: Jobs) -> None:
+    jobs.write("")
+    with pytest.raises(AirflowFailException, match=r"'no_such' does not exist.*AIRFLOW_CONN_SPARK_DEFAULT="):
+        jobs.task(conn_id="no_such").execute(context())
+    assert jobs.row is None
+
+
+def test_a_missing_program_is_an_error(jobs: Jobs) -> None:
+    jobs.write("")
+    (jobs.folder / "bin" / "spark3-submit").unlink()
+    with pytest.raises(AirflowFailException, match="spark3-submit is not on the PATH"):
+        jobs.task().execute(context())
+
+
+def test_a_missing_script_is_an_error(jobs: Jobs) -> None:
+    with pytest.raises(AirflowFailException, match=r"no script .*/scripts/no_such.py; CALVE_SPARK_JOBS"):
+        jobs.task(job="no_such").execute(context())
+
+
+def test_a_missing_operation_is_not_retried(jobs: Jobs) -> None:
+    with pytest.raises(AirflowFailException, match=r"OperationNotFoundError: .*no_such"):
+        jobs.task(operation_id="no_such").execute(context())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_with_the_real_spark_submit_a_retry_joins_the_job(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, java_home: Path
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_home))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[1]"}))
+    jobs.write(
+        """
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.getOrCreate()
+        (Path(request["folder"]) / "session").touch()
+        wait_for("go")
+        catalog.operations.finish_job(*attempt, {"rows": spark.range(3).count(), "master": spark.sparkContext.master})
+        spark.stop()
+        """
+    )
+    kill_task_when(jobs, (jobs.folder / "session").exists, jobs.arguments())
+    assert jobs.row is not None
+    assert JobProcess(Path(str(jobs.row.log_path))).is_alive()
+    jobs.allow("go")
+    assert jobs.task().execute(context()) == {"rows": 3, "master": "local[1]"}
+    assert jobs.runs == [1]

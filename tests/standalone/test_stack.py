@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from standalone.airflow_api import AirflowApi
+from standalone.environment import SPARK_POOL, VIEWER
+from standalone.errors import AirflowApiError, StackError
+from standalone.stack import Stack
+from standalone.state import HEALTHY, StackState, read_passwords, shell_file
+
+pytestmark = [pytest.mark.airflow, pytest.mark.parametrize("stack", ["postgresql"], indirect=True)]
+
+
+def test_all_components_are_healthy(stack: Stack) -> None:
+    assert set(stack.api.health().values()) == {HEALTHY}
+    assert stack.api.get(f"/pools/{SPARK_POOL}")["slots"] == 2
+
+
+def test_plugins_load_without_errors(stack: Stack) -> None:
+    assert stack.api.get("/plugins/importErrors")["import_errors"] == []
+
+
+def test_secrets_are_for_the_owner_only(stack: Stack) -> None:
+    for path in (shell_file(stack.home), stack.home / "airflow" / "passwords.json", stack.home / "run" / "stack.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((stack.home / "airflow").stat().st_mode) == 0o700
+
+
+def test_everything_listens_on_the_loopback_address_only(stack: Stack) -> None:
+    state = StackState.read(stack.home)
+    assert state is not None
+    sockets = {
+        os.readlink(link)
+        for pid in state.processes()
+        for link in Path(f"/proc/{pid}/fd").iterdir()
+        if link.is_symlink() and os.readlink(link).startswith("socket:")
+    }
+    addresses = {
+        fields[1].split(":")[0]
+        for table in ("tcp", "tcp6")
+        for fields in map(str.split, Path(f"/proc/net/{table}").read_text().splitlines()[1:])
+        if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets
+    }
+    assert addresses == {"0100007F"}
+
+
+def test_viewer_may_look_and_not_act(stack: Stack) -> None:
+    viewer = AirflowApi(stack.url, VIEWER, read_passwords(stack.home)[VIEWER])
+    dags = viewer.get("/dags")["dags"]
+    with pytest.raises(AirflowApiError) as refusal:
+        viewer.post("/pools", {"name": "mine", "slots": 1})
+    assert refusal.value.status == 403
+    assert isinstance(dags, list)
+
+
+def test_wrong_password_is_refused(stack: Stack) -> None:
+    with pytest.raises(AirflowApiError) as refusal:
+        AirflowApi(stack.url, "admin", "wrong").get("/dags")
+    assert refusal.value.status == 401
+
+
+def test_unknown_dag_is_reported_with_its_status(stack: Stack) -> None:
+    with pytest.raises(AirflowApiError, match="no_such_dag") as refusal:
+        stack.api.trigger("no_such_dag", timeout_seconds=0)
+    assert refusal.value.status == 404
+
+
+def test_shell_file_leads_to_the_catalog(stack: Stack) -> None:
+    command = f". {shell_file(stack.home)} && python -m catalog.cli tables"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": stack.environment["PYTHONPATH"]}
+    subprocess.run(["sh", "-c", command], env=environment, check=True, cwd=stack.home)
+
+
+def test_second_stack_in_the_same_folder_is_refused(stack: Stack) -> None:
+    with pytest.raises(StackError, match="already running"):
+        Stack(stack.home).start()
+    assert set(stack.api.health().values()) == {HEALTHY}
+
+
+@pytest.mark.parametrize("name", ["scheduler", "triggerer"])
+def test_killed_component_is_started_again(stack: Stack, name: str) -> None:
+    pid = stack.component_pid(name)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    while stack.component_pid(name) in (None, pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert stack.component_pid(name) not in (None, pid)
