@@ -167,7 +167,7 @@ class Catalog:
         *,
         columns: Iterable[ColumnLike],
         partition_keys: Iterable[ColumnLike] = (),
-        format: str = "parquet",  # noqa: A002 - the field's word
+        format: str = "parquet",
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         indexes: Sequence[IndexDefinition] = (),
@@ -235,14 +235,18 @@ class Catalog:
             TableNotFoundError: There is none of this name.
             TableAlreadyExistsError: The new name is taken.
             InvalidTableError: A new column's name is taken, or the location cannot change.
+            ConflictError: An operation is changing the table, and the name or the location would change.
         """
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
+            if rename_to is not None or location is not None:
+                self._definitions.refuse_if_busy(connection, table)
             columns = (*table.columns, *normalise_columns(add_columns))
             check_columns(table.full_name, columns, table.partition_keys)
             if location is not None and self._definitions.has_partitions(connection, table):
                 raise InvalidTableError(
-                    f"table {table.full_name} has partitions below {table.location}; drop them before its location changes"
+                    f"table {table.full_name} has partitions below {table.location}; drop them before its location "
+                    "changes"
                 )
             new_name = table.name if rename_to is None else normalise_identifier(rename_to, "table")
             self._definitions.update_table(
@@ -380,7 +384,7 @@ class Catalog:
     # --- partition indexes --------------------------------------------------------------------------------------
 
     def create_partition_index(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
-        """Create a partition index; it is ACTIVE at once on a table without partitions, else CREATING until it is built.
+        """Create a partition index: ACTIVE at once on a table without partitions, else CREATING until it is built.
 
         From now on the table refuses partitions that do not fit the index.
 
@@ -449,4 +453,3 @@ class Catalog:
         delete_all_items(self.storage, index.id)
         with self.storage.write() as connection:
             remove_index(connection, index.id)
-

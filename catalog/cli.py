@@ -96,7 +96,9 @@ def tables(database: str | None, as_json: bool) -> None:
 
 @main.command()
 @click.argument("table")
-@click.option("--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\".")
+@click.option(
+    "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."
+)
 @click.option("--explain", is_flag=True, help="Tell how the partitions were found instead of listing them.")
 @click.option("--quarantined", is_flag=True, help="List the partitions that are held back from readers instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
@@ -142,7 +144,10 @@ def indexes(table: str, as_json: bool) -> None:
     elif found:
         _print_table(
             ("INDEX", "KEYS", "STATE", "FAILURE"),
-            [(i.name, ", ".join(i.keys), i.state, i.failure_detail and f"{i.failure_code}: {i.failure_detail}") for i in found],
+            [
+                (i.name, ", ".join(i.keys), i.state, i.failure_detail and f"{i.failure_code}: {i.failure_detail}")
+                for i in found
+            ],
         )
     else:
         click.echo(f"{table} has no partition indexes.", err=True)

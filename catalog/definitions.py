@@ -52,7 +52,7 @@ def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
             case (str() as name, str() as column_type):
                 comment = None
             case _:
-                name, column_type, comment = given["name"], given["type"], given.get("comment")  # type: ignore[call-overload,union-attr]
+                name, column_type, comment = given["name"], given["type"], given.get("comment")
         normal.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
     return tuple(normal)
 
@@ -68,7 +68,9 @@ def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column])
     if not names:
         raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InvalidTableError(f"table {table} names {', '.join(twice)} more than once; columns and keys need own names")
+        raise InvalidTableError(
+            f"table {table} names {', '.join(twice)} more than once; columns and keys need own names"
+        )
     for key in keys:
         parse_key_type(key.type)
 
@@ -142,7 +144,7 @@ class Definitions:
         """Change a database; see `Catalog.alter_database`."""
         name = normalise_identifier(name, "database")
         with self._storage.write() as connection:
-            row = self._database_row(connection, name)
+            row = self._database_row(connection, name, lock=True)
             connection.execute(
                 update(DatabaseRow)
                 .where(DatabaseRow.id == row.id)
@@ -156,24 +158,20 @@ class Definitions:
     def drop_database(self, name: str) -> None:
         """Drop a database; see `Catalog.drop_database`."""
         name = normalise_identifier(name, "database")
-        try:
-            with self._storage.write() as connection:
-                row = self._database_row(connection, name)
-                count = connection.scalar(
-                    select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id)
-                )
-                if count:
-                    raise DatabaseNotEmptyError(f"database {name} still has {count} table(s); drop them first")
-                connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
-        except IntegrityError:
-            raise DatabaseNotEmptyError(f"database {name} just got a table; drop its tables first") from None
+        with self._storage.write() as connection:
+            row = self._database_row(connection, name, lock=True)
+            count = connection.scalar(select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id))
+            if count:
+                raise DatabaseNotEmptyError(f"database {name} still has {count} table(s); drop them first")
+            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
 
     def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
         columns = normalise_columns(definition["columns"])
         keys = normalise_columns(definition["partition_keys"])
         check_columns(str(table), columns, keys)
-        database = self._database_row(connection, table.database)
+        # One at a time in a database: otherwise two could both see that the name is free.
+        database = self._database_row(connection, table.database, lock=True)
         if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
         location = definition["location"] or f"{database.location}/{table.name}"
@@ -238,6 +236,20 @@ class Definitions:
 
     def delete_table(self, connection: Connection, table: Table) -> None:
         """Delete a table that the caller holds, with everything the catalog knows of it."""
+        self.refuse_if_busy(connection, table)
+        indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
+        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
+        for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
+            connection.execute(delete(row).where(row.table_id == table.id))
+        connection.execute(delete(TableRow).where(TableRow.id == table.id))
+
+    @staticmethod
+    def refuse_if_busy(connection: Connection, table: Table) -> None:
+        """Let nobody take a table's name or location away from an operation that is at work on it.
+
+        Raises:
+            ConflictError: There is one.
+        """
         busy = connection.scalar(
             select(OperationRow.id).where(
                 OperationRow.table_name == table.full_name,
@@ -247,19 +259,15 @@ class Definitions:
         )
         if busy:
             raise ConflictError(f"table {table.full_name} is being changed by operation {busy}; wait, or cancel it")
-        indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
-        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
-        for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
-            connection.execute(delete(row).where(row.table_id == table.id))
-        connection.execute(delete(TableRow).where(TableRow.id == table.id))
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
         """Say whether a table has any partition."""
         return bool(connection.scalar(select(exists().where(PartitionRow.table_id == table.id))))
 
     @staticmethod
-    def _database_row(connection: Connection, name: str) -> Row[Any]:
-        row = connection.execute(select(DatabaseRow.__table__).where(DatabaseRow.name == name)).one_or_none()
+    def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
+        query = select(DatabaseRow.__table__).where(DatabaseRow.name == name)
+        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
         if row is None:
             raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
         return row
@@ -300,10 +308,6 @@ def _file_format(text: str) -> str:
         ) from None
 
 
-def _changed_properties(
-    properties: Mapping[str, str], changes: Mapping[str, str | None] | None
-) -> dict[str, str]:
+def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
     changed = {**properties, **(changes or {})}
     return {name: value for name, value in changed.items() if value is not None}
-
-

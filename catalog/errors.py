@@ -273,3 +273,5 @@ class VerificationFailedError(CatalogError):
 
 class CatalogUnavailableError(CatalogError):
     """No catalog is named, or it cannot be reached, or its schema is not there yet."""
+
+    retryable: ClassVar[bool] = True

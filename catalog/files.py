@@ -59,7 +59,9 @@ class Folder:
     def folders(self, name: str) -> list[str]:
         """Return the names of the folders directly inside one; none when it is not there."""
         selector = fs.FileSelector(self._path(name), allow_not_found=True)
-        return sorted(info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory)
+        return sorted(
+            info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory
+        )
 
     def files(self, pattern: str = "*") -> list[FileInfo]:
         """Return the files below the folder, by path; hidden parts (`_…`, `.…`) are left out, at any depth."""
@@ -133,7 +135,8 @@ def find_files(source: str) -> list[FileInfo]:
     parts = source.split("/")
     first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
     if first_glob is not None:
-        folder, pattern = Folder("/".join(parts[:first_glob]) or "/"), "/".join(parts[first_glob:])
+        root = "/" if source.startswith("/") else "."
+        folder, pattern = Folder("/".join(parts[:first_glob]) or root), "/".join(parts[first_glob:])
     else:
         folder, pattern = Folder(source), "*"
         if (single := folder.file()) is not None:

@@ -56,6 +56,7 @@ def normalise_identifier(name: str, what: str) -> str:
         )
     if found := _FORBIDDEN.search(normal):
         raise InvalidIdentifierError(
-            f"{what} name {name!r} contains {found.group()!r}; dots, slashes, quotes and control characters are not allowed"
+            f"{what} name {name!r} contains {found.group()!r}; dots, slashes, quotes and control characters are not "
+            "allowed"
         )
     return normal

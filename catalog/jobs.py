@@ -44,7 +44,9 @@ class JobRequest:
             return cls(**json.loads(text))
         except (json.JSONDecodeError, TypeError) as error:
             names = ", ".join(each.name for each in fields(cls))
-            raise InvalidRequestError(f"{cls.__name__} cannot be read from {text[:200]!r}: {error}; it takes {names}") from None
+            raise InvalidRequestError(
+                f"{cls.__name__} cannot be read from {text[:200]!r}: {error}; it takes {names}"
+            ) from None
 
 
 @dataclass(frozen=True, kw_only=True)

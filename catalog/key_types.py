@@ -159,7 +159,7 @@ class DateType(KeyType):
 
 
 def _days(year: int, month: int) -> int:
-    return 29 if month == 2 and calendar.isleap(year) else calendar.mdays[month]
+    return calendar.monthrange(year, month)[1]
 
 
 class StringType(KeyType):
@@ -177,7 +177,8 @@ class StringType(KeyType):
         """Return the text, if it is short enough and has no reserved character."""
         if found := self._RESERVED.search(text) or self._SURROGATE.search(text):
             raise KeyValueError(
-                PartitionProblem.UNSUPPORTED_CHARACTER, f"{text!r} contains U+{ord(found.group()):04X}, which is reserved"
+                PartitionProblem.UNSUPPORTED_CHARACTER,
+                f"{text!r} contains U+{ord(found.group()):04X}, which is reserved",
             )
         if self.maximum_length is not None and len(text) > self.maximum_length:
             raise KeyValueError(
@@ -245,6 +246,6 @@ def parse_key_type(text: str) -> KeyType:
         full_name = f"{kind}({length})"
         return CharType(full_name, length) if kind == "char" else StringType(full_name, length)
     raise InvalidKeyTypeError(
-        f"type {text!r} cannot be the type of a partition key; use string, char(1–255), varchar(1–65535), "
+        f"type {text!r} cannot be the type of a partition key; use string, char(1 … 255), varchar(1 … 65535), "
         "tinyint, smallint, int, bigint (long) or date"
     )

@@ -24,6 +24,7 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     RefusedPartition,
     SourceFileError,
+    VerificationFailedError,
 )
 from catalog.files import FileInfo, Folder, find_files
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
@@ -40,6 +41,7 @@ REJECTED = "_calve_rejected"
 STAGED_DATA = "data"
 STAGED_MANIFEST = "manifest"
 DISCOVER = "discover"
+_COMPLETE = f"{STAGED_MANIFEST}/_SUCCESS"
 _SHOWN = 20
 
 
@@ -131,8 +133,8 @@ class Loading:
         if changed:
             raise SourceFileError(
                 f"source {source}: {len(changed)} file(s) changed after they were loaded into {table}: "
-                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions that the file made "
-                "and load it with `reload`"
+                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions that the file "
+                "made and load it with `reload`"
             )
         return [each for each in files if each.path not in known]
 
@@ -186,13 +188,23 @@ class Loading:
         for name in folder.folders(STAGING):
             staging = f"{STAGING}/{name}"
             if staging != keep:
-                self._undo_moves(table, folder, staging)
+                operation = self._operations.find_by_number(int(name.partition("-")[0]))
+                # What a committed load moved is where it belongs, also when its partitions were dropped since.
+                if operation is not None and not operation.is_committed:
+                    self._undo_moves(table, folder, staging)
+                    folder.delete(f"{REJECTED}/{operation.number}")
+                # Without it, an interrupted deletion does not look like data that was moved.
+                folder.delete(f"{staging}/{STAGED_MANIFEST}")
                 folder.delete(staging)
 
     def _undo_moves(self, table: Table, folder: Folder, staging: str) -> None:
         """Delete the folders that an interrupted publish moved without registering their partitions."""
         for batch in batched(self._manifest(table, folder, staging)):
-            moved = [each for each in batch if not folder.exists(f"{staging}/{STAGED_DATA}/{each.path}") and folder.exists(each.path)]
+            moved = [
+                each
+                for each in batch
+                if not folder.exists(f"{staging}/{STAGED_DATA}/{each.path}") and folder.exists(each.path)
+            ]
             encoder = ValueEncoder(table)
             identities = {encoder.identity(each.values): each for each in moved}
             with self._storage.read() as connection:
@@ -202,7 +214,7 @@ class Loading:
 
     @staticmethod
     def _manifest(table: Table, folder: Folder, staging: str) -> Iterator[StagedPartition]:
-        if folder.exists(f"{staging}/{STAGED_MANIFEST}/_SUCCESS"):
+        if folder.exists(f"{staging}/{_COMPLETE}"):
             for row in folder.rows(f"{staging}/{STAGED_MANIFEST}"):
                 values = tuple(row.pop("values"))
                 yield StagedPartition(partition_path(table.key_names, values), values, **row)
@@ -225,6 +237,7 @@ class Loading:
             FencedError: The attempt was given up.
             InvalidPartitionError, PartitionAlreadyExistsError: As `Catalog.add_partitions`.
             LocationNotEmptyError: Files that the catalog does not know are where a partition should go.
+            VerificationFailedError: The staging folder is not complete, or not there.
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
@@ -252,6 +265,11 @@ class Loading:
         on_invalid: OnInvalid,
         is_quarantined: bool,
     ) -> dict[str, Any]:
+        if not folder.exists(f"{staging}/{_COMPLETE}"):
+            raise VerificationFailedError(
+                f"table {table.full_name}: {folder.location}/{staging} has no complete manifest of what was written; "
+                "nothing was added. Run the load again from its start"
+            )
         totals = {"row_count": 0, "file_count": 0, "size_bytes": 0}
 
         def staged() -> Iterator[NewPartition]:
@@ -312,4 +330,3 @@ class Loading:
                 insert(SourceFileRow),
                 [{"table_id": table.id, "operation_number": operation.number, **asdict(each)} for each in batch],
             )
-

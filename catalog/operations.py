@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, insert, select, text, update
 
 from catalog.clock import now_ms
 from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.identifiers import TableName
 from catalog.storage import Storage
 from catalog.storage.schema import JobRow, OperationRow
 
@@ -49,6 +50,7 @@ _TRANSITIONS: Mapping[OperationState, frozenset[OperationState]] = {
     OperationState.CLEANED: frozenset(),
 }
 UNFINISHED = (OperationState.PLANNED, OperationState.RUNNING)
+FINISHED = (OperationState.COMMITTED, OperationState.CLEANED)
 
 
 class JobState(StrEnum):
@@ -92,7 +94,7 @@ class Operation:
     @property
     def is_committed(self) -> bool:
         """Say whether its change is in the catalog, so that no step before the commit has anything left to do."""
-        return self.state in (OperationState.COMMITTED, OperationState.CLEANED)
+        return self.state in FINISHED
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,7 @@ class Operations:
         Raises:
             OperationConflictError: Another one is at work on the table.
         """
+        table = str(TableName.parse(table))
         with self._storage.write() as connection:
             self._serialise(connection, table)
             if is_exclusive:
@@ -183,11 +186,17 @@ class Operations:
             row = connection.execute(_by_id(operation_id)).one_or_none()
         return None if row is None else _operation(row)
 
+    def find_by_number(self, number: int) -> Operation | None:
+        """Return the operation of a number; None when there is none."""
+        with self._storage.read() as connection:
+            row = connection.execute(select(OperationRow.__table__).where(OperationRow.number == number)).one_or_none()
+        return None if row is None else _operation(row)
+
     def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
         """Return the latest operations, the newest first; of one table (`database.name`), or of all."""
         query = select(OperationRow.__table__).order_by(OperationRow.number.desc()).limit(limit)
         if table is not None:
-            query = query.where(OperationRow.table_name == table)
+            query = query.where(OperationRow.table_name == str(TableName.parse(table)))
         with self._storage.read() as connection:
             return [_operation(row) for row in connection.execute(query)]
 
@@ -214,15 +223,20 @@ class Operations:
         """Begin a new attempt at a step and return its number; from now on no earlier attempt can commit.
 
         Raises:
-            ConflictError: The operation has ended.
+            OperationNotFoundError: There is no operation of this id.
+            OperationConflictError: The operation was given up, and another is at work on the table in its place.
         """
         with self._storage.write() as connection:
+            row = _existing(connection, operation_id)
+            self._serialise(connection, row.table_name)
+            if row.is_exclusive and row.state not in FINISHED:
+                self._give_up_abandoned(connection, row.table_name, operation_id)
             row = _existing(connection, operation_id, lock=True)
             if row.state in (OperationState.PLANNED, OperationState.FAILED):
                 _set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
             job = connection.execute(_job_query(row.number, step).with_for_update()).one_or_none()
             attempt = 1 if job is None else job.attempt + 1
-            values = {
+            values: dict[str, Any] = {
                 "attempt": attempt,
                 "state": JobState.SUBMITTED,
                 "heartbeat_at_ms": now_ms(),
@@ -290,7 +304,9 @@ class Operations:
             connection.execute(
                 update(OperationRow)
                 .where(OperationRow.number == number)
-                .values(heartbeat_at_ms=now_ms(), **{name: value for name, value in progress.items() if value is not None})
+                .values(
+                    heartbeat_at_ms=now_ms(), **{name: value for name, value in progress.items() if value is not None}
+                )
             )
             beaten = connection.execute(
                 _this_job(number, step)
@@ -335,9 +351,7 @@ class Operations:
         """
         with self._joined(connection) as joined:
             operation = self.guard(joined, operation_id, step, attempt)
-            joined.execute(
-                _this_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result))
-            )
+            joined.execute(_this_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result)))
             joined.execute(
                 update(OperationRow)
                 .where(OperationRow.number == operation.number)
@@ -398,8 +412,12 @@ class Operations:
         """Take an operation up again; what its jobs did for another request does not count for this one."""
         if row.state == OperationState.FAILED:
             _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
+        connection.execute(
+            update(OperationRow)
+            .where(OperationRow.number == row.number)
+            .values(request=request, heartbeat_at_ms=now_ms())
+        )
         if row.request != request:
-            connection.execute(update(OperationRow).where(OperationRow.number == row.number).values(request=request))
             connection.execute(
                 update(JobRow)
                 .where(JobRow.operation_number == row.number)
@@ -492,5 +510,3 @@ def _job(operation_id: str, row: Row[Any]) -> JobRun:
         log_path=row.log_path,
         host=row.host,
     )
-
-

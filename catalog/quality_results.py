@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, insert, select
 
 from catalog.clock import now_ms
 from catalog.definitions import Definitions
@@ -66,7 +66,7 @@ class QualityResults:
                     if check.partition_id in here
                 ]
                 if rows:
-                    connection.execute(PartitionCheckRow.__table__.insert(), rows)
+                    connection.execute(insert(PartitionCheckRow), rows)
                 released += set_quarantined(
                     connection, table, [check.partition_id for check in batch if check.passed], False
                 )
@@ -99,4 +99,3 @@ class QualityResults:
             )
             for *values, rows in connection.execute(query):
                 yield tuple(unpack_values("/".join(values))), int(rows)
-

@@ -82,7 +82,9 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
     entry |= {each: form[each] for each in _FIELDS & form.keys()}
     if not entry.get("source"):
-        raise InvalidConfigurationError(f"table {name} is not in {tables_path()}; name its source, and its keys if it is new")
+        raise InvalidConfigurationError(
+            f"table {name} is not in {tables_path()}; name its source, and its keys if it is new"
+        )
     return _table_config(f"table {name}", name, entry)
 
 
@@ -104,7 +106,9 @@ def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
-        raise InvalidConfigurationError(f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list") from None
+        raise InvalidConfigurationError(
+            f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
+        ) from None
     except yaml.YAMLError as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
     entries = document.get("tables", {}) if isinstance(document, dict) else None
@@ -119,7 +123,9 @@ def _table_config(place: str, name: str, entry: Any) -> TableConfig:
         raise InvalidConfigurationError(f"{place}: {entry!r} is not a mapping; give at least its source")
     if unknown := sorted(set(entry) - _FIELDS):
         known = ", ".join(sorted(_FIELDS))
-        raise InvalidConfigurationError(f"{place}: unknown field {', '.join(map(str, unknown))}; the fields are {known}")
+        raise InvalidConfigurationError(
+            f"{place}: unknown field {', '.join(map(str, unknown))}; the fields are {known}"
+        )
     if not entry.get("source"):
         raise InvalidConfigurationError(f"{place}: field source is missing")
     try:
@@ -177,7 +183,9 @@ def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str,
 def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
     indexes = entry.get("indexes") or {}
     if not isinstance(indexes, dict) or not all(isinstance(keys, list) for keys in indexes.values()):
-        raise InvalidConfigurationError(f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}")
+        raise InvalidConfigurationError(
+            f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}"
+        )
     return {str(name): [normalise_identifier(str(key), "column") for key in keys] for name, keys in indexes.items()}
 
 

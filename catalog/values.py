@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from catalog.partition_names import NULL_VALUE, escape, partition_path
 
 _LACKING_PIECE = b"\x02"
 _UNFIT = b"\x02"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _MAXIMUM_CACHED = 200_000
 
 
@@ -92,6 +94,12 @@ class ValueEncoder:
         if len(known) >= _MAXIMUM_CACHED:
             known.clear()
         known[value] = piece = _piece(self._types[position], value)
+        if value is not None and position not in self._indexed and _SURROGATE.search(value):
+            raise InvalidPartitionError(
+                self.table.full_name,
+                reason=f"key {self.table.key_names[position]!r} has the value {value!r}, which is no Unicode text and "
+                "cannot be stored; decode it with the encoding that it was written in",
+            )
         return piece
 
     def _refusal(self, values: Sequence[str | None], position: int, piece: _Piece) -> RefusedPartition:
@@ -116,7 +124,7 @@ def _piece(key_type: KeyType, value: str | None) -> _Piece:
         return _Piece(escape(value), key_type.encode(key_type.parse(value)))
     except KeyValueError as error:
         packed = escape(value)
-        return _Piece(packed, _UNFIT + packed.encode("utf-8", "surrogatepass") + NULL_BYTES, error.problem)
+        return _Piece(packed, _UNFIT + packed.encode("utf-8", "surrogatepass") + b"\x00", error.problem)
 
 
 class ValueReader:

@@ -62,16 +62,18 @@ def _message(error: Exception) -> str:
 
 def spark_session(request: JobRequest) -> SparkSession:
     """Start the session of a job; master and settings come from spark-submit."""
-    return (
-        SparkSession.builder.appName(f"calve {request.step} {request.table}")
-        # Partition values are texts, whatever they look like; the catalog knows their types.
-        .config("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        # With pruning, Spark would not notice that a line has too few or unreadable fields.
-        .config("spark.sql.csv.parser.columnPruning.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.appName(f"calve {request.step} {request.table}")
+    return configure(builder.config("spark.ui.showConsoleProgress", "false").getOrCreate())
+
+
+def configure(spark: SparkSession) -> SparkSession:
+    """Set what the jobs' functions rely on, whoever started the session; return the session."""
+    # Partition values are texts, whatever they look like; the catalog knows their types.
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    # With pruning, Spark would not notice that a line has too few or unreadable fields.
+    spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark
 
 
 class SignOfLife:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
@@ -90,8 +91,11 @@ def _text_schema(
             )
         found = [(name, declared[name]) for name in job.columns]
     else:
-        sniffer = spark.read.format(job.source_format).options(**job.source_options)
-        names = sniffer.load(list(paths) if job.source_format == "json" else paths[0]).columns
+        sniffer = spark.read.format(job.source_format).options(**job.source_options, columnNameOfCorruptRecord=CORRUPT)
+        sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
+        # A JSON record may leave a field out.
+        optional = (*keys, *declared) if job.source_format == "json" else ()
+        names = [name for name in dict.fromkeys((*sample.columns, *optional)) if name != CORRUPT]
         undeclared = [name for name in names if name.lower() not in declared and name.lower() not in keys]
         inferred: Mapping[str, str] = {}
         if undeclared:
@@ -125,15 +129,22 @@ def _check_columns(table: Table, found: Sequence[str], files: Sequence[FileInfo]
         )
 
 
-def unreadable_lines(source: Source, keys: Sequence[str]) -> SourceFileError:
+def bad_count(source: Source) -> SparkColumn:
+    """Return the number of rows that cannot be read, as an aggregate over `Source.rows`."""
+    is_bad = f.col(CORRUPT).isNotNull() if CORRUPT in source.rows.columns else f.lit(False)
+    return f.count_if(is_bad)
+
+
+def unreadable_lines(source: Source) -> SourceFileError:
     """Return the error that names the file and line of the first rows that cannot be read."""
     bad = (
+        # All columns: Spark reads only those that are asked for, and would not notice what is wrong with the others.
         source.rows.where(f.col(CORRUPT).isNotNull())
-        .select(f.col("_metadata.file_path").alias("file"), CORRUPT, *map(_quoted, keys))
+        .select(f.col("_metadata.file_path").alias("_calve_file"), "*")
         .limit(_SHOWN)
         .collect()
     )
-    places = [_place(source.files, row["file"], row[CORRUPT]) for row in bad]
+    places = [_place(source.files, row["_calve_file"], row[CORRUPT]) for row in bad]
     return SourceFileError(
         f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
         "lines, or the types and options of the table's entry"

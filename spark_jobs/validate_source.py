@@ -15,7 +15,7 @@ from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.operations import OperationState
 from spark_jobs.session import run_job
-from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
+from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
 
 _SHOWN = 20
 
@@ -66,18 +66,23 @@ def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
     Raises:
         SourceFileError: A line cannot be read.
     """
-    is_bad = f.col(CORRUPT).isNotNull() if CORRUPT in source.rows.columns else f.lit(False)
+    names = [f"`{name}`" for name in source.rows.columns]
     counted = (
         # An empty value makes Hive's null partition when it is written, so it is one here.
         source.rows.withColumns({key: f.nullif(f.col(f"`{key}`"), f.lit("")) for key in keys})
         .groupBy(*[f"`{key}`" for key in keys])
-        .agg(f.count(f.lit(1)).alias("row_count"), f.count_if(is_bad).alias("bad_count"))
+        .agg(
+            f.count(f.lit(1)).alias("row_count"),
+            bad_count(source).alias("bad_count"),
+            # Spark reads only the columns that are asked for, and would not notice what is wrong with the others.
+            f.bit_xor(f.xxhash64(*names)).alias("digest"),
+        )
         .coalesce(1)  # read twice, and the second time row by row: one task serves that best
         .persist()
     )
     if counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
-        raise unreadable_lines(source, keys)
-    return counted.drop("bad_count")
+        raise unreadable_lines(source)
+    return counted.drop("bad_count", "digest")
 
 
 def _table_to_be(

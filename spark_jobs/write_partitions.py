@@ -12,7 +12,7 @@ from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from spark_jobs.session import run_job
-from spark_jobs.sources import CORRUPT, read_source, source_errors, spark_path
+from spark_jobs.sources import CORRUPT, bad_count, read_source, source_errors, spark_path, unreadable_lines
 
 _WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
 
@@ -39,9 +39,10 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     read = Observation()
     with source_errors():
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
-        _write(
-            source.rows.drop(CORRUPT).observe(read, f.count(f.lit(1)).alias("rows")), table, f"{folder}/{STAGED_DATA}"
-        )
+        rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
+        _write(rows.drop(CORRUPT), table, f"{folder}/{STAGED_DATA}")
+    if read.get["bad"]:
+        raise unreadable_lines(source)
     manifest = _manifest(spark, table, f"{folder}/{STAGED_DATA}")
     manifest.coalesce(1).write.parquet(f"{folder}/{STAGED_MANIFEST}")
     written = spark.read.parquet(f"{folder}/{STAGED_MANIFEST}").agg(f.sum("row_count")).first()[0]  # type: ignore[index]

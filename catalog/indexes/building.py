@@ -80,8 +80,8 @@ def backfill_range(connection: Connection, table: Table, index: PartitionIndex, 
     """
     if not join_build(connection, index.id):
         raise ConflictError(
-            f"partition index {index.name} of {table.full_name} is not being built any more; it was deleted, or another "
-            "build of it has ended"
+            f"partition index {index.name} of {table.full_name} is not being built any more; it was deleted, or "
+            "another build of it has ended"
         )
     query = partition_query(table).where(PartitionRow.id.between(ids.first, ids.last))
     encoder, factory = ValueEncoder(table, [index]), PartitionFactory(table)
@@ -128,12 +128,12 @@ def finish_build(storage: Storage, connection: Connection, table: Table, index: 
 
 
 def fail_build(storage: Storage, table: Table, index: PartitionIndex, reports: Sequence[RangeReport]) -> None:
-    """Make the index FAILED for the partitions that do not fit it, and delete its items."""
+    """Make a CREATING index FAILED for the partitions that do not fit it, and delete its items."""
     offending = [each for report in reports for each in report.offending][:MAXIMUM_OFFENDING]
     code = next(report.code for report in reports if report.code is not None)
     with storage.write() as connection:
         storage.lock_table(connection, table.id, exclusive=True)
-        change_state(
+        has_failed = change_state(
             connection,
             index.id,
             [IndexState.CREATING],
@@ -142,4 +142,6 @@ def fail_build(storage: Storage, table: Table, index: PartitionIndex, reports: S
             failure_detail=f"{len(offending)} or more partitions do not fit, for instance: {offending[0].problem}",
             offending=offending,
         )
-    delete_all_items(storage, index.id)
+    # Another build may have ended well after the offending partitions were dropped: its items stay.
+    if has_failed:
+        delete_all_items(storage, index.id)

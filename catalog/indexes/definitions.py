@@ -79,8 +79,8 @@ def create_index(connection: Connection, table: Table, definition: IndexDefiniti
     if len(current) >= MAXIMUM_INDEXES:
         names = ", ".join(index.name for index in current)
         raise LimitExceededError(
-            f"table {table.full_name} has {len(current)} partition indexes ({names}), and {MAXIMUM_INDEXES} is the most; "
-            "delete one first"
+            f"table {table.full_name} has {len(current)} partition indexes ({names}), and {MAXIMUM_INDEXES} is the "
+            "most; delete one first"
         )
     for index in current:
         if index.name == name or index.keys == keys:
@@ -88,9 +88,7 @@ def create_index(connection: Connection, table: Table, definition: IndexDefiniti
             raise IndexAlreadyExistsError(
                 f"table {table.full_name} already has a partition index with {what}: {index.name}, {index.state}"
             )
-    high_water_mark = connection.scalar(
-        select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id)
-    )
+    high_water_mark = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id))
     row = connection.execute(
         insert(PartitionIndexRow)
         .values(
@@ -115,7 +113,8 @@ def _check_keys(table: Table, name: str, keys: Sequence[str]) -> None:
         raise InvalidIndexError(f"partition index {name} names a key twice: {', '.join(keys)}")
     if unknown := [key for key in keys if key not in table.key_names]:
         raise InvalidIndexError(
-            f"partition index {name}: {', '.join(unknown)} is not a partition key of {table.full_name} (its keys: {available})"
+            f"partition index {name}: {', '.join(unknown)} is not a partition key of {table.full_name} "
+            f"(its keys: {available})"
         )
 
 
@@ -153,6 +152,7 @@ def hold_builds(connection: Connection, table_id: int) -> None:
     connection.execute(
         select(PartitionIndexRow.id)
         .where(PartitionIndexRow.table_id == table_id, PartitionIndexRow.state == IndexState.CREATING)
+        .order_by(PartitionIndexRow.id)
         .with_for_update()
     ).all()
 

@@ -48,7 +48,7 @@ def insert_missing_items(connection: Connection, index_id: int, items: Sequence[
 def insert_items(connection: Connection, index_id: int, items: Sequence[Item]) -> None:
     """Insert items of which none is there."""
     rows = ((index_id, key, partition_id) for key, partition_id in items)
-    insert_rows(connection, IndexItemRow.__table__, _COLUMNS, rows)
+    insert_rows(connection, IndexItemRow, _COLUMNS, rows)
 
 
 def delete_items(connection: Connection, index_id: int, items: Sequence[Item]) -> None:

@@ -17,8 +17,7 @@ range over cut keys still finds every match; whoever reads a key of this length 
 def encode_key(types: Sequence[KeyType], values: Sequence[KeyValue | None]) -> bytes:
     """Return the index key of typed values; fewer values than types make the key's prefix."""
     return b"".join(
-        NULL_BYTES if value is None else key_type.encode(value)
-        for key_type, value in zip(types, values, strict=False)
+        NULL_BYTES if value is None else key_type.encode(value) for key_type, value in zip(types, values, strict=False)
     )
 
 

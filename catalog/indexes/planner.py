@@ -88,7 +88,9 @@ def plan_scan(table: Table, indexes: Iterable[PartitionIndex], expression: Expre
             not_used[index.name] = reason
     if not candidates:
         return ScanPlan(None, expression, None if expression == ALL else expression, not_used)
-    best = max(candidates, key=lambda plan: (plan.bound_keys, plan.has_range, -len(plan.index.keys if plan.index else ())))
+    best = max(
+        candidates, key=lambda plan: (plan.bound_keys, plan.has_range, -len(plan.index.keys if plan.index else ()))
+    )
     for plan in candidates:
         if plan is not best and plan.index and best.index:
             not_used[plan.index.name] = f"{best.index.name} binds as many keys or more"
@@ -122,9 +124,7 @@ def _bound_key(part: Expression, types: Sequence[KeyType]) -> int | None:
     return None
 
 
-def _index_plan(
-    table: Table, index: PartitionIndex, expression: Expression, parts: Sequence[Expression]
-) -> ScanPlan:
+def _index_plan(table: Table, index: PartitionIndex, expression: Expression, parts: Sequence[Expression]) -> ScanPlan:
     types = table.key_types
     positions = [table.key_names.index(name) for name in index.keys]
     prefix = b""
@@ -148,9 +148,7 @@ def _index_plan(
     in_index = [part for part in others if keys_of(part) and keys_of(part) <= set(positions)]
     residual = [part for part in others if part not in in_index]
     conditions = [
-        (table.key_names[key], _operator(part))
-        for part in (*answered, *in_index)
-        for key in sorted(keys_of(part))
+        (table.key_names[key], _operator(part)) for part in (*answered, *in_index) for key in sorted(keys_of(part))
     ]
     return ScanPlan(
         index=index,

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import IntegrityError
 
 from catalog.clock import now_ms
 from catalog.definitions import Definitions, normalise_location
@@ -108,14 +107,14 @@ class PartitionAdder:
         Somebody else may be adding the same partition: then the insert waits for their commit and fails, and the
         second look sees what they added.
         """
+        # In one order for everybody: two who add the same partitions would otherwise wait for each other for ever.
+        identities = sorted(batch)
         while True:
-            known = registered(self._connection, self.table, list(batch))
-            new = [entry for identity, entry in batch.items() if identity not in known]
+            known = registered(self._connection, self.table, identities)
+            new = [batch[identity] for identity in identities if identity not in known]
             try:
                 with self._connection.begin_nested():
                     self._insert(new)
-            except IntegrityError:
-                continue
             except Exception as error:
                 if _is_unique_violation(error):
                     continue
@@ -126,17 +125,15 @@ class PartitionAdder:
         if not new:
             return
         ids = reserve_partition_ids(self._connection, len(new))
-        insert_rows(self._connection, PartitionRow.__table__, _COLUMNS, self._rows(ids, new))
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
         for number, index in enumerate(self._encoder.indexes):
             items = (
                 (index.id, cut_key(encoded.index_keys[number]), partition_id)
                 for partition_id, (_, encoded) in zip(ids, new, strict=True)
             )
-            insert_rows(self._connection, IndexItemRow.__table__, ("index_id", "key", "partition_id"), items)
+            insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
-    def _rows(
-        self, ids: Sequence[int], new: Sequence[tuple[NewPartition, EncodedValues]]
-    ) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, ids: Sequence[int], new: Sequence[tuple[NewPartition, EncodedValues]]) -> Iterator[tuple[Any, ...]]:
         now = now_ms()
         for partition_id, (partition, encoded) in zip(ids, new, strict=True):
             yield (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
 
@@ -23,6 +23,8 @@ from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.values import ValueEncoder, ValueReader
 
 _PAGE = 5_000
+
+Query: TypeAlias = Select[*tuple[Any, ...]]
 
 
 @dataclass
@@ -55,9 +57,7 @@ class Scanner:
         self._storage = storage
         self._definitions = definitions
 
-    def scan(
-        self, name: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None
-    ) -> Scan:
+    def scan(self, name: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         """Plan a search; no partition is read before the caller asks for the first one."""
         with self._storage.read() as connection:
             table = self._definitions.get_table(name, connection)
@@ -198,7 +198,7 @@ class _ScanRun:
             self._counts.partitions_fetched += 1
             yield from self._checked(row, is_exact=wanted[row.id])
 
-    def _item_pages(self, query: Select[Any]) -> Iterator[Row[Any]]:
+    def _item_pages(self, query: Query) -> Iterator[Row[Any]]:
         """Yield the rows of a query on items inside the plan's range, a keyset page at a time."""
         assert self._plan.index is not None
         key_range = self._plan.key_range
@@ -207,7 +207,9 @@ class _ScanRun:
             return
         order = (IndexItemRow.key, IndexItemRow.partition_id)
         query = query.where(
-            IndexItemRow.index_id == self._plan.index.id, IndexItemRow.key >= key_range.low, IndexItemRow.key < key_range.high
+            IndexItemRow.index_id == self._plan.index.id,
+            IndexItemRow.key >= key_range.low,
+            IndexItemRow.key < key_range.high,
         )
         page = query.order_by(*order).limit(_PAGE)
         while rows := self._connection.execute(page).all():
@@ -232,12 +234,12 @@ _PARTITION_COLUMNS = (
 )
 
 
-def partition_query(table: Table) -> Select[Any]:
+def partition_query(table: Table) -> Query:
     """Return the query of a table's partitions, as `PartitionFactory` takes them."""
     return select(*_PARTITION_COLUMNS).where(PartitionRow.table_id == table.id)
 
 
-def _pages_by_id(connection: Connection, query: Select[Any]) -> Iterator[Row[Any]]:
+def _pages_by_id(connection: Connection, query: Query) -> Iterator[Row[Any]]:
     """Yield the rows of a query on partitions, a keyset page at a time."""
     last_id: ColumnElement[bool] | None = None
     while True:

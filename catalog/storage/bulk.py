@@ -17,21 +17,22 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     any_,
-    func,
     literal,
-    select,
     text,
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
-from catalog.storage.schema import PartitionRow
+from catalog.storage.schema import Base
 
 T = TypeVar("T")
 
 
-def insert_rows(connection: Connection, table: Table, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def insert_rows(
+    connection: Connection, into: type[Base], columns: Sequence[str], rows: Iterable[Sequence[Any]]
+) -> None:
     """Insert rows, in the order of `columns`, as one statement of the connection's transaction."""
-    names = ", ".join(columns)
+    table, names = into.__table__, ", ".join(columns)
+    assert isinstance(table, Table)
     if connection.dialect.name == "postgresql":
         driver = connection.connection.driver_connection
         assert driver is not None
@@ -62,7 +63,7 @@ def reserve_partition_ids(connection: Connection, count: int) -> Sequence[int]:
     if connection.dialect.name == "postgresql":
         query = text("SELECT nextval('calve_partition_id_seq') FROM generate_series(1, :count)")
         return connection.scalars(query, {"count": count}).all()
-    first = (connection.scalar(select(func.max(PartitionRow.id))) or 0) + 1
+    first = (connection.scalar(text("SELECT seq FROM sqlite_sequence WHERE name = 'calve_partition'")) or 0) + 1
     return range(first, first + count)
 
 

@@ -11,12 +11,21 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
-from catalog.errors import CatalogUnavailableError
+from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
 from catalog.storage.schema import TableRow
 
 _BUSY_TIMEOUT_MS = 60_000
+_LOST_RACES = ("40001", "40P01")
+"""What PostgreSQL calls a serialisation failure and a deadlock."""
+
+_UNREACHABLE = (
+    "connection failed",
+    "failed to resolve host",
+    "unable to open database file",
+    "file is not a database",
+)
 
 
 class Storage:
@@ -128,18 +137,27 @@ def _reachable(url: URL) -> Iterator[None]:
     """Turn what a database says when it is not there, or not initialised, into an error that says what to do."""
     try:
         yield
-    except DBAPIError as error:
-        message = str(error.orig)
-        shown = url.render_as_string(hide_password=True)
-        if "no such table: calve_" in message or 'relation "calve_' in message:
-            raise CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`") from error
-        if isinstance(error, OperationalError) and error.connection_invalidated is False and _is_connect_error(message):
-            raise CatalogUnavailableError(
-                f"the catalog {shown} cannot be reached: {message.strip()}; check CALVE_CATALOG_URL and that the "
-                "database server runs"
-            ) from error
-        raise
+    except Exception as error:
+        translated = _translated(error, url)
+        if translated is None:
+            raise
+        raise translated from error
 
 
-def _is_connect_error(message: str) -> bool:
-    return any(part in message for part in ("connection failed", "connection refused", "unable to open database file"))
+def _translated(error: Exception, url: URL) -> CatalogError | None:
+    # Bulk statements go past SQLAlchemy, and so do their errors.
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    message, shown = str(cause).strip(), url.render_as_string(hide_password=True)
+    is_locked = isinstance(cause, sqlite3.OperationalError) and "locked" in message
+    if is_locked or getattr(cause, "sqlstate", None) in _LOST_RACES:
+        return ConflictError(f"the catalog {shown} was held by others: {message}; nothing was changed, try again")
+    if not isinstance(error, DBAPIError):
+        return None
+    if "no such table: calve_" in message or 'relation "calve_' in message:
+        return CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`")
+    if any(part in message for part in _UNREACHABLE):
+        return CatalogUnavailableError(
+            f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server "
+            "runs"
+        )
+    return None

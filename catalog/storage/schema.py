@@ -57,14 +57,16 @@ class TableRow(Base):
 class PartitionRow(Base):
     """A partition.
 
-    `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values` keeps
-    the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
+    `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values`
+    keeps the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
     """
 
     __tablename__ = "calve_partition"
     __table_args__ = (
         Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
+        # Ids are never reused: who read one before a drop must not meet another partition under it.
+        {"sqlite_autoincrement": True},
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
@@ -41,12 +40,12 @@ def check_revision(storage: Storage) -> None:
     """
     expected = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
     with storage.read() as connection:
-        options = {"version_table": _VERSION_TABLE}
-        found = MigrationContext.configure(connection, opts=options).get_current_revision()
+        found = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
     if found != expected:
         shown = storage.url.render_as_string(hide_password=True)
-        state = "has no schema yet" if found is None else f"has schema revision {found}, this version needs {expected}"
-        raise CatalogUnavailableError(f"the catalog {shown} {state}; run `calve init`")
+        raise CatalogUnavailableError(
+            f"the catalog {shown} has schema revision {found}, this version of Calve needs {expected}; run `calve init`"
+        )
 
 
 def _lock(connection: Connection) -> None:

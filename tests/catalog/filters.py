@@ -120,6 +120,18 @@ def fits(given_: Given, row: Sequence[str | None]) -> bool:
 # --- filters --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Domain:
+    """What one case draws from: for each key its type and a few spellings, so that filters and partitions meet."""
+
+    key_types: tuple[str, ...]
+    spellings: tuple[tuple[str, ...], ...]
+
+    def positions(self) -> st.SearchStrategy[int]:
+        """Any key."""
+        return st.integers(0, len(self.key_types) - 1)
+
+
 def _written_key(position: int) -> st.SearchStrategy[str]:
     name = KEY_NAMES[position]
     return st.sampled_from([name, name.upper(), f"`{name}`", f"({name.lower()})"])
@@ -131,9 +143,10 @@ def _quoted(text: str) -> list[str]:
 
 
 @st.composite
-def _literal(draw: st.DrawFn, key_type: str) -> tuple[str, int | str | None]:
+def _literal(draw: st.DrawFn, domain: Domain, position: int) -> tuple[str, int | str | None]:
     """A literal of a key's type, as it is written and as SQLite gets it."""
-    text = draw(st.sampled_from(SPELLINGS[key_type]))
+    key_type, usual = domain.key_types[position], st.sampled_from(domain.spellings[position])
+    text = draw(usual | usual | usual | st.sampled_from(SPELLINGS[key_type]))
     forms = _quoted(text)
     if key_type in INTEGER_BITS and not text.startswith("+"):
         forms.append(text)
@@ -143,33 +156,29 @@ def _literal(draw: st.DrawFn, key_type: str) -> tuple[str, int | str | None]:
 
 
 @st.composite
-def _comparison(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
-    position = draw(st.integers(0, len(key_types) - 1))
-    key, (literal, value) = draw(_written_key(position)), draw(_literal(key_types[position]))
-    operator = draw(st.sampled_from(["=", "=", "=", "<", "<=", ">", ">=", "<>", "!="]))
+def _comparison(draw: st.DrawFn, domain: Domain, position: int, operators: Sequence[str]) -> Filter:
+    key, (literal, value) = draw(_written_key(position)), draw(_literal(domain, position))
+    operator = draw(st.sampled_from(operators))
     sql = f"k{position} {operator} ?"
-    if operator in "<=>=" and draw(st.booleans()):
+    if draw(st.sampled_from([False, False, True])):
         mirrored = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}.get(operator, operator)
         return Filter(f"{literal} {mirrored} {key}", sql, (value,))
     return Filter(f"{key} {operator} {literal}", sql, (value,))
 
 
 @st.composite
-def _between(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
-    position = draw(st.integers(0, len(key_types) - 1))
-    key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "", "not "]))
-    low, high = draw(_literal(key_types[position])), draw(_literal(key_types[position]))
+def _between(draw: st.DrawFn, domain: Domain, position: int, negations: Sequence[str] = ("",)) -> Filter:
+    key, negation = draw(_written_key(position)), draw(st.sampled_from(negations))
+    low, high = draw(_literal(domain, position)), draw(_literal(domain, position))
     return Filter(
         f"{key} {negation}between {low[0]} and {high[0]}", f"k{position} {negation}BETWEEN ? AND ?", (low[1], high[1])
     )
 
 
 @st.composite
-def _in(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
-    position = draw(st.integers(0, len(key_types) - 1))
+def _in(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
     key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
-    null = st.just(("null", None))
-    members = draw(st.lists(_literal(key_types[position]) | null, min_size=1, max_size=4))
+    members = draw(st.lists(_literal(domain, position) | st.just(("null", None)), min_size=1, max_size=4))
     marks = ", ".join("?" * len(members))
     return Filter(
         f"{key} {negation}in ({', '.join(text for text, _ in members)})",
@@ -179,11 +188,9 @@ def _in(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
 
 
 @st.composite
-def _like(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
-    texts = [n for n, kind in enumerate(key_types) if kind not in INTEGER_BITS and kind != "date"]
-    if not texts:
-        return draw(_is_null(key_types))
-    position = draw(st.sampled_from(texts))
+def _like(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
+    if domain.key_types[position] in (*INTEGER_BITS, "date"):
+        return draw(_is_null(position))
     key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
     pieces = ["a", "b", "ä", "😀", "x", "%", "%", "_", "\\%", "\\\\", "'"]
     pattern = "".join(draw(st.lists(st.sampled_from(pieces), max_size=4)))
@@ -192,8 +199,7 @@ def _like(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
 
 
 @st.composite
-def _is_null(draw: st.DrawFn, key_types: tuple[str, ...]) -> Filter:
-    position = draw(st.integers(0, len(key_types) - 1))
+def _is_null(draw: st.DrawFn, position: int) -> Filter:
     test = draw(st.sampled_from(["is null", "IS NOT NULL"]))
     return Filter(f"{draw(_written_key(position))} {test}", f"k{position} {test}")
 
@@ -210,49 +216,71 @@ def _negated(part: Filter) -> Filter:
     return Filter(f"not ({part.text})", f"NOT ({part.sql})", part.parameters)
 
 
-def filters(key_types: tuple[str, ...]) -> st.SearchStrategy[Filter]:
-    """Filters over some keys: mostly comparisons joined by AND, which indexes answer, and everything else below it."""
-    plain = _comparison(key_types) | _between(key_types)
-    leaf = plain | plain | _in(key_types) | _like(key_types) | _is_null(key_types)
-    nested = st.recursive(
-        leaf,
+def _leaves(domain: Domain) -> st.SearchStrategy[Filter]:
+    def leaf(position: int) -> st.SearchStrategy[Filter]:
+        return st.one_of(
+            _comparison(domain, position, ["=", "<", "<=", ">", ">=", "<>", "!="]),
+            _between(domain, position, ["", "not "]),
+            _in(domain, position),
+            _like(domain, position),
+            _is_null(position),
+        )
+
+    return domain.positions().flatmap(leaf)
+
+
+def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
+    """Anything, joined by AND, OR and NOT."""
+    return st.recursive(
+        _leaves(domain),
         lambda inner: (
             st.builds(_joined, st.lists(inner, min_size=2, max_size=3), st.sampled_from(["and", "OR"]))
             | inner.map(_negated)
         ),
         max_leaves=4,
     )
-    conjunction = st.lists(plain | plain | leaf | nested, min_size=1, max_size=4).map(
-        lambda parts: _joined(parts, "AND")
-    )
-    return conjunction | conjunction | conjunction | nested
+
+
+@st.composite
+def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
+    """Equalities on the first keys of an index, perhaps a range over the next one, perhaps something else."""
+    equal_count = draw(st.integers(0, min(2, len(index))))
+    parts = [draw(_comparison(domain, position, ["="]) | _is_null(position)) for position in index[:equal_count]]
+    if equal_count < len(index):
+        position = index[equal_count]
+        ranges = _comparison(domain, position, ["<", "<=", ">", ">="]) | _between(domain, position)
+        parts += draw(st.lists(ranges, min_size=equal_count == 0, max_size=2))
+    parts += draw(st.lists(_leaves(domain) | _nested(domain), max_size=draw(st.sampled_from([0, 0, 1]))))
+    return _joined(draw(st.permutations(parts)), "AND")
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Given:
     """A table with its partitions and filters."""
     key_types = tuple(draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=4)))
-    positions = range(len(key_types))
-    subset = st.permutations(positions).flatmap(
-        lambda order: st.integers(1, len(order)).map(lambda n: tuple(order[:n]))
+    spellings = [draw(st.lists(st.sampled_from(SPELLINGS[kind]), min_size=2, max_size=4)) for kind in key_types]
+    domain = Domain(key_types, tuple(map(tuple, spellings)))
+    subset = st.permutations(range(len(key_types))).flatmap(
+        lambda order: st.integers(1, len(order)).map(lambda length: tuple(order[:length]))
     )
-    indexes = draw(st.lists(subset, max_size=3, unique=True))
+    indexes = draw(st.lists(subset, min_size=draw(st.sampled_from([0, 1, 1, 1, 1])), max_size=3, unique=True))
     is_clean = draw(st.sampled_from([True, True, True, False]))
 
-    def texts(key_type: str) -> st.SearchStrategy[str | None]:
-        usual = (
-            st.sampled_from(SPELLINGS[key_type])
-            | st.sampled_from(SPELLINGS[key_type])
-            | st.sampled_from([None, NULL_VALUE])
-        )
-        return usual if is_clean else usual | st.sampled_from(UNFIT[key_type])
+    def texts(position: int) -> st.SearchStrategy[str | None]:
+        usual = st.sampled_from(domain.spellings[position])
+        some = usual | usual | usual | st.sampled_from([None, NULL_VALUE])
+        return some if is_clean else some | st.sampled_from(UNFIT[key_types[position]])
 
-    rows = st.tuples(*map(texts, key_types))
+    rows: st.SearchStrategy[tuple[str | None, ...]] = st.tuples(*map(texts, range(len(key_types))))
     if not is_clean and len(key_types) > 1:
         rows = rows | rows | rows.map(lambda row: row[:-1])
+    asked = _nested(domain)
+    if indexes:
+        indexable = st.sampled_from(indexes).flatmap(lambda index: _indexable(domain, index))
+        asked = indexable | indexable | indexable | asked
     return Given(
         key_types,
         tuple(indexes),
-        tuple(draw(st.lists(rows, max_size=30))),
-        tuple(draw(st.lists(filters(key_types), min_size=1, max_size=5))),
+        tuple(draw(st.lists(rows, min_size=draw(st.sampled_from([0, 8, 16])), max_size=30))),
+        tuple(draw(st.lists(asked, min_size=4, max_size=6))),
     )

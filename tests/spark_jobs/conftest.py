@@ -1,0 +1,99 @@
+"""A load, step by step, without Airflow."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog import Catalog, OnInvalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Loader:
+    """Runs the steps of loads of one table, as the DAG does."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, table: str, keys: Mapping[str, str]) -> None:
+        from spark_jobs.session import configure
+
+        self.spark = configure(spark)
+        self.catalog = catalog
+        self.table = table
+        self.request: dict[str, Any] = {
+            "table": table,
+            "source_format": "csv",
+            "source_options": {"header": "true"},
+            "keys": dict(keys),
+        }
+        self._numbers = itertools.count(1)
+
+    def new_operation(self) -> str:
+        return f"load-{next(self._numbers)}"
+
+    def run_job(self, function: Callable[..., Any], job_type: Any, operation_id: str, **changes: Any) -> dict[str, Any]:
+        step = job_type.script
+        with self.catalog.operations.attempt(operation_id, step) as attempt:
+            job = job_type(operation_id=operation_id, step=step, attempt=attempt, **{**self.request, **changes})
+            result: dict[str, Any] = function(self.spark, self.catalog, job)
+            self.catalog.operations.finish_job(operation_id, step, attempt, result)
+        return result
+
+    def validate(self, operation_id: str, source: Path, **changes: Any) -> dict[str, Any]:
+        from catalog.jobs import ValidateSourceJob
+        from spark_jobs.validate_source import validate_source
+
+        self.catalog.loading.discover(operation_id, self.table, str(source), is_dry_run=changes.get("dry_run", False))
+        return self.run_job(validate_source, ValidateSourceJob, operation_id, **changes)
+
+    def write(self, operation_id: str, **changes: Any) -> dict[str, Any]:
+        from catalog.jobs import WritePartitionsJob
+        from spark_jobs.write_partitions import write_partitions
+
+        return self.run_job(write_partitions, WritePartitionsJob, operation_id, **changes)
+
+    def register(self, operation_id: str, staging: str, **changes: Any) -> dict[str, Any]:
+        with self.catalog.operations.attempt(operation_id, "register") as attempt:
+            return self.catalog.loading.publish(
+                operation_id,
+                "register",
+                attempt,
+                staging,
+                on_invalid=changes.get("on_invalid", OnInvalid.REFUSE),
+                is_quarantined=changes.get("is_quarantined", False),
+            )
+
+    def load(self, source: Path, *, on_invalid: OnInvalid = OnInvalid.REFUSE, **changes: Any) -> dict[str, Any]:
+        operation_id = self.new_operation()
+        try:
+            self.validate(operation_id, source, **changes)
+            staging = self.write(operation_id, **changes)["staging"]
+            return self.register(operation_id, staging, on_invalid=on_invalid)
+        except Exception:
+            self.catalog.operations.fail(operation_id, "TEST", "the load failed")
+            raise
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "warehouse"
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(path))
+    return path
+
+
+@pytest.fixture
+def catalog(catalog_url: str, warehouse: Path) -> Iterator[Catalog]:
+    with Catalog.open(catalog_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def make_loader(spark: SparkSession, catalog: Catalog) -> Callable[..., Loader]:
+    def make(table: str = "shop.orders", keys: Mapping[str, str] | None = None) -> Loader:
+        return Loader(spark, catalog, table, keys or {"country": "string", "day": "int"})
+
+    return make

@@ -1,0 +1,267 @@
+"""Raw files become partitions: each row once, under its own key values, or the load says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from catalog import Catalog, OnInvalid, PartitionState
+from catalog.errors import (
+    FencedError,
+    InvalidPartitionError,
+    InvalidTableError,
+    LocationNotEmptyError,
+    PartitionAlreadyExistsError,
+    SourceFileError,
+)
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
+
+HEADER = "country,day,id,amount\n"
+
+
+def deliver(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def rows_on_disk(warehouse: Path, table: str = "shop/orders") -> list[tuple[Any, ...]]:
+    """What an independent reader finds in the table's folder."""
+    pattern = f"{warehouse}/{table}/*/*/*.parquet"
+    query = (
+        f"SELECT country, day, id, amount FROM read_parquet('{pattern}', hive_partitioning=true, hive_types_autocast=0)"
+    )
+    return sorted(duckdb.sql(query).fetchall(), key=str)
+
+
+def test_rows_and_counts_equal_the_source(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1.5\nUS,1,2,\nDE,2,3,3.5\n")
+    report = make_loader().load(source)
+    assert (report["partitions"], report["row_count"], report["refused"]) == (2, 3, 0)
+    assert rows_on_disk(warehouse) == [("DE", "2", 3, 3.5), ("US", "1", 1, 1.5), ("US", "1", 2, None)]
+    table = catalog.get_table("shop.orders")
+    counts = {partition.name(table): partition.row_count for partition in catalog.get_partitions("shop.orders")}
+    assert counts == {"country=US/day=1": 2, "country=DE/day=2": 1}
+    assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
+
+
+def test_odd_key_values_keep_their_rows(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    values = ["a/b", "50%", "x=y", "ü ñ 😀", "it's", "a:b", "[z]", "tab\there", "01", "1"]
+    lines = "".join(f'"{value}",{number},{number},1\n' for number, value in enumerate(values))
+    source = deliver(tmp_path / "raw", "odd.csv", HEADER + lines + ",77,77,1\n")
+    make_loader().load(source)
+    found = {partition.values[0] for partition in catalog.get_partitions("shop.orders")}
+    assert found == {*values, None}
+    for partition in catalog.get_partitions("shop.orders"):
+        assert list(Path(partition.location).glob("*.parquet")), partition
+    assert sum(partition.row_count or 0 for partition in catalog.get_partitions("shop.orders")) == len(values) + 1
+
+
+def test_second_load_takes_only_what_is_new(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
+    loader = make_loader()
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n")
+    loader.load(source)
+    assert catalog.loading.discover("again", "shop.orders", str(source)) == []
+    deliver(source, "b.csv", HEADER + "US,2,2,2\n")
+    assert loader.load(source)["partitions"] == 1
+    assert {partition.values for partition in catalog.get_partitions("shop.orders")} == {("US", "1"), ("US", "2")}
+
+
+def test_file_that_changed_after_its_load_is_refused(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n")
+    loader.load(source)
+    deliver(source, "a.csv", HEADER + "US,1,1,1\nUS,1,2,2\n")
+    with pytest.raises(SourceFileError, match=r"a\.csv"):
+        catalog.loading.discover("again", "shop.orders", str(source))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (HEADER + "US,1,1,1\nUS,1\n", "line 3: US,1"),
+        (HEADER + "US,1,1,1\nUS,1,x,2\n", "line 3: US,1,x,2"),
+        (HEADER + "US,1,1,1\nUS,1,2,2,5\n", "line 3: US,1,2,2,5"),
+    ],
+    ids=["too few fields", "wrong type", "too many fields"],
+)
+def test_unreadable_line_is_named(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, text: str, line: str
+) -> None:
+    source = deliver(tmp_path / "raw", "bad.csv", text)
+    with pytest.raises(SourceFileError) as refused:
+        make_loader().load(source, columns={"id": "int", "amount": "double"})
+    assert f"bad.csv, {line}" in str(refused.value)
+    assert catalog.list_tables() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("b.csv", "day,country,id,amount\n2,US,1,1\n", "b.csv, line 1"),
+        ("b.csv", "country,day,id,total\nUS,2,1,1\n", "b.csv, line 1"),
+        ("0.csv", "country,id,amount\nUS,1,1\n", "no column day"),
+        ("0.csv", "country,day,id,amount,extra\nUS,2,1,1,1\n", "unknown extra"),
+    ],
+    ids=["another order", "another name", "no key", "unknown column"],
+)
+def test_header_that_does_not_fit_is_named(
+    make_loader: Callable[..., Any], tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
+    source = deliver(deliver(tmp_path / "raw", "a.csv", HEADER + "US,3,1,1\n"), name, text)
+    with pytest.raises(SourceFileError, match=said):
+        loader.load(source)
+
+
+def test_damaged_parquet_file_is_named(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    source = deliver(tmp_path / "raw", "x.parquet", "this is not Parquet")
+    with pytest.raises(SourceFileError, match=r"x\.parquet"):
+        make_loader().load(source, source_format="parquet")
+
+
+def test_partition_that_does_not_fit_an_index_refuses_the_load(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"), indexes={"by_day": ["day"]})
+    before = sorted(warehouse.rglob("*"))
+    with pytest.raises(InvalidPartitionError, match="key 'day' has the value 'foo', expected int"):
+        loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,foo,2,2\nUS,2,3,3\n"))
+    assert {partition.values for partition in catalog.get_partitions("shop.orders")} == {("US", "1")}
+    assert sorted(warehouse.rglob("*")) == before
+
+
+def test_skipped_partition_is_kept_aside_and_reported(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"), indexes={"by_day": ["day"]})
+    report = loader.load(
+        deliver(tmp_path / "raw", "b.csv", HEADER + "US,foo,2,2\nUS,2,3,3\n"),
+        on_invalid=OnInvalid.SKIP,
+        invalid_partitions="skip",
+    )
+    assert (report["partitions"], report["refused"], report["refused_rows"]) == (1, 1, 1)
+    kept = duckdb.sql(f"SELECT id FROM read_parquet('{report['refused_folder']}/**/*.parquet')").fetchall()
+    assert kept == [(2,)]
+    assert {partition.values for partition in catalog.get_partitions("shop.orders")} == {("US", "1"), ("US", "2")}
+    assert [row[2] for row in rows_on_disk(warehouse)] == [1, 3]
+
+
+def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    loader = make_loader()
+    loader.load(deliver(tmp_path / "first", "a.csv", HEADER + "US,1,1,1\n"))
+    with pytest.raises(PartitionAlreadyExistsError, match="country=US/day=1"):
+        loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,1,2,2\n"))
+
+
+def test_new_table_needs_keys(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(InvalidTableError, match="no partition keys"):
+        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys={})
+
+
+def test_dry_run_changes_nothing(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,1,1\n")
+    report = make_loader().validate("dry", source, dry_run=True)
+    assert (report["files"], report["rows"], report["partitions"]) == (1, 2, 2)
+    assert catalog.list_tables() == []
+    assert not warehouse.exists()
+
+
+@pytest.mark.parametrize("table_format", ["orc", "csv"])
+def test_other_formats_of_data_files(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,1,2,2\nDE,1,3,3\n")
+    report = make_loader().load(source, format=table_format)
+    assert (report["partitions"], report["row_count"]) == (2, 3)
+    assert catalog.get_table("shop.orders").format == table_format
+
+
+def test_json_lines(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
+    lines = '{"country": "US", "day": 1, "id": 1}\n{"country": "DE", "day": 2, "id": 2}\n'
+    source = deliver(tmp_path / "raw", "a.json", lines)
+    loader = make_loader()
+    assert loader.load(source, source_format="json", source_options={})["partitions"] == 2
+    deliver(source, "b.json", '{"country": "US", "day": 3, "id": \n')
+    with pytest.raises(SourceFileError, match=r"b\.json, line 1"):
+        loader.load(source, source_format="json", source_options={})
+
+
+def test_interrupted_publish_is_finished_by_a_second_one(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    """The folders have moved, the transaction has not committed: what `kill -9` leaves behind."""
+    loader = make_loader()
+    loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,2\n"))
+    staging = loader.write("op")["staging"]
+    root = warehouse / "shop" / "orders"
+    (root / staging / "data" / "country=US").rename(root / "country=US")
+    assert loader.register("op", staging)["partitions"] == 2
+    assert sorted(row[2] for row in rows_on_disk(warehouse)) == [1, 2]
+    assert not (root / "_calve_staging").exists()
+
+
+def test_given_up_publish_is_undone_by_the_next_load(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,2\n")
+    loader.validate("op", source)
+    staging = loader.write("op")["staging"]
+    root = warehouse / "shop" / "orders"
+    (root / staging / "data" / "country=US").rename(root / "country=US")
+    catalog.operations.fail("op", "TEST", "given up")
+    assert loader.load(source)["partitions"] == 2
+    assert sorted(row[2] for row in rows_on_disk(warehouse)) == [1, 2]
+
+
+def test_foreign_files_at_a_partitions_place_are_left_alone(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    foreign = warehouse / "shop" / "orders" / "country=US" / "day=1" / "theirs.parquet"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("theirs")
+    with pytest.raises(LocationNotEmptyError, match="country=US/day=1"):
+        loader.load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"))
+    assert foreign.read_text() == "theirs"
+    assert list(catalog.get_partitions("shop.orders")) == []
+
+
+def test_given_up_attempt_cannot_publish(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
+    loader = make_loader()
+    loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"))
+    staging = loader.write("op")["staging"]
+    given_up = catalog.operations.start_job("op", "register")
+    catalog.operations.start_job("op", "register")
+    with pytest.raises(FencedError):
+        catalog.loading.publish("op", "register", given_up, staging, on_invalid=OnInvalid.REFUSE, is_quarantined=False)
+    assert list(catalog.get_partitions("shop.orders", state=None)) == []
+
+
+def test_quarantined_partitions_are_invisible_until_released(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    loader = make_loader()
+    loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,2\n"))
+    loader.register("op", loader.write("op")["staging"], is_quarantined=True)
+    assert list(catalog.get_partitions("shop.orders")) == []
+    assert len(list(catalog.get_partitions("shop.orders", state=PartitionState.QUARANTINED))) == 2
+    assert catalog.release_partitions("shop.orders", "country = 'US'") == 1
+    assert [partition.values for partition in catalog.get_partitions("shop.orders")] == [("US", "1")]
