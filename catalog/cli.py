@@ -137,7 +137,7 @@ def indexes(table: str, as_json: bool) -> None:
         found = catalog.get_partition_indexes(table)
     if as_json:
         for index in found:
-            fields = {"index": index.name, "keys": list(index.keys), "state": index.state}
+            fields: dict[str, Any] = {"index": index.name, "keys": list(index.keys), "state": index.state}
             if index.state is IndexState.FAILED:
                 fields |= {"failure_code": index.failure_code, "failure_detail": index.failure_detail}
             click.echo(json.dumps(fields))

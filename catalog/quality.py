@@ -1,8 +1,153 @@
-"""Rules for the quality of a table's partitions, and results of checking them."""
+"""What has to hold for a table's new partitions, and how each one fared."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from catalog.errors import InvalidConfigurationError
+
+
+class OnFailure(StrEnum):
+    """What happens when new partitions do not pass."""
+
+    WARN = "warn"
+    FAIL = "fail"
+    QUARANTINE = "quarantine"
+
+
+@dataclass(frozen=True)
+class RowCountRule:
+    """How many rows are right.
+
+    Attributes:
+        minimum: Of each partition.
+        usual: Least and greatest ratio, inclusive, of the rows of a partition's group to the median of the table's
+            other groups; None for no such check. The first group of a table passes.
+        per: The keys that make a group, for instance year and month.
+    """
+
+    minimum: int = 1
+    usual: tuple[float, float] | None = None
+    per: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ColumnRule:
+    """Which values are right in a column.
+
+    Attributes:
+        minimum, maximum: Inclusive; None for no bound. Nulls are not compared.
+        max_null_ratio: Nulls by rows of a partition, 0 to 1; None for any.
+    """
+
+    minimum: Any = None
+    maximum: Any = None
+    max_null_ratio: float | None = None
+
+
+@dataclass(frozen=True)
+class QualityRules:
+    """The `quality:` part of a table's entry in the YAML list.
+
+        on_failure: quarantine        # or warn, the default, or fail
+        row_count: {min: 1, usual: [0.75, 1.5], per: [year, month]}
+        columns: {delay: {min: -120, max: 2000, max_null_ratio: 0.2}}
+        agree: {month: month(departure)}
+
+    Attributes:
+        agree: Partition key → SQL expression over the data files' columns that gives the key's value in every row.
+    """
+
+    on_failure: OnFailure = OnFailure.WARN
+    row_count: RowCountRule = RowCountRule()
+    columns: Mapping[str, ColumnRule] = field(default_factory=dict)
+    agree: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, keys: Sequence[str]) -> QualityRules:
+        """Read the rules.
+
+        Args:
+            config: As it stands in the YAML list.
+            keys: The table's partition keys; empty when they are not known, which leaves key names unchecked.
+
+        Raises:
+            InvalidConfigurationError: A field is unknown, or its value is not what it has to be.
+        """
+        _check_fields("quality", config, ("on_failure", "row_count", "columns", "agree"))
+        on_failure = config.get("on_failure", OnFailure.WARN)
+        if on_failure not in list(OnFailure):
+            raise InvalidConfigurationError(f"quality.on_failure is {on_failure!r}, expected warn, fail or quarantine")
+        agree = _mapping("quality.agree", config.get("agree"))
+        _check_keys("quality.agree", agree, keys)
+        columns = _mapping("quality.columns", config.get("columns"))
+        return cls(
+            OnFailure(on_failure),
+            _row_count_rule(_mapping("quality.row_count", config.get("row_count")), keys),
+            {name.lower(): _column_rule(name, rule) for name, rule in columns.items()},
+            {name.lower(): str(expression) for name, expression in agree.items()},
+        )
+
+
+def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountRule:
+    _check_fields("quality.row_count", config, ("min", "usual", "per"))
+    minimum, usual, per = config.get("min", 1), config.get("usual"), config.get("per") or ()
+    if not isinstance(minimum, int) or minimum < 0:
+        raise InvalidConfigurationError(f"quality.row_count.min is {minimum!r}, expected a whole number, 0 or more")
+    if not isinstance(per, (list, tuple)):
+        raise InvalidConfigurationError(f"quality.row_count.per is {per!r}, expected a list of partition keys")
+    _check_keys("quality.row_count.per", per, keys)
+    if usual is None:
+        return RowCountRule(minimum)
+    if (
+        not isinstance(usual, (list, tuple))
+        or len(usual) != 2
+        or not all(map(_is_number, usual))
+        or usual[0] > usual[1]
+    ):
+        raise InvalidConfigurationError(
+            f"quality.row_count.usual is {usual!r}, expected the least and the greatest ratio, such as [0.75, 1.5]"
+        )
+    if not per:
+        raise InvalidConfigurationError("quality.row_count.usual needs `per`, the keys by which rows are compared")
+    return RowCountRule(minimum, (float(usual[0]), float(usual[1])), tuple(key.lower() for key in per))
+
+
+def _column_rule(name: str, config: Any) -> ColumnRule:
+    place = f"quality.columns.{name}"
+    rule = _mapping(place, config)
+    _check_fields(place, rule, ("min", "max", "max_null_ratio"))
+    ratio = rule.get("max_null_ratio")
+    if ratio is not None and not (_is_number(ratio) and 0 <= ratio <= 1):
+        raise InvalidConfigurationError(f"{place}.max_null_ratio is {ratio!r}, expected a number from 0 to 1")
+    return ColumnRule(rule.get("min"), rule.get("max"), ratio)
+
+
+def _mapping(place: str, value: Any) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise InvalidConfigurationError(f"{place} is {value!r}, expected a mapping")
+    return value
+
+
+def _check_fields(place: str, config: Mapping[str, Any], known: Sequence[str]) -> None:
+    if unknown := [str(name) for name in config if name not in known]:
+        raise InvalidConfigurationError(f"{place} has unknown fields {', '.join(unknown)}; it takes {', '.join(known)}")
+
+
+def _check_keys(place: str, names: Any, keys: Sequence[str]) -> None:
+    if keys and (unknown := [str(name) for name in names if str(name).lower() not in keys]):
+        raise InvalidConfigurationError(
+            f"{place} names {', '.join(unknown)}, which is no partition key; the keys are {', '.join(keys)}"
+        )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -13,19 +158,19 @@ class FailedCheck:
     observed: str
     allowed: str
 
+    def __str__(self) -> str:
+        """Say all three in one line."""
+        return f"{self.check}: {self.observed}, expected {self.allowed}"
+
 
 @dataclass(frozen=True)
 class PartitionCheck:
     """How a partition fared in all checks."""
 
     partition_id: int
-    passed: bool
     failures: tuple[FailedCheck, ...] = ()
 
-
-class QualityRules:
-    """Placeholder."""
-
-    @classmethod
-    def from_config(cls, mapping, *, keys):
-        return cls()
+    @property
+    def passed(self) -> bool:
+        """Say whether no check failed."""
+        return not self.failures

@@ -81,7 +81,7 @@ class QualityResults:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return PartitionCheck(partition_id, row.passed, tuple(FailedCheck(**failure) for failure in row.failures))
+        return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
 
     def group_row_counts(self, table: str, keys: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], int]]:
         """Yield the rows of a table's partitions by some of its keys: (values, rows), in no order.

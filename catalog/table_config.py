@@ -19,6 +19,8 @@ from catalog.quality import QualityRules
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
+SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -157,7 +159,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         keys=keys,
         columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
         indexes=_indexes(place, entry),
-        schedule=entry.get("schedule"),
+        schedule=_schedule(place, entry),
         quality=quality,
         **defaults,
     )
@@ -187,6 +189,17 @@ def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
             f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}"
         )
     return {str(name): [normalise_identifier(str(key), "column") for key in keys] for name, keys in indexes.items()}
+
+
+def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
+    """Return the schedule; Airflow, which reads it later, would not say which entry is wrong."""
+    schedule = entry.get("schedule")
+    if schedule is None or schedule in SCHEDULES or (isinstance(schedule, str) and _CRON.fullmatch(schedule)):
+        return schedule
+    raise InvalidConfigurationError(
+        f"{place}: schedule is {schedule!r}, expected a cron expression such as '0 6 * * *', one of "
+        f"{', '.join(SCHEDULES)}, or null"
+    )
 
 
 def _expand(place: str, text: str) -> str:

@@ -47,6 +47,11 @@ def spark_path(location: str) -> str:
     return f"file://{location}" if location.startswith("/") else location
 
 
+def plain_path(uri: str) -> str:
+    """Return what `spark_path` was given for a URI as Spark reports it, escaped and with any number of slashes."""
+    return re.sub("^file:/+", "/", unquote(uri))
+
+
 def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, table: Table | None) -> Source:
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
@@ -144,16 +149,16 @@ def unreadable_lines(source: Source) -> SourceFileError:
         .limit(_SHOWN)
         .collect()
     )
-    places = [_place(source.files, row["_calve_file"], row[CORRUPT]) for row in bad]
+    places = [_place(row["_calve_file"], row[CORRUPT]) for row in bad]
     return SourceFileError(
         f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
         "lines, or the types and options of the table's entry"
     )
 
 
-def _place(files: Sequence[FileInfo], uri: str, record: str) -> str:
+def _place(uri: str, record: str) -> str:
     """Return `path, line N: text` for a record that Spark could not read."""
-    path = next((each.path for each in files if unquote(uri).endswith(each.path)), unquote(uri))
+    path = plain_path(uri)
     first_line = record.splitlines()[0] if record else ""
     shown = first_line if len(first_line) <= 120 else first_line[:120] + "…"
     with Folder(path).open_text() as lines:
@@ -173,13 +178,13 @@ def source_errors() -> Iterator[None]:
         if found := _HEADER.search(message):
             header, schema, path = (part.strip() for part in found.groups())
             raise SourceFileError(
-                f"source {_plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
+                f"source {plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
                 f"{header}, expected {schema}"
             ) from error
         if found := _UNREADABLE.search(message):
             causes = _CAUSE.findall(message)
             raise SourceFileError(
-                f"source {_plain_path(found.group(1))} cannot be read: {causes[-1] if causes else found.group()}"
+                f"source {plain_path(found.group(1))} cannot be read: {causes[-1] if causes else found.group()}"
             ) from error
         raise
 
@@ -187,10 +192,6 @@ def source_errors() -> Iterator[None]:
 _HEADER = re.compile(r"Header: (.*)\n Schema: (.*)\n(?:.*\n)*?CSV file: (\S+)")
 _UNREADABLE = re.compile(r"rror while reading file (\S+?)\.(?:\s|$)")
 _CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
-
-
-def _plain_path(uri: str) -> str:
-    return re.sub("^file:/*", "/", unquote(uri))
 
 
 def _quoted(name: str) -> str:

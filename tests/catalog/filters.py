@@ -258,7 +258,8 @@ def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
 def cases(draw: st.DrawFn) -> Given:
     """A table with its partitions and filters."""
     key_types = tuple(draw(st.lists(st.sampled_from(KEY_TYPES), min_size=1, max_size=4)))
-    spellings = [draw(st.lists(st.sampled_from(SPELLINGS[kind]), min_size=2, max_size=4)) for kind in key_types]
+    choices = [draw(st.sampled_from([SPELLINGS[kind], *([LONG] if kind == "string" else [])])) for kind in key_types]
+    spellings = [draw(st.lists(st.sampled_from(texts), min_size=2, max_size=4)) for texts in choices]
     domain = Domain(key_types, tuple(map(tuple, spellings)))
     subset = st.permutations(range(len(key_types))).flatmap(
         lambda order: st.integers(1, len(order)).map(lambda length: tuple(order[:length]))

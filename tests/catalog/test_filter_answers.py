@@ -1,4 +1,4 @@
-"""GetPartitions returns the same with any index, with none, and with a half-built one; an independent database agrees."""
+"""GetPartitions returns the same with any index, with none, with a half-built one, and as another database."""
 
 from __future__ import annotations
 

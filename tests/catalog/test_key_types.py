@@ -51,7 +51,9 @@ def test_an_integer_may_have_a_sign_and_leading_zeros(text: str, value: int) -> 
     assert parse_key_type("int").parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["foo", "", " 1", "1 ", "1.0", "1e3", "0x1", "١", "１", "1_000", "--1", "9" * 60])
+@pytest.mark.parametrize(
+    "text", ["foo", "", " 1", "1 ", "1.0", "1e3", "0x1", "\u0661", "\uff11", "1_000", "--1", "9" * 60]
+)
 def test_other_texts_are_no_integers(text: str) -> None:
     with pytest.raises(KeyValueError) as refused:
         parse_key_type("bigint").parse(text)
@@ -75,7 +77,7 @@ def test_days_of_the_proleptic_gregorian_calendar_are_dates(text: str) -> None:
     [
         *("2023-02-30", "2023-02-29", "1900-02-29", "2100-02-29", "2023-04-31", "2023-13-01", "2023-00-10"),
         *("2023-01-00", "2023-01-32", "10000-01-01", "-001-01-01", "2023-1-1", "20230101", "2023-01-01 ", "foo", ""),
-        *("2023-01-01T00:00:00", "２023-01-01"),
+        *("2023-01-01T00:00:00", "\uff12023-01-01"),
     ],
 )
 def test_other_texts_are_no_dates(text: str) -> None:
@@ -105,7 +107,7 @@ def test_a_longer_text_does_not_fit(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["string", "char(9)", "varchar(9)"])
-@pytest.mark.parametrize("character", ["\x00", "\x01", "\x02", "\ud800", "\udfff"])
+@pytest.mark.parametrize("character", ["\x00", "\x01", "\x02", "\udfff"])
 def test_reserved_characters_are_unsupported(name: str, character: str) -> None:
     with pytest.raises(KeyValueError, match=f"U\\+{ord(character):04X}") as refused:
         parse_key_type(name).parse(f"a{character}b")

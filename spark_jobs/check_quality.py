@@ -1,0 +1,60 @@
+"""Check the partitions that a load added, by the rules of the table's entry."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from catalog import Catalog
+from catalog.jobs import CheckQualityJob
+from catalog.quality import PartitionCheck, QualityRules
+from spark_jobs.expectations import validate
+from spark_jobs.partition_summary import summarise, usual_ratios
+from spark_jobs.session import run_job
+
+_SHOWN = 20
+
+
+def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -> None:
+    """Check all new partitions in one pass over their files, and record how each one fared.
+
+    Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
+    `failed`, `released`, `failures` (the first 20, as text) and `docs_path` (the page in the Data Docs).
+    """
+    table = catalog.get_table(job.table)
+    rules = QualityRules.from_config(job.rules, keys=table.key_names)
+    partitions = list(catalog.operation_partitions(job.operation_id))
+    if not partitions:
+        report: dict[str, Any] = {"checked": 0, "passed": 0, "failed": 0, "failures": [], "docs_path": None}
+        catalog.quality.record(job.operation_id, job.step, job.attempt, [], report)
+        return
+    ratios = usual_ratios(catalog, table, rules.row_count, partitions)
+    summary = summarise(spark, table, partitions, rules, ratios)
+    validation = validate(summary, table, rules, home=data_docs_home(), run_name=job.operation_id)
+    names = {partition.id: partition.name(table) for partition in partitions}
+    failed = {each.partition_id: each for each in validation.checks if not each.passed}
+    report = {
+        "checked": len(partitions),
+        "passed": len(partitions) - len(failed),
+        "failed": len(failed),
+        "failures": [
+            f"{names[partition_id]}: {'; '.join(map(str, check.failures))}"
+            for partition_id, check in list(failed.items())[:_SHOWN]
+        ],
+        "docs_path": str(validation.docs_path),
+    }
+    checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
+    catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
+
+
+def data_docs_home() -> Path:
+    """Return the folder of Great Expectations' project: `data_docs` in CALVE_HOME."""
+    home = os.environ.get("CALVE_HOME") or Path(__file__).parents[1] / ".calve"
+    return Path(home) / "data_docs"
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_job(CheckQualityJob, check_quality))

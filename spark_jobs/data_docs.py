@@ -1,0 +1,2 @@
+def make_self_contained(site):
+    pass

@@ -1,0 +1,186 @@
+"""One row for each partition with everything that its quality is judged by, from one pass over the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, FileFormat, Partition, Table
+from catalog.errors import InvalidConfigurationError
+from catalog.key_types import KeyValueError
+from catalog.partition_names import parse_partition_path
+from catalog.quality import QualityRules, RowCountRule
+from spark_jobs.sources import plain_path, spark_path
+
+if TYPE_CHECKING:
+    import pandas
+
+_NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something in the data files that has to give a partition's value of a key.
+
+    Attributes:
+        column: The summary's column that says whether it does.
+        may_be_null: A null says nothing: files that lack a column read as null.
+    """
+
+    column: str
+    key: str
+    expression: str
+    may_be_null: bool = False
+
+
+def usual_ratios(
+    catalog: Catalog, table: Table, rule: RowCountRule, partitions: Sequence[Partition]
+) -> dict[int, float | None]:
+    """Return, for each partition, the rows of its group by the median of the table's other groups.
+
+    None when the rule does not ask for it, and when there is no other group.
+    """
+    if rule.usual is None:
+        return {}
+    positions = [table.key_names.index(key) for key in rule.per]
+    rows_of = dict(catalog.quality.group_row_counts(table.full_name, rule.per))
+    ratio_of: dict[tuple[str | None, ...], float | None] = {}
+    for group in {tuple(partition.values[position] for position in positions) for partition in partitions}:
+        others = [rows for other, rows in rows_of.items() if other != group]
+        usual = median(others) if others else 0
+        ratio_of[group] = rows_of.get(group, 0) / usual if usual else None
+    return {
+        partition.id: ratio_of[tuple(partition.values[position] for position in positions)] for partition in partitions
+    }
+
+
+def summarise(
+    spark: SparkSession,
+    table: Table,
+    partitions: Sequence[Partition],
+    rules: QualityRules,
+    ratios: Mapping[int, float | None],
+) -> pandas.DataFrame:
+    """Return one row for each partition, in their order.
+
+    Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
+    `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_min`,
+    `<column>_max`; and the column of each claim (`claims`).
+    """
+    import pandas
+
+    known = pandas.DataFrame(
+        {
+            "location": [partition.location for partition in partitions],
+            "partition": [partition.name(table) for partition in partitions],
+            "partition_id": [partition.id for partition in partitions],
+            "registered_row_count": pandas.array([each.row_count for each in partitions], dtype="Int64"),
+            "usual_ratio": pandas.array([ratios.get(each.id) for each in partitions], dtype="Float64"),
+            "path_agrees": [_path_agrees(table, partition) for partition in partitions],
+            "values_fit": [_values_fit(table, partition) for partition in partitions],
+        }
+    )
+    data = _read(spark, table, [spark_path(partition.location) for partition in partitions])
+    found = _aggregate(data, table, rules)
+    summary = known.merge(found, how="left", on="location").drop(columns="location")
+    summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
+    difference = summary["row_count"] - summary["registered_row_count"]
+    summary["row_count_difference"] = difference
+    for claim in claims(table, data.columns, rules):
+        summary[claim.column] = _agreements(table, claim, partitions, summary)
+    return summary
+
+
+def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.DataFrame:
+    """Read all files once, and return one row for each folder that has any.
+
+    Raises:
+        InvalidConfigurationError: The rules name a column that the table does not have.
+    """
+    aggregates = [f.count(f.lit(1)).alias("row_count")]
+    types = dict(data.dtypes)
+    for name in rules.columns:
+        if name not in types:
+            raise InvalidConfigurationError(
+                f"quality.columns names {name}, which {table.full_name} does not have; its columns are "
+                f"{', '.join(types)}"
+            )
+        column = f.col(f"`{name}`")
+        kept = column if types[name].startswith(_NUMERIC_TYPES) else column.cast("string")
+        aggregates += [
+            (f.count_if(column.isNull()) / f.count(f.lit(1))).alias(f"{name}_null_ratio"),
+            f.min(kept).alias(f"{name}_min"),
+            f.max(kept).alias(f"{name}_max"),
+        ]
+    for claim in claims(table, data.columns, rules):
+        aggregates += _found_values(claim)
+    folder = f.regexp_extract(f.col("_metadata.file_path"), "^(.*)/[^/]*$", 1).alias("location")
+    found: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
+    found["location"] = [plain_path(uri) for uri in found["location"]]
+    return found
+
+
+def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:
+    # A column that only some of the files have may be a key.
+    reader = spark.read.format(table.format).option("mergeSchema", "true")
+    if table.format is FileFormat.CSV:
+        schema = ", ".join(f"`{column.name}` {column.type}" for column in table.columns)
+        reader = reader.schema(schema).option("header", "true")
+    data = reader.load(list(locations))
+    return data.toDF(*[name.lower() for name in data.columns])
+
+
+def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Claim]:
+    """Return where else than in its registered values a partition's keys show."""
+    return [
+        *(Claim(f"{key}_agrees", key, expression) for key, expression in rules.agree.items()),
+        *(Claim(f"{key}_column_agrees", key, f"`{key}`", True) for key in table.key_names if key in columns),
+    ]
+
+
+def _found_values(claim: Claim) -> list[Column]:
+    """Return the least and the greatest value that the rows give; both null if a row has none that has to."""
+    value = f.expr(claim.expression)
+    is_complete = f.lit(True) if claim.may_be_null else f.count_if(value.isNull()) == 0
+    return [
+        f.when(is_complete, f.min(value)).cast("string").alias(f"{claim.column}_min"),
+        f.when(is_complete, f.max(value)).cast("string").alias(f"{claim.column}_max"),
+    ]
+
+
+def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], summary: pandas.DataFrame) -> list[bool]:
+    """Return, for each partition, whether every row gives the partition's value of a key; values compare by type."""
+    position = table.key_names.index(claim.key)
+    comparable = table.key_types[position].comparable
+    agreements = []
+    lows, highs = summary.pop(f"{claim.column}_min"), summary.pop(f"{claim.column}_max")
+    for partition, low, high in zip(partitions, lows, highs, strict=True):
+        value = partition.values[position]
+        if isinstance(low, str) and isinstance(high, str):
+            agreements.append(value is not None and comparable(low) == comparable(high) == comparable(value))
+        else:
+            agreements.append(claim.may_be_null)
+    return agreements
+
+
+def _path_agrees(table: Table, partition: Partition) -> bool:
+    """Say whether what the location's path says of the keys is what is registered; a path that says nothing agrees."""
+    said = {key.lower(): value for key, value in parse_partition_path(partition.location)}
+    registered = dict(zip(table.key_names, partition.values, strict=True))
+    return all(said[key] == registered[key] for key in said.keys() & registered.keys())
+
+
+def _values_fit(table: Table, partition: Partition) -> bool:
+    """Say whether all values are of their keys' types."""
+    try:
+        for key_type, value in zip(table.key_types, partition.values, strict=True):
+            if value is not None:
+                key_type.parse(value)
+    except KeyValueError:
+        return False
+    return True

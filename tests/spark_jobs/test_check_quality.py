@@ -1,0 +1,180 @@
+"""The quality check finds planted defects, in the partitions that have them, and passes what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from catalog import Catalog, NewPartition, PartitionState
+from catalog.errors import InvalidConfigurationError
+from catalog.jobs import CheckQualityJob
+from catalog.operations import OperationKind
+from catalog.partition_names import escape
+from catalog.quality import QualityRules
+from spark_jobs.check_quality import check_quality
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+TABLE = "shop.orders"
+RULES: dict[str, Any] = {
+    "row_count": {"min": 1, "usual": [0.75, 1.5], "per": ["day"]},
+    "columns": {"amount": {"min": 0, "max": 100, "max_null_ratio": 0.1}},
+    "agree": {"day": "day(at)"},
+}
+
+
+@pytest.fixture
+def check(
+    spark: Any, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """A function that writes partitions' files, registers them as one load, and checks them."""
+    monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
+    catalog.create_database("shop")
+    catalog.create_table(
+        TABLE,
+        columns=[("amount", "double"), ("at", "timestamp")],
+        partition_keys=[("country", "string"), ("day", "int")],
+    )
+
+    def run(
+        partitions: list[dict[str, Any]], operation: str = "op", rules: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        from spark_jobs.session import configure
+
+        catalog.operations.begin(operation, OperationKind.ADD_PARTITIONS, TABLE)
+        with catalog.operations.attempt(operation, "register") as attempt:
+            register(catalog, operation, attempt, partitions)
+        attempt = catalog.operations.start_job(operation, "check_quality")
+        job = CheckQualityJob(
+            operation_id=operation,
+            step="check_quality",
+            attempt=attempt,
+            table=TABLE,
+            rules=RULES if rules is None else rules,
+        )
+        check_quality(configure(spark), catalog, job)
+        done = catalog.operations.get_job(operation, "check_quality")
+        assert done is not None
+        return dict(done.result)
+
+    return run
+
+
+def register(catalog: Catalog, operation: str, attempt: int, partitions: list[dict[str, Any]]) -> None:
+    """Add partitions in quarantine, with files of the rows that each one is said to have."""
+    from catalog.partitions.adding import PartitionAdder
+
+    added = []
+    for given in partitions:
+        country, day = given.get("country", "US"), str(given["day"])
+        root = Path(catalog.get_table(TABLE).location)
+        location = root / f"country={escape(country)}" / f"day={given.get('path_day', day)}"
+        location.mkdir(parents=True)
+        amounts = given.get("amounts", [1.0] * 20)
+        if amounts:
+            columns = {
+                "amount": pyarrow.array(amounts, pyarrow.float64()),
+                "at": at(given.get("at_day", day), len(amounts)),
+            }
+            if "embedded_day" in given:
+                columns["day"] = pyarrow.array([given["embedded_day"]] * len(amounts))
+            pyarrow.parquet.write_table(pyarrow.table(columns), location / "part-0.parquet")
+        rows = given.get("registered", len(amounts))
+        added.append(NewPartition((country, day), location=str(location), row_count=rows, file_count=1))
+    number = catalog.operations.get(operation).number
+    with catalog.storage.write() as connection:
+        adder = PartitionAdder(connection, catalog._definitions, TABLE, is_quarantined=True, operation_number=number)
+        from catalog import OnInvalid
+
+        adder.add(added, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+        catalog.operations.finish_job(operation, "register", attempt, {}, connection=connection)
+
+
+def at(day: Any, count: int) -> pyarrow.Array:
+    from datetime import UTC, datetime
+
+    return pyarrow.array([datetime(2024, 1, int(day), 12, tzinfo=UTC)] * count, pyarrow.timestamp("us", "UTC"))
+
+
+def visible(catalog: Catalog) -> set[tuple[str | None, ...]]:
+    return {partition.values for partition in catalog.get_partitions(TABLE)}
+
+
+GOOD = [{"day": day} for day in (1, 2, 3)]
+
+DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
+    "nulls": ({"amounts": [1.0] * 10 + [None] * 10}, "ratio of nulls in amount: 0.5, expected at most 0.1"),
+    "too great a value": ({"amounts": [1.0] * 19 + [101.0]}, "greatest amount: 101, expected at most 100"),
+    "too small a value": ({"amounts": [1.0] * 19 + [-1.0]}, "least amount: -1, expected at least 0"),
+    "another day inside": ({"at_day": 5}, "day(at) gives the partition's day: false, expected true"),
+    "another day in the path": ({"path_day": 5}, "the path says the registered values: false, expected true"),
+    "another day in a column": (
+        {"embedded_day": 5},
+        "column day in the files gives the partition's day: false, expected true",
+    ),
+    "half of the usual rows": ({"amounts": [1.0] * 10}, "usual number: 0.5, expected 0.75 to 1.5"),
+    "fewer rows than registered": ({"registered": 21}, "rows in the files less rows registered: -1, expected 0"),
+    "no rows": ({"amounts": []}, "rows: 0, expected at least 1"),
+}
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_defect_is_found_where_it_is(check: Callable[..., dict[str, Any]], catalog: Catalog, defect: str) -> None:
+    planted, said = DEFECTS[defect]
+    report = check([*GOOD, {"day": 4, **planted}])
+    assert (report["checked"], report["passed"], report["failed"]) == (4, 3, 1), report
+    (failure,) = report["failures"]
+    assert failure.startswith("country=US/day=4: ")
+    assert said in failure
+    assert visible(catalog) == {("US", "1"), ("US", "2"), ("US", "3")}
+
+
+def test_right_partitions_pass_and_become_visible(check: Callable[..., dict[str, Any]], catalog: Catalog) -> None:
+    report = check([*GOOD, {"day": 4, "embedded_day": 4}, {"country": "a b&c/%", "day": 5}])
+    assert (report["checked"], report["failed"], report["failures"]) == (5, 0, [])
+    assert len(visible(catalog)) == 5
+    assert Path(report["docs_path"]).exists()
+    for partition in catalog.get_partitions(TABLE):
+        stored = catalog.quality.get(partition.id)
+        assert stored is not None
+        assert stored.passed
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_failures_are_kept_with_the_partition(check: Callable[..., dict[str, Any]], catalog: Catalog) -> None:
+    check([*GOOD, {"day": 4, "amounts": [101.0] * 20}])
+    (held,) = catalog.get_partitions(TABLE, state=PartitionState.QUARANTINED)
+    stored = catalog.quality.get(held.id)
+    assert stored is not None
+    assert [failure.check for failure in stored.failures] == ["greatest amount"]
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_no_rules_still_check_paths_types_and_counts(check: Callable[..., dict[str, Any]]) -> None:
+    report = check([{"day": 1}, {"day": 2, "registered": 3}], rules={})
+    assert report["failed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"on_failure": "ignore"}, "on_failure is 'ignore'"),
+        ({"rows": {}}, "unknown fields rows"),
+        ({"row_count": {"min": "many"}}, "min is 'many'"),
+        ({"row_count": {"usual": [2, 1], "per": ["day"]}}, r"usual is \[2, 1\]"),
+        ({"row_count": {"usual": [1, 2]}}, "needs `per`"),
+        ({"row_count": {"per": ["hour"]}}, "names hour"),
+        ({"columns": {"amount": {"max_null_ratio": 2}}}, "max_null_ratio is 2"),
+        ({"columns": ["amount"]}, r"columns is \['amount'\]"),
+        ({"agree": {"hour": "1"}}, "names hour"),
+    ],
+)
+def test_wrong_rules_are_refused(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidConfigurationError, match=said):
+        QualityRules.from_config(config, keys=("country", "day"))
