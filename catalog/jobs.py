@@ -6,7 +6,7 @@ A job answers through the catalog (`Operations.finish_job`), never through its o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
@@ -51,16 +51,36 @@ class JobRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceJob(JobRequest):
-    """A job that reads the source files of a load, which the operation's row names."""
+    """A job that reads the source files of a load, which the operation's row names.
+
+    Attributes:
+        keys, columns: (name, type) pairs. No mapping, because a request passes through databases whose JSON forgets the
+            order of fields, and the order of the keys is the order of the path.
+    """
 
     source_format: str
     source_options: Mapping[str, str] = field(default_factory=dict)
-    columns: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[tuple[str, str]] = ()
+    keys: Sequence[tuple[str, str]] = ()
     format: str = "parquet"
     indexes: Mapping[str, list[str]] = field(default_factory=dict)
     invalid_partitions: str = "fail"
     dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        """Make the pairs tuples again, which JSON does not have."""
+        for name in ("columns", "keys"):
+            object.__setattr__(self, name, tuple((column, text) for column, text in getattr(self, name)))
+
+    @property
+    def key_types(self) -> dict[str, str]:
+        """Partition key → type, in the order of the path."""
+        return dict(self.keys)
+
+    @property
+    def column_types(self) -> dict[str, str]:
+        """Declared column → type, in the order of the files if they have no header."""
+        return dict(self.columns)
 
 
 @dataclass(frozen=True, kw_only=True)

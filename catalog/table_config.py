@@ -58,8 +58,8 @@ class TableConfig:
             "table": self.table,
             "source_format": self.source_format,
             "source_options": dict(self.source_options),
-            "columns": dict(self.columns),
-            "keys": dict(self.keys),
+            "columns": [list(column) for column in self.columns.items()],
+            "keys": [list(key) for key in self.keys.items()],
             "format": self.format,
             "indexes": dict(self.indexes),
             "invalid_partitions": self.invalid_partitions,
@@ -74,7 +74,8 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return what to load: the table's entry, and over it what a form says.
 
     Args:
-        form: `table`, and perhaps other fields of `TableConfig`; fields of other names are left alone.
+        form: `table`, and perhaps other fields of `TableConfig`; `keys` as a list of texts such as `day date`, in
+            order. Fields of other names are left alone.
 
     Raises:
         InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
@@ -83,6 +84,8 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     listed = load_table_configs().get(name)
     entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
     entry |= {each: form[each] for each in _FIELDS & form.keys()}
+    if "keys" in form:
+        entry["keys"] = dict(_name_and_type(f"table {name}", str(text)) for text in form["keys"])
     if not entry.get("source"):
         raise InvalidConfigurationError(
             f"table {name} is not in {tables_path()}; name its source, and its keys if it is new"
@@ -163,6 +166,13 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         quality=quality,
         **defaults,
     )
+
+
+def _name_and_type(place: str, text: str) -> tuple[str, str]:
+    name, _, key_type = text.strip().partition(" ")
+    if not key_type.strip():
+        raise InvalidConfigurationError(f"{place}: key {text!r} has no type; write it as a name and a type: day date")
+    return name, key_type.strip()
 
 
 def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -66,10 +66,11 @@ for table, config in [(None, None), *tables.items()]:
         build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
             create.output
         )
+        # Templates, as `discover.output` would make it one of the tasks of which one success is enough: in a dry run too.
         wait = PartitionIndexSensor(
             task_id="wait_for_indexes",
-            table=new_table,
-            index=discover.output["index_names"],
+            table="{{ ti.xcom_pull('discover', key='table') }}",
+            index="{{ ti.xcom_pull('discover', key='index_names') }}",
             trigger_rule="none_failed_min_one_success",
         )
         check = CheckQualityOperator(task_id="check_quality", job="check_quality", request=quality)

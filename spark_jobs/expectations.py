@@ -121,8 +121,8 @@ def _run(
     from great_expectations import Checkpoint, ExpectationSuite, RunIdentifier, ValidationDefinition
     from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
-    # A dot in a name would make a folder.
-    name = table.full_name.replace(".", "-")
+    # Names become folders: a dot would make another one, and a slash is refused.
+    name, run_name = table.full_name.replace(".", "-"), run_name.replace("/", " ")
     source = context.data_sources.add_or_update_pandas("partition summaries")
     batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("new partitions")
     suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(each) for each in checks]))

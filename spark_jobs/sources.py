@@ -60,7 +60,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     """
     paths = [spark_path(each.path) for each in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
-    keys = list(job.keys) if table is None else list(table.key_names)
+    keys = list(job.key_types) if table is None else list(table.key_names)
     if job.source_format in _TEXT_FORMATS:
         schema = _text_schema(spark, paths, job, table, keys)
         reader = reader.schema(schema.add(CORRUPT, StringType())).options(
@@ -86,7 +86,7 @@ def _text_schema(
     spark: SparkSession, paths: Sequence[str], job: SourceJob, table: Table | None, keys: Sequence[str]
 ) -> StructType:
     """Return the schema of a text source, in the order of the files."""
-    declared = {**job.columns, **({} if table is None else {each.name: each.type for each in table.columns})}
+    declared = {**job.column_types, **({} if table is None else {each.name: each.type for each in table.columns})}
     has_names = job.source_format != "csv" or job.source_options.get("header", "false").lower() == "true"
     if not has_names:
         if missing := [key for key in keys if key not in declared]:
@@ -94,7 +94,7 @@ def _text_schema(
                 f"source {paths[0]} has no header, and `columns` does not say where {', '.join(missing)} is; list all "
                 "columns of the file, in their order, partition keys among them"
             )
-        found = [(name, declared[name]) for name in job.columns]
+        found = [(name, declared[name]) for name in job.column_types]
     else:
         sniffer = spark.read.format(job.source_format).options(**job.source_options, columnNameOfCorruptRecord=CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])

@@ -41,7 +41,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them, with their types")
     with source_errors():
         source = read_source(spark, files, job, table)
-        partitions = _count_partitions(source, list(job.keys) if table is None else list(table.key_names))
+        partitions = _count_partitions(source, list(job.key_types) if table is None else list(table.key_names))
     table, indexes = _table_to_be(catalog, job, table, source)
     report = _check(catalog, job, table, indexes, partitions)
     if job.dry_run:
@@ -95,7 +95,7 @@ def _table_to_be(
         ]
     name = TableName.parse(job.table)
     columns = tuple(Column(each.name, each.type) for each in source.columns)
-    keys = tuple(Column(key, text) for key, text in job.keys.items())
+    keys = tuple(Column(key, text) for key, text in job.key_types.items())
     indexes = [PartitionIndex(index, tuple(names), IndexState.CREATING) for index, names in job.indexes.items()]
     return Table(name.database, name.name, columns, keys, FileFormat(job.format), ""), indexes
 

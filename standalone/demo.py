@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table as Grid
 
 from catalog import Catalog
 from catalog.errors import NotFoundError
@@ -139,23 +138,19 @@ class _Tour:
 
     def _compare(self) -> None:
         self._title("5. What the indexes are good for")
-        grid = Grid(box=None, pad_edge=False)
-        for heading in ("expression", "found", "index", "range read", "fetched", "ms", "without: fetched", "ms"):
-            grid.add_column(heading, justify="left" if heading in ("expression", "index", "range read") else "right")
+        total = self._count()
         for expression in EXPRESSIONS:
             explanation = self._catalog.explain_partitions(TABLE, expression)
-            grid.add_row(
-                expression,
-                f"{explanation.partitions_found:,}",
-                explanation.index or "none",
-                "; ".join(explanation.ranges) or "first keys not bound",
-                f"{explanation.partitions_fetched:,}",
-                f"{self._milliseconds(expression, use_indexes=True):.1f}",
-                f"{self._count():,}",
-                f"{self._milliseconds(expression, use_indexes=False):.1f}",
-            )
-        self._console.print(grid)
-        self._say("The more partitions a table has, the greater the difference: an index reads only what matches.")
+            with_index = self._milliseconds(expression, use_indexes=True)
+            without = self._milliseconds(expression, use_indexes=False)
+            self._say(f"\n{expression}: {explanation.partitions_found:,} partitions")
+            if explanation.index is None:
+                self._say(f"  no index: {'; '.join(f'{name}: {why}' for name, why in explanation.not_used.items())}")
+            else:
+                self._say(f"  {explanation.index}, range {'; '.join(explanation.ranges)}")
+                self._say(f"  {explanation.partitions_fetched:7,} partitions loaded in {with_index:6.1f} ms with it")
+            self._say(f"  {total:7,} partitions loaded in {without:6.1f} ms without an index")
+        self._say("\nThe more partitions a table has, the greater the difference: an index reads only what matches.")
 
     def _milliseconds(self, expression: str, *, use_indexes: bool) -> float:
         times = []

@@ -34,7 +34,8 @@ _COLUMNS = (
     "created_at_ms",
 )
 
-_Batch: TypeAlias = dict[bytes, tuple[NewPartition, EncodedValues]]
+_Entry: TypeAlias = tuple[NewPartition, EncodedValues]
+_Batch: TypeAlias = dict[bytes, _Entry]
 
 
 class PartitionAdder:
@@ -107,11 +108,9 @@ class PartitionAdder:
         Somebody else may be adding the same partition: then the insert waits for their commit and fails, and the
         second look sees what they added.
         """
-        # In one order for everybody: two who add the same partitions would otherwise wait for each other for ever.
-        identities = sorted(batch)
         while True:
-            known = registered(self._connection, self.table, identities)
-            new = [batch[identity] for identity in identities if identity not in known]
+            known = registered(self._connection, self.table, list(batch))
+            new = [entry for identity, entry in batch.items() if identity not in known]
             try:
                 with self._connection.begin_nested():
                     self._insert(new)
@@ -121,21 +120,23 @@ class PartitionAdder:
                 raise
             return [identity for identity in batch if identity in known]
 
-    def _insert(self, new: Sequence[tuple[NewPartition, EncodedValues]]) -> None:
+    def _insert(self, new: Sequence[_Entry]) -> None:
         if not new:
             return
         ids = reserve_partition_ids(self._connection, len(new))
-        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
+        numbered = list(zip(ids, new, strict=True))
+        # In one order for everybody: two who add the same partitions would otherwise wait for each other for ever.
+        in_order = sorted(numbered, key=lambda each: each[1][1].identity)
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(in_order))
         for number, index in enumerate(self._encoder.indexes):
             items = (
-                (index.id, cut_key(encoded.index_keys[number]), partition_id)
-                for partition_id, (_, encoded) in zip(ids, new, strict=True)
+                (index.id, cut_key(encoded.index_keys[number]), partition_id) for partition_id, (_, encoded) in numbered
             )
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
-    def _rows(self, ids: Sequence[int], new: Sequence[tuple[NewPartition, EncodedValues]]) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, numbered: Sequence[tuple[int, _Entry]]) -> Iterator[tuple[Any, ...]]:
         now = now_ms()
-        for partition_id, (partition, encoded) in zip(ids, new, strict=True):
+        for partition_id, (partition, encoded) in numbered:
             yield (
                 partition_id,
                 self.table.id,

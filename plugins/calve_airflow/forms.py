@@ -46,9 +46,10 @@ def load_params(table: str | None = None) -> dict[str, Param]:
         ),
         "keys": Param(
             None,
-            type=["null", "object"],
+            type=["null", "array"],
+            items={"type": "string"},
             title="Partition keys of a new table",
-            description=f'Name and type of each, in order: {{"day": "date"}}. The types are {_KEY_TYPES}.',
+            description=f"Name and type of each, one a line, in order, such as: day date. The types are {_KEY_TYPES}.",
         ),
         "invalid_partitions": Param(
             None,

@@ -28,7 +28,7 @@ class Loader:
             "table": table,
             "source_format": "csv",
             "source_options": {"header": "true"},
-            "keys": dict(keys),
+            "keys": list(keys.items()),
         }
         self._numbers = itertools.count(1)
 

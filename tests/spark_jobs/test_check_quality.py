@@ -42,7 +42,7 @@ def check(
     )
 
     def run(
-        partitions: list[dict[str, Any]], operation: str = "op", rules: dict[str, Any] | None = None
+        partitions: list[dict[str, Any]], operation: str = "dag/run", rules: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         from spark_jobs.session import configure
 

@@ -101,7 +101,7 @@ def test_unreadable_line_is_named(
 ) -> None:
     source = deliver(tmp_path / "raw", "bad.csv", text)
     with pytest.raises(SourceFileError) as refused:
-        make_loader().load(source, columns={"id": "int", "amount": "double"})
+        make_loader().load(source, columns=[("id", "int"), ("amount", "double")])
     assert f"bad.csv, {line}" in str(refused.value)
     assert catalog.list_tables() == []
 
@@ -170,7 +170,7 @@ def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., An
 
 def test_new_table_needs_keys(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(InvalidTableError, match="no partition keys"):
-        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys={})
+        make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys=[])
 
 
 def test_dry_run_changes_nothing(

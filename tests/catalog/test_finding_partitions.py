@@ -1,0 +1,239 @@
+"""Finding partitions: paging, one state of the catalog, quarantine, and how it is explained; on each database."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+
+from catalog import Catalog, IndexState, NewPartition, PartitionState, Table
+from catalog.errors import UnknownColumnError
+from catalog.indexes.planner import FILTERING_PROPERTY
+from catalog.partitions.changing import set_quarantined
+
+TABLE = "demo.flights"
+AIRPORTS = ("EWR", "JFK", "LGA")
+
+
+def add_days(catalog: Catalog, year: int, days: int = 12) -> None:
+    """Add partitions of a year: on each of some days, one for each airport."""
+    catalog.add_partitions(
+        TABLE,
+        [
+            NewPartition([airport, str(year), f"{year}-01-{day:02}"], row_count=day)
+            for day in range(1, days + 1)
+            for airport in AIRPORTS
+        ],
+    )
+
+
+@pytest.fixture
+def indexed(catalog: Catalog, flights: Table) -> Table:
+    """The flights of 2012 and 2013, with an index on (origin, year, day)."""
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "year", "day"])
+    add_days(catalog, 2012)
+    add_days(catalog, 2013)
+    return flights
+
+
+def ids(catalog: Catalog, expression: str | None = None, *, use_indexes: bool = True) -> list[int]:
+    return sorted(partition.id for partition in catalog.get_partitions(TABLE, expression, use_indexes=use_indexes))
+
+
+def test_column_names_match_without_regard_to_case(catalog: Catalog, indexed: Table) -> None:
+    assert len(ids(catalog, "ORIGIN = 'JFK' and Year = 2013")) == 12
+    assert ids(catalog, "ORIGIN = 'jfk'") == []
+
+
+@pytest.mark.parametrize("expression", [None, "origin >= 'A'", "origin >= 'A' and day > '2000-01-01'", "origin > 'F'"])
+def test_every_match_is_found_once_over_many_pages(catalog: Catalog, flights: Table, expression: str | None) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "day"])
+    catalog.add_partitions(
+        TABLE, (NewPartition([AIRPORTS[number % 3], str(number), "2013-01-01"]) for number in range(11_000))
+    )
+    found = ids(catalog, expression)
+    assert len(set(found)) == len(found)
+    assert found == ids(catalog, expression, use_indexes=False)
+    assert len(found) == (7333 if expression == "origin > 'F'" else 11_000)
+
+
+@pytest.mark.parametrize("use_indexes", [True, False])
+def test_an_open_search_sees_one_state_of_the_catalog(catalog: Catalog, flights: Table, use_indexes: bool) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin"])
+    catalog.add_partitions(TABLE, (NewPartition(["JFK", str(number), None]) for number in range(6000)))
+    search = catalog.get_partitions(TABLE, "origin = 'JFK'", use_indexes=use_indexes)
+    seen = [partition.values[1] for partition in islice(search, 10)]
+
+    catalog.drop_partitions(TABLE, "year < 3000")
+    catalog.add_partitions(TABLE, (NewPartition(["JFK", str(number), None]) for number in range(6000, 7000)))
+    catalog.delete_partition_index(TABLE, "by_origin")
+
+    seen += [partition.values[1] for partition in search]
+    assert sorted(map(int, filter(None, seen))) == list(range(6000))
+    assert len(ids(catalog, "origin = 'JFK'")) == 4000
+
+
+def test_a_search_planned_before_its_index_went_away_still_answers(catalog: Catalog, indexed: Table) -> None:
+    search = catalog.scan_partitions(TABLE, "origin = 'JFK'")
+    assert search.plan.index is not None
+    catalog.delete_partition_index(TABLE, "by_origin")
+    assert len(list(search.partitions)) == 24
+
+
+def test_a_search_that_is_not_read_to_its_end_gives_its_connection_back(catalog: Catalog, indexed: Table) -> None:
+    for _ in range(40):
+        search = catalog.get_partitions(TABLE, "origin = 'JFK'")
+        next(search)
+        search.close()  # type: ignore[attr-defined]
+    add_days(catalog, 2014)
+
+
+def test_a_wrong_expression_is_refused_before_the_first_partition_is_asked_for(
+    catalog: Catalog, flights: Table
+) -> None:
+    with pytest.raises(UnknownColumnError, match="'dep_delay'"):
+        catalog.get_partitions(TABLE, "dep_delay > 3")
+
+
+def test_quarantined_partitions_are_invisible_until_they_are_released(catalog: Catalog, indexed: Table) -> None:
+    january = ids(catalog, "day = '2013-01-01'")
+    with catalog.storage.write() as connection:
+        assert set_quarantined(connection, indexed, january, True) == 3
+        assert set_quarantined(connection, indexed, january, True) == 0
+
+    for use_indexes in (True, False):
+        for expression in ("year = 2013", "origin = 'JFK' and year = 2013", None):
+            assert not set(january) & set(ids(catalog, expression, use_indexes=use_indexes))
+    quarantined = list(catalog.get_partitions(TABLE, "year = 2013", state=PartitionState.QUARANTINED))
+    assert sorted(partition.id for partition in quarantined) == january
+    assert {partition.state for partition in quarantined} == {PartitionState.QUARANTINED}
+    assert len(list(catalog.get_partitions(TABLE, "year = 2013", state=None))) == 36
+    assert catalog.get_partition(TABLE, ["JFK", "2013", "2013-01-01"]).state is PartitionState.QUARANTINED
+    assert catalog.drop_partitions(TABLE, "day = '2013-01-01'") == 0
+
+    assert catalog.release_partitions(TABLE, "origin = 'JFK'") == 1
+    assert catalog.release_partitions(TABLE) == 2
+    assert catalog.release_partitions(TABLE) == 0
+    assert len(ids(catalog, "year = 2013")) == 36
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+def test_an_equality_prefix_and_a_range_are_one_range_of_the_index(catalog: Catalog, indexed: Table) -> None:
+    explanation = catalog.explain_partitions(TABLE, "day <= '2013-01-03' and year = 2013 and origin = 'JFK'")
+    assert explanation.as_json() == {
+        "index": "by_origin",
+        "index_conditions": [
+            {"key": "origin", "operator": "="},
+            {"key": "year", "operator": "="},
+            {"key": "day", "operator": "<="},
+        ],
+        "residual_keys": [],
+        "ranges": ["origin = 'JFK' and year = 2013 and day <= '2013-01-03'"],
+        "items_read": 3,
+        "partitions_fetched": 3,
+        "partitions_found": 3,
+        "not_used": {},
+    }
+    assert json.loads(json.dumps(explanation.as_json())) == explanation.as_json()
+
+
+def test_conditions_behind_the_range_are_checked_before_a_partition_is_fetched(
+    catalog: Catalog, indexed: Table
+) -> None:
+    explanation = catalog.explain_partitions(TABLE, "origin = 'JFK' and day = '2013-01-03'")
+    assert explanation.index_conditions == (("origin", "="), ("day", "="))
+    assert explanation.ranges == ("origin = 'JFK'",)
+    assert (explanation.items_read, explanation.partitions_fetched, explanation.partitions_found) == (24, 1, 1)
+
+
+def test_what_no_index_answers_is_residual(catalog: Catalog, flights: Table) -> None:
+    catalog.create_partition_index(TABLE, "by_origin", ["origin"])
+    add_days(catalog, 2013)
+    explanation = catalog.explain_partitions(TABLE, "origin = 'JFK' and (year = 2013 or not day = '2013-01-03')")
+    assert explanation.index == "by_origin"
+    assert explanation.residual_keys == ("year", "day")
+    assert (explanation.items_read, explanation.partitions_fetched, explanation.partitions_found) == (12, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("year = 2013", "its first key origin is not bound"),
+        ("origin = 'JFK' or origin = 'LGA'", "its first key origin is not bound"),
+        ("origin <> 'JFK'", "its first key origin is not bound"),
+        (None, "no condition"),
+    ],
+)
+def test_an_index_that_is_not_read_says_why(
+    catalog: Catalog, indexed: Table, expression: str | None, reason: str
+) -> None:
+    explanation = catalog.explain_partitions(TABLE, expression)
+    assert explanation.index is None
+    assert reason in explanation.not_used["by_origin"]
+    assert (explanation.items_read, explanation.partitions_fetched) == (0, 72)
+
+
+def test_the_index_that_binds_the_most_keys_is_read(catalog: Catalog, indexed: Table) -> None:
+    catalog.create_partition_index(TABLE, "by_day", ["day", "origin"])
+    catalog.create_partition_index(TABLE, "half_built", ["year"])
+    catalog.build_partition_index(TABLE, "by_day")
+
+    explanation = catalog.explain_partitions(TABLE, "origin = 'JFK' and day = '2013-01-03' and year > 2012")
+    assert explanation.index == "by_day"
+    assert explanation.residual_keys == ("year",)
+    assert explanation.not_used == {
+        "by_origin": "by_day binds as many keys or more",
+        "half_built": f"is {IndexState.CREATING}",
+    }
+    assert catalog.explain_partitions(TABLE, "origin = 'JFK' and year = 2013").index == "by_origin"
+
+
+def test_filtering_by_index_is_turned_off_by_a_table_property(catalog: Catalog, indexed: Table) -> None:
+    expected = ids(catalog, "origin = 'JFK'")
+    catalog.alter_table(TABLE, properties={FILTERING_PROPERTY: "False"})
+    explanation = catalog.explain_partitions(TABLE, "origin = 'JFK'")
+    assert (explanation.index, explanation.partitions_fetched) == (None, 72)
+    assert explanation.not_used == {"by_origin": "table property partition_filtering.enabled is false"}
+    assert ids(catalog, "origin = 'JFK'") == expected
+
+    catalog.alter_table(TABLE, properties={FILTERING_PROPERTY: "true"})
+    assert catalog.explain_partitions(TABLE, "origin = 'JFK'").index == "by_origin"
+
+
+def test_an_explanation_is_text_for_people(catalog: Catalog, indexed: Table) -> None:
+    catalog.create_partition_index(TABLE, "by_year", ["year"])
+    text = str(catalog.explain_partitions(TABLE, "origin = 'JFK' and year >= 2013"))
+    for line in (
+        "index:              by_origin",
+        "answered by it:     origin =, year >=",
+        "range:              origin = 'JFK' and year >= 2013",
+        "checked afterwards: nothing",
+        "items read:         12",
+        "partitions found:   12",
+        "not used:           by_year: is CREATING",
+    ):
+        assert line in text.splitlines()
+    assert "none, all partitions are read" in str(catalog.explain_partitions(TABLE))
+
+
+# --- dropping -------------------------------------------------------------------------------------------------------
+
+
+def test_dropping_takes_the_matching_partitions_and_no_others(catalog: Catalog, indexed: Table) -> None:
+    kept = set(ids(catalog)) - set(ids(catalog, "origin = 'JFK' and year = 2013"))
+    assert catalog.drop_partitions(TABLE, "origin = 'JFK' and year = 2013") == 12
+    assert set(ids(catalog)) == kept
+    assert catalog.drop_partitions(TABLE, "origin = 'JFK' and year = 2013") == 0
+    assert catalog.drop_partitions(TABLE) == 60
+    assert ids(catalog) == []
+
+
+def test_a_partition_added_after_a_drop_is_another_one(catalog: Catalog, flights: Table) -> None:
+    add_days(catalog, 2013, 1)
+    before = ids(catalog)
+    catalog.drop_partitions(TABLE)
+    add_days(catalog, 2013, 1)
+    assert min(ids(catalog)) > max(before)

@@ -1,0 +1,331 @@
+"""Operations and their jobs: begun once, exclusive, taken over, fenced; on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.operations import LEASE_MS, JobState, Operation, OperationKind, Operations, OperationState
+
+TABLE = "demo.t"
+
+
+@pytest.fixture
+def operations(catalog: Catalog) -> Operations:
+    """The operations of a fresh catalog."""
+    return catalog.operations
+
+
+def begin(operations: Operations, name: str, table: str = TABLE, *, is_exclusive: bool = True) -> Operation:
+    return operations.begin(name, OperationKind.ADD_PARTITIONS, table, {"source": name}, is_exclusive=is_exclusive)
+
+
+def advance(catalog: Catalog, name: str, state: OperationState) -> None:
+    with catalog.storage.write() as connection:
+        catalog.operations.advance(connection, name, state)
+
+
+def age(catalog: Catalog, name: str, milliseconds: int) -> None:
+    """Let an operation look as if nobody had touched it for some time."""
+    with catalog.storage.write() as connection:
+        connection.exec_driver_sql(
+            f"UPDATE calve_operation SET heartbeat_at_ms = heartbeat_at_ms - {milliseconds} WHERE id = '{name}'"
+        )
+
+
+def test_an_operation_is_journaled_as_it_was_asked_for(operations: Operations) -> None:
+    begun = operations.begin(
+        "run-1", OperationKind.BUILD_INDEX, "Demo.T", {"index": "i"}, is_exclusive=True, requested_by="ana"
+    )
+    assert begun == operations.get("run-1") == operations.find("run-1") == operations.find_by_number(begun.number)
+    assert (begun.kind, begun.table, begun.state) == (OperationKind.BUILD_INDEX, TABLE, OperationState.PLANNED)
+    assert (begun.request, begun.report, begun.requested_by) == ({"index": "i"}, {}, "ana")
+    assert not begun.is_committed
+
+
+def test_beginning_again_continues_the_same_operation(operations: Operations) -> None:
+    first = begin(operations, "run-1")
+    assert begin(operations, "run-1").number == first.number
+    operations.start_job("run-1", "write")
+    again = begin(operations, "run-1")
+    assert (again.number, again.state) == (first.number, OperationState.RUNNING)
+    assert len(operations.list()) == 1
+
+
+def test_the_latest_operations_come_first(operations: Operations) -> None:
+    for name, table in (("a", "demo.t"), ("b", "demo.u"), ("c", "demo.t")):
+        begin(operations, name, table, is_exclusive=False)
+    assert [operation.id for operation in operations.list()] == ["c", "b", "a"]
+    assert [operation.id for operation in operations.list("DEMO.T", limit=1)] == ["c"]
+    assert operations.find("d") is None
+    with pytest.raises(OperationNotFoundError, match="no operation d"):
+        operations.get("d")
+
+
+# --- exclusivity ----------------------------------------------------------------------------------------------------
+
+
+def test_two_exclusive_operations_do_not_work_on_one_table(operations: Operations) -> None:
+    begin(operations, "run-1", "demo.t")
+    with pytest.raises(OperationConflictError, match="run-1") as refused:
+        begin(operations, "run-2", "DEMO.T")
+    assert refused.value.retryable
+    assert operations.find("run-2") is None
+    begin(operations, "run-3", "demo.u")
+    begin(operations, "run-4", "demo.t", is_exclusive=False)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda catalog: catalog.operations.fail("run-1", "CANCELLED", "by hand"),
+        lambda catalog: advance(catalog, "run-1", OperationState.COMMITTED),
+        lambda catalog: advance(catalog, "run-1", OperationState.CLEANED),
+    ],
+)
+def test_a_table_is_free_when_its_operation_has_ended(catalog: Catalog, end: Callable[[Catalog], None]) -> None:
+    begin(catalog.operations, "run-1")
+    catalog.operations.start_job("run-1", "write")
+    end(catalog)
+    assert begin(catalog.operations, "run-2").state is OperationState.PLANNED
+
+
+def test_an_operation_that_nobody_touches_is_given_up_in_favour_of_the_next(catalog: Catalog) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    attempt = operations.start_job("run-1", "write")
+    age(catalog, "run-1", LEASE_MS - 5_000)
+    with pytest.raises(OperationConflictError):
+        begin(operations, "run-2")
+    age(catalog, "run-1", 5_000)
+    begin(operations, "run-2")
+
+    abandoned = operations.get("run-1")
+    assert (abandoned.state, abandoned.failure_code) == (OperationState.FAILED, "ABANDONED")
+    with pytest.raises(FencedError):
+        operations.heartbeat("run-1", "write", attempt)
+
+
+@pytest.mark.parametrize("touch", ["heartbeat", "begin", "start_job"])
+def test_whoever_touches_an_operation_keeps_its_table(catalog: Catalog, touch: str) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    attempt = operations.start_job("run-1", "write")
+    age(catalog, "run-1", LEASE_MS + 1)
+    if touch == "heartbeat":
+        operations.heartbeat("run-1", "write", attempt)
+    elif touch == "begin":
+        begin(operations, "run-1")
+    else:
+        operations.start_job("run-1", "write")
+    with pytest.raises(OperationConflictError, match="run-1"):
+        begin(operations, "run-2")
+
+
+def test_an_operation_that_was_given_up_cannot_go_on_beside_the_one_in_its_place(catalog: Catalog) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    operations.start_job("run-1", "write")
+    age(catalog, "run-1", LEASE_MS + 1)
+    begin(operations, "run-2")
+    operations.start_job("run-2", "write")
+
+    for go_on in (lambda: operations.start_job("run-1", "write"), lambda: begin(operations, "run-1")):
+        with pytest.raises(OperationConflictError, match="run-2"):
+            go_on()
+    advance(catalog, "run-2", OperationState.COMMITTED)
+    assert begin(operations, "run-1").state is OperationState.PLANNED
+    assert operations.start_job("run-1", "write") == 2
+
+
+# --- states ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_states_of_an_operation_follow_its_work(catalog: Catalog) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    operations.start_job("run-1", "write")
+    assert operations.get("run-1").state is OperationState.RUNNING
+    for state in (OperationState.COMMITTED, OperationState.COMMITTED, OperationState.CLEANED):
+        advance(catalog, "run-1", state)
+        assert operations.get("run-1").state is state
+        assert operations.get("run-1").is_committed
+
+
+@pytest.mark.parametrize(
+    ("reached", "wanted"),
+    [
+        ([], OperationState.COMMITTED),
+        ([OperationState.RUNNING, OperationState.COMMITTED], OperationState.RUNNING),
+        ([OperationState.RUNNING, OperationState.COMMITTED], OperationState.FAILED),
+        ([OperationState.RUNNING, OperationState.CLEANED], OperationState.PLANNED),
+        ([OperationState.RUNNING, OperationState.FAILED], OperationState.COMMITTED),
+    ],
+)
+def test_other_changes_of_state_are_refused(
+    catalog: Catalog, reached: list[OperationState], wanted: OperationState
+) -> None:
+    begin(catalog.operations, "run-1")
+    for state in reached:
+        advance(catalog, "run-1", state)
+    with pytest.raises(ConflictError, match=f"cannot become {wanted}"):
+        advance(catalog, "run-1", wanted)
+    assert catalog.operations.get("run-1").state is (reached or [OperationState.PLANNED])[-1]
+
+
+def test_a_failed_operation_keeps_its_reason_until_it_is_begun_again(operations: Operations) -> None:
+    begin(operations, "run-1")
+    operations.fail("run-1", "SOURCE", "line 7")
+    failed = operations.get("run-1")
+    assert (failed.state, failed.failure_code, failed.failure_detail) == (OperationState.FAILED, "SOURCE", "line 7")
+    operations.fail("run-1", "OTHER", "later")
+    assert operations.get("run-1").failure_code == "SOURCE"
+    again = begin(operations, "run-1")
+    assert (again.state, again.failure_code, again.failure_detail) == (OperationState.PLANNED, None, None)
+
+
+def test_a_committed_operation_can_no_longer_fail(catalog: Catalog) -> None:
+    begin(catalog.operations, "run-1")
+    catalog.operations.start_job("run-1", "write")
+    advance(catalog, "run-1", OperationState.COMMITTED)
+    catalog.operations.fail("run-1", "LATE", "too late")
+    assert catalog.operations.get("run-1").state is OperationState.COMMITTED
+    assert begin(catalog.operations, "run-1").state is OperationState.COMMITTED
+
+
+# --- jobs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_reports_through_its_row(operations: Operations) -> None:
+    begin(operations, "run-1")
+    assert operations.get_job("run-1", "write") is None
+    attempt = operations.start_job("run-1", "write", log_path="/logs/1")
+    started = operations.get_job("run-1", "write")
+    assert started is not None
+    assert (started.attempt, started.state, started.log_path, started.is_alive) == (
+        *(attempt, JobState.SUBMITTED, "/logs/1", True),
+    )
+
+    operations.heartbeat("run-1", "write", attempt, done=3, total=7, note="partitions")
+    operations.heartbeat("run-1", "write", attempt, done=4)
+    operation = operations.get("run-1")
+    assert (operation.progress_done, operation.progress_total, operation.progress_note) == (4, 7, "partitions")
+    running = operations.get_job("run-1", "write")
+    assert running is not None
+    assert running.state is JobState.RUNNING
+
+    operations.finish_job("run-1", "write", attempt, {"rows": 12})
+    finished = operations.get_job("run-1", "write")
+    assert finished is not None
+    assert (finished.state, finished.result, finished.is_alive) == (JobState.SUCCEEDED, {"rows": 12}, False)
+    assert operations.get("run-1").report == {"write": {"rows": 12}}
+
+
+def test_a_failed_job_tells_why_and_the_next_attempt_starts_afresh(operations: Operations) -> None:
+    begin(operations, "run-1")
+    operations.heartbeat("run-1", "write", operations.start_job("run-1", "write"), done=3, total=7)
+    operations.fail_job("run-1", "write", 1, "SourceFileError", "line 7")
+    failed = operations.get_job("run-1", "write")
+    assert failed is not None
+    assert (failed.state, failed.error_class, failed.error_message) == (JobState.FAILED, "SourceFileError", "line 7")
+    assert operations.get("run-1").state is OperationState.RUNNING
+
+    assert operations.start_job("run-1", "write") == 2
+    started = operations.get_job("run-1", "write")
+    assert started is not None
+    assert (started.state, started.error_class, started.error_message) == (JobState.SUBMITTED, None, None)
+    assert operations.get("run-1").progress_done == 0
+
+
+def test_each_step_counts_its_own_attempts(operations: Operations) -> None:
+    begin(operations, "run-1")
+    assert [operations.start_job("run-1", step) for step in ("validate", "write", "write")] == [1, 1, 2]
+
+
+def give_up_by_a_new_attempt(operations: Operations) -> None:
+    operations.start_job("run-1", "write")
+
+
+def give_up_by_failing_the_job(operations: Operations) -> None:
+    operations.fail_job("run-1", "write", 1, "KILLED", "by hand")
+
+
+def give_up_by_failing_the_operation(operations: Operations) -> None:
+    operations.fail("run-1", "CANCELLED", "by hand")
+
+
+def give_up_by_failing_and_beginning_again(operations: Operations) -> None:
+    operations.fail("run-1", "CANCELLED", "by hand")
+    begin(operations, "run-1")
+    operations.start_job("run-1", "validate")
+
+
+def give_up_by_another_request(operations: Operations) -> None:
+    operations.begin("run-1", OperationKind.ADD_PARTITIONS, TABLE, {"source": "elsewhere"}, is_exclusive=True)
+
+
+@pytest.mark.parametrize(
+    "give_up",
+    [
+        give_up_by_a_new_attempt,
+        give_up_by_failing_the_job,
+        give_up_by_failing_the_operation,
+        give_up_by_failing_and_beginning_again,
+        give_up_by_another_request,
+    ],
+)
+def test_an_attempt_that_was_given_up_can_neither_report_nor_commit(
+    catalog: Catalog, give_up: Callable[[Operations], None]
+) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    attempt = operations.start_job("run-1", "write")
+    operations.heartbeat("run-1", "write", attempt, done=1)
+    give_up(operations)
+    before = operations.get_job("run-1", "write"), operations.get("run-1")
+
+    with pytest.raises(FencedError, match=f"attempt {attempt} at step write of operation run-1"):
+        operations.heartbeat("run-1", "write", attempt, done=9)
+    with pytest.raises(FencedError):
+        operations.finish_job("run-1", "write", attempt, {"rows": 1})
+    for is_shared in (True, False):
+        with pytest.raises(FencedError), catalog.storage.write() as connection:
+            operations.guard(connection, "run-1", "write", attempt, is_shared=is_shared)
+    operations.fail_job("run-1", "write", attempt, "LATE", "too late")
+    assert (operations.get_job("run-1", "write"), operations.get("run-1")) == before
+
+
+def test_an_attempt_that_has_ended_cannot_commit_again(catalog: Catalog) -> None:
+    begin(catalog.operations, "run-1")
+    attempt = catalog.operations.start_job("run-1", "write")
+    catalog.operations.finish_job("run-1", "write", attempt, {"rows": 1})
+    with pytest.raises(FencedError):
+        catalog.operations.finish_job("run-1", "write", attempt, {"rows": 2})
+    assert catalog.operations.get("run-1").report == {"write": {"rows": 1}}
+
+
+def test_an_error_takes_a_guarded_commit_back_with_its_report(catalog: Catalog) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    attempt = operations.start_job("run-1", "write")
+    with pytest.raises(ZeroDivisionError), catalog.storage.write() as connection:
+        operations.finish_job("run-1", "write", attempt, {"rows": 1}, connection=connection)
+        operations.advance(connection, "run-1", OperationState.COMMITTED)
+        raise ZeroDivisionError
+    assert operations.get("run-1").state is OperationState.RUNNING
+    assert operations.get("run-1").report == {}
+    operations.heartbeat("run-1", "write", attempt)
+
+
+def test_a_step_in_this_process_records_its_failure(operations: Operations) -> None:
+    begin(operations, "run-1")
+    with pytest.raises(ZeroDivisionError), operations.attempt("run-1", "register"):
+        raise ZeroDivisionError("by nothing")
+    failed = operations.get_job("run-1", "register")
+    assert failed is not None
+    assert (failed.state, failed.error_class, failed.error_message) == (
+        *(JobState.FAILED, "ZeroDivisionError", "by nothing"),
+    )

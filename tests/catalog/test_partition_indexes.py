@@ -1,0 +1,333 @@
+"""The life of a partition index, on each database."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvalid, PartitionIndex, Table
+from catalog.errors import (
+    CatalogError,
+    ConflictError,
+    IndexAlreadyExistsError,
+    IndexNotFoundError,
+    InvalidIdentifierError,
+    InvalidIndexError,
+    InvalidPartitionError,
+    LimitExceededError,
+    PartitionProblem,
+)
+from catalog.indexes import building
+from tests.catalog.index_items import assert_every_partition_has_its_item, stored_items
+
+TABLE = "demo.t"
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """The table `demo.t` with the keys (s string, n int, d date), empty, without an index."""
+    keys = [("s", "string"), ("n", "int"), ("d", "date")]
+    return catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=keys)
+
+
+def add(catalog: Catalog, *numbers: int | str) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(["a", str(number), None]) for number in numbers])
+
+
+def found(catalog: Catalog, expression: str) -> list[str | None]:
+    return sorted(partition.values[1] or "" for partition in catalog.get_partitions(TABLE, expression))
+
+
+def item_count(catalog: Catalog) -> int:
+    with catalog.storage.read() as connection:
+        count: int = connection.exec_driver_sql("SELECT count(*) FROM calve_index_item").scalar_one()
+    return count
+
+
+def half_built(catalog: Catalog, name: str = "i", keys: tuple[str, ...] = ("n",)) -> PartitionIndex:
+    """Create an index whose build has walked the first two of the partitions and no more."""
+    index = catalog.create_partition_index(TABLE, name, keys)
+    definition = catalog.get_table(TABLE)
+    first, *_ = building.plan_ranges(catalog.storage, definition, index, size=2)
+    with catalog.storage.write() as connection:
+        building.backfill_range(connection, definition, index, first)
+    return index
+
+
+def test_an_index_created_with_its_table_is_active_at_once(catalog: Catalog) -> None:
+    catalog.create_table(
+        TABLE,
+        columns=[],
+        partition_keys=[("S", "string"), ("n", "int")],
+        indexes=[IndexDefinition("By_N", ("N", "s")), IndexDefinition("by_s", ("s",))],
+    )
+    indexes = catalog.get_partition_indexes(TABLE)
+    assert [(index.name, index.keys, index.state) for index in indexes] == [
+        ("by_n", ("n", "s"), IndexState.ACTIVE),
+        ("by_s", ("s",), IndexState.ACTIVE),
+    ]
+
+
+def test_an_index_created_on_an_empty_table_is_active_at_once(catalog: Catalog, table: Table) -> None:
+    assert catalog.create_partition_index(TABLE, "i", ["n"]).state is IndexState.ACTIVE
+    add(catalog, 1, 2)
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_an_index_created_later_is_active_after_its_build(catalog: Catalog, table: Table) -> None:
+    add(catalog, 1, 2, 3)
+    assert catalog.create_partition_index(TABLE, "I", ["N", "D"]).state is IndexState.CREATING
+    assert item_count(catalog) == 0
+    add(catalog, 4)
+    assert item_count(catalog) == 1
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, TABLE)
+    assert catalog.explain_partitions(TABLE, "n = 4").index == "i"
+
+
+def test_a_build_may_be_interrupted_and_repeated(catalog: Catalog, table: Table) -> None:
+    add(catalog, *range(10))
+    index = half_built(catalog)
+    assert item_count(catalog) == 2
+    assert catalog.get_partition_index(TABLE, "i").state is IndexState.CREATING
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    assert catalog.build_partition_index(TABLE, "i").id == index.id
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 10, 11])
+def test_the_ranges_of_a_build_hold_each_partition_once(catalog: Catalog, table: Table, size: int) -> None:
+    catalog.create_table("demo.other", columns=[], partition_keys=[("n", "int")])
+    for number in range(10):
+        add(catalog, number)
+        catalog.add_partitions("demo.other", [NewPartition([str(number)])])
+    index = catalog.create_partition_index(TABLE, "i", ["n"])
+    ranges = building.plan_ranges(catalog.storage, table, index, size=size)
+    assert len(ranges) == -(-10 // size)
+    owners = [
+        [number for number, ids in enumerate(ranges) if ids.first <= partition.id <= ids.last]
+        for partition in catalog.get_partitions(TABLE)
+    ]
+    assert all(len(owner) == 1 for owner in owners)
+
+
+def test_partitions_dropped_during_a_build_leave_no_item(catalog: Catalog, table: Table) -> None:
+    add(catalog, *range(6))
+    half_built(catalog)
+    assert catalog.drop_partitions(TABLE, "n in (0, 5)") == 2
+    assert item_count(catalog) == 1
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_an_index_on_a_table_emptied_during_the_build_becomes_active(catalog: Catalog, table: Table) -> None:
+    add(catalog, 1)
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    catalog.drop_partitions(TABLE)
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    assert item_count(catalog) == 0
+
+
+# --- failing --------------------------------------------------------------------------------------------------------
+
+
+def test_a_build_fails_with_the_partitions_that_do_not_fit(catalog: Catalog, table: Table) -> None:
+    add(catalog, 1, "foo", 2, "bar")
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    failed = catalog.build_partition_index(TABLE, "i")
+    assert failed.state is IndexState.FAILED
+    assert failed.failure_code == PartitionProblem.INVALID_TYPE
+    assert failed.failure_detail is not None
+    assert "'foo'" in failed.failure_detail
+    assert sorted(each.values[1] or "" for each in failed.offending) == ["bar", "foo"]
+    for each in failed.offending:
+        assert each.location == f"{table.location}/s=a/n={each.values[1]}/d=__HIVE_DEFAULT_PARTITION__"
+        assert f"{each.values[1]!r}, expected int" in each.problem
+    assert item_count(catalog) == 0
+    assert found(catalog, "n = 1") == ["1"]
+
+
+def test_a_build_fails_for_a_partition_that_lacks_the_value(catalog: Catalog, table: Table) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(["a"], location="/x"), NewPartition(["a", None, None])])
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    failed = catalog.build_partition_index(TABLE, "i")
+    assert failed.failure_code == PartitionProblem.MISSING_VALUE
+    assert [each.location for each in failed.offending] == ["/x"]
+
+
+def test_a_failed_index_names_at_most_a_hundred_partitions(catalog: Catalog, table: Table) -> None:
+    add(catalog, *(f"x{number}" for number in range(150)))
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    assert len(catalog.build_partition_index(TABLE, "i").offending) == building.MAXIMUM_OFFENDING
+
+
+def test_a_creating_index_already_refuses_what_does_not_fit_and_a_failed_one_does_not(
+    catalog: Catalog, table: Table
+) -> None:
+    add(catalog, "foo")
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    with pytest.raises(InvalidPartitionError, match="'bar'"):
+        add(catalog, "bar")
+    catalog.build_partition_index(TABLE, "i")
+    add(catalog, "bar")
+
+
+def test_a_failed_index_is_replaced_by_one_of_the_same_name(catalog: Catalog, table: Table) -> None:
+    add(catalog, 1, "foo")
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    catalog.build_partition_index(TABLE, "i")
+    catalog.drop_partitions(TABLE, "n is null")
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    assert catalog.get_partition_index(TABLE, "i").state is IndexState.CREATING
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    states = [index.state for index in catalog.get_partition_indexes(TABLE)]
+    assert states == [IndexState.FAILED, IndexState.ACTIVE]
+    catalog.delete_partition_index(TABLE, "i")
+    assert [index.state for index in catalog.get_partition_indexes(TABLE)] == [IndexState.FAILED]
+    catalog.delete_partition_index(TABLE, "i")
+    assert catalog.get_partition_indexes(TABLE) == []
+
+
+def test_a_build_that_met_an_offending_partition_does_not_undo_a_later_one_that_ended_well(
+    catalog: Catalog, table: Table
+) -> None:
+    add(catalog, 1, "foo")
+    index = catalog.create_partition_index(TABLE, "i", ["n"])
+    [ids] = building.plan_ranges(catalog.storage, table, index)
+    with catalog.storage.write() as connection:
+        report = building.backfill_range(connection, table, index, ids)
+    catalog.drop_partitions(TABLE, "n is null")
+    assert catalog.build_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    building.fail_build(catalog.storage, table, index, [report])
+    assert catalog.get_partition_index(TABLE, "i").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_an_index_whose_items_do_not_match_its_partitions_never_becomes_active(catalog: Catalog, table: Table) -> None:
+    add(catalog, *range(6))
+    index = half_built(catalog)
+    with catalog.storage.write() as connection:
+        finished = building.finish_build(catalog.storage, connection, table, index)
+    assert finished.state is IndexState.FAILED
+    assert finished.failure_code == building.INTERNAL_ERROR
+    assert "2 items for 6 partitions" in str(finished.failure_detail)
+    assert found(catalog, "n = 5") == ["5"]
+
+
+# --- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_has_at_most_three_indexes_and_failed_ones_do_not_count(catalog: Catalog, table: Table) -> None:
+    add(catalog, "foo")
+    catalog.create_partition_index(TABLE, "bad", ["n"])
+    catalog.build_partition_index(TABLE, "bad")
+    for name, keys in {"one": ["s"], "two": ["d"], "three": ["d", "s"]}.items():
+        catalog.create_partition_index(TABLE, name, keys)
+    with pytest.raises(LimitExceededError, match=r"one, two, three.*3 is the most"):
+        catalog.create_partition_index(TABLE, "four", ["s", "d"])
+    catalog.delete_partition_index(TABLE, "two")
+    catalog.create_partition_index(TABLE, "four", ["s", "d"])
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "error", "named"),
+    [
+        ("I", ["s"], IndexAlreadyExistsError, "the name i"),
+        ("other", ["N", "d"], IndexAlreadyExistsError, r"the keys \(n, d\)"),
+        ("other", [], InvalidIndexError, "names no key"),
+        ("other", ["s", "S"], InvalidIndexError, "a key twice: s, s"),
+        ("other", ["s", "v"], InvalidIndexError, "v is not a partition key"),
+        ("a/b", ["s"], InvalidIdentifierError, "'a/b'"),
+    ],
+)
+def test_an_index_that_cannot_be_is_refused(
+    catalog: Catalog, table: Table, name: str, keys: list[str], error: type[CatalogError], named: str
+) -> None:
+    catalog.create_partition_index(TABLE, "i", ["n", "d"])
+    with pytest.raises(error, match=named):
+        catalog.create_partition_index(TABLE, name, keys)
+    assert len(catalog.get_partition_indexes(TABLE)) == 1
+
+
+def test_the_same_keys_in_another_order_are_another_index(catalog: Catalog, table: Table) -> None:
+    catalog.create_partition_index(TABLE, "i", ["n", "d"])
+    catalog.create_partition_index(TABLE, "j", ["d", "n"])
+
+
+# --- deleting -------------------------------------------------------------------------------------------------------
+
+
+def test_a_deleted_index_is_gone_with_its_items_and_the_others_stay(catalog: Catalog, table: Table) -> None:
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    catalog.create_partition_index(TABLE, "j", ["s"])
+    add(catalog, *range(5))
+    catalog.delete_partition_index(TABLE, "I")
+    assert [index.name for index in catalog.get_partition_indexes(TABLE)] == ["j"]
+    assert item_count(catalog) == 5
+    assert_every_partition_has_its_item(catalog, TABLE)
+    for call in (catalog.get_partition_index, catalog.delete_partition_index, catalog.build_partition_index):
+        with pytest.raises(IndexNotFoundError, match=r"demo\.t has no partition index i"):
+            call(TABLE, "i")
+
+
+def test_an_index_deleted_during_its_build_stops_the_build(catalog: Catalog, table: Table) -> None:
+    add(catalog, *range(6))
+    index = half_built(catalog)
+    catalog.delete_partition_index(TABLE, "i")
+    with pytest.raises(ConflictError, match="not being built any more"), catalog.storage.write() as connection:
+        building.backfill_range(connection, table, index, building.IdRange(1, 9))
+    assert item_count(catalog) == 0
+    assert catalog.get_partition_indexes(TABLE) == []
+
+
+def test_deleting_continues_what_was_interrupted(catalog: Catalog, table: Table) -> None:
+    catalog.create_partition_index(TABLE, "i", ["n"])
+    add(catalog, *range(6))
+    with catalog.storage.write() as connection:
+        connection.exec_driver_sql("UPDATE calve_partition_index SET state = 'DELETING'")
+    add(catalog, 7, "foo")
+    assert catalog.explain_partitions(TABLE, "n = 7").not_used == {"i": "is DELETING"}
+    assert found(catalog, "n = 7") == ["7"]
+    catalog.delete_partition_index(TABLE, "i")
+    assert item_count(catalog) == 0
+
+
+# --- items ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_partition_that_one_index_does_not_admit_leaves_no_item_in_the_others_when_it_is_dropped(
+    catalog: Catalog, table: Table
+) -> None:
+    catalog.create_partition_index(TABLE, "by_s", ["s"])
+    add(catalog, "foo", 1)
+    index = half_built(catalog, "by_n", ("n",))
+    assert len(stored_items(catalog, index.id)) == 1
+    assert catalog.drop_partitions(TABLE, "n is null") == 1
+    assert catalog.build_partition_index(TABLE, "by_n").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_many_items_are_deleted_in_several_transactions(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.indexes.items._DELETE_BATCH", 3)
+    for name, keys in {"i": ["n"], "j": ["s", "n"]}.items():
+        catalog.create_partition_index(TABLE, name, keys)
+    add(catalog, *range(10))
+    catalog.delete_partition_index(TABLE, "i")
+    assert item_count(catalog) == 10
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_values_that_share_their_first_thousand_characters_have_their_own_items(catalog: Catalog, table: Table) -> None:
+    catalog.create_partition_index(TABLE, "i", ["s", "n"])
+    long = ["x" * 1500 + end for end in "abc"]
+    catalog.add_partitions(TABLE, [NewPartition([text, "1", None]) for text in long] + [NewPartition(["x", "1", None])])
+    assert_every_partition_has_its_item(catalog, TABLE)
+    explanation = catalog.explain_partitions(TABLE, f"s = '{long[1]}' and n = 1")
+    assert (explanation.items_read, explanation.partitions_found) == (3, 1)
+    result = catalog.add_partitions(
+        TABLE, [NewPartition([long[0], "1", None])], if_not_exists=True, on_invalid=OnInvalid.SKIP
+    )
+    assert result.existing == 1
+    assert catalog.drop_partitions(TABLE, f"s > '{long[0]}'") == 2
+    assert_every_partition_has_its_item(catalog, TABLE)

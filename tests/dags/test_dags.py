@@ -1,0 +1,179 @@
+"""The DAG files: what they make, and that reading them costs nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.sdk import DAG
+
+REPOSITORY = Path(__file__).parents[2]
+DAGS = REPOSITORY / "dags"
+LISTED = "add_partitions.demo.flights"
+DAG_IDS = {"add_partitions", LISTED, "build_partition_index"}
+
+# Prints what the DAG files took and touched, beyond what importing Airflow does.
+PARSE = """
+import json, sys, time
+import airflow.sdk, airflow.dag_processing.dagbag
+
+touched = []
+loaded = set(sys.modules)
+sys.addaudithook(lambda event, _: touched.append(event) if event in ("socket.connect", "sqlite3.connect") else None)
+started = time.process_time()
+bag = airflow.dag_processing.dagbag.DagBag(sys.argv[1], bundle_name="dags-folder")
+seconds = time.process_time() - started
+print(json.dumps({
+    "dags": sorted(bag.dags), "errors": bag.import_errors, "seconds": seconds, "touched": touched,
+    "modules": sorted(set(sys.modules) - loaded),
+}))
+"""
+
+# What a DAG file must not load: the databases' side of the catalog, and the libraries of the Spark jobs.
+HEAVY = ("catalog.catalog", "catalog.storage", "great_expectations", "pandas", "psycopg", "pyarrow", "pyspark", "py4j")
+
+
+@pytest.fixture(scope="module")
+def parsed() -> dict[str, Any]:
+    """What reading the DAG files gave and took in a process of its own, where no database can be reached."""
+    unreachable = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "plugins")]),
+        "CALVE_CATALOG_URL": unreachable,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": unreachable,
+    }
+    command = [sys.executable, "-c", PARSE, str(DAGS)]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    report: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return report
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, DAG]:
+    dags: dict[str, DAG] = read_dags().dags
+    return dags
+
+
+@pytest.fixture
+def read_dags_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], DagBag]:
+    """A function that reads the DAG files for one entry, shop.orders, of the list of tables."""
+
+    def read(entry: str) -> DagBag:
+        path = tmp_path / "tables.yaml"
+        path.write_text(f"tables: {{shop.orders: {entry}}}")
+        monkeypatch.setenv("CALVE_TABLES", str(path))
+        return read_dags()
+
+    return read
+
+
+def read_dags() -> DagBag:
+    from airflow.dag_processing.dagbag import DagBag
+
+    return DagBag(str(DAGS), bundle_name="dags-folder")
+
+
+def test_every_dag_file_loads(parsed: dict[str, Any]) -> None:
+    assert parsed["errors"] == {}
+    assert set(parsed["dags"]) == DAG_IDS
+
+
+def test_every_dag_file_makes_the_dag_of_its_name() -> None:
+    assert {path.name.removesuffix("_dag.py") for path in DAGS.glob("*.py")} <= DAG_IDS
+
+
+def test_parsing_takes_less_than_two_seconds_beyond_airflow(parsed: dict[str, Any]) -> None:
+    assert parsed["seconds"] < 2
+
+
+def test_parsing_touches_no_database(parsed: dict[str, Any]) -> None:
+    assert parsed["touched"] == []
+
+
+def test_parsing_loads_nothing_heavy(parsed: dict[str, Any]) -> None:
+    heavy = {name for name in parsed["modules"] if any(f"{name}.".startswith(f"{each}.") for each in HEAVY)}
+    assert heavy == set()
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_dag_explains_itself(dags: dict[str, DAG], dag_id: str) -> None:
+    dag = dags[dag_id]
+    assert dag.doc_md
+    assert "| task | does |" in dag.doc_md
+    for task in dag.tasks:
+        assert task.task_id in dag.doc_md
+    assert "calve" in dag.tags
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_form_explains_its_fields(dags: dict[str, DAG], dag_id: str) -> None:
+    params = dags[dag_id].params
+    for name in params:
+        assert params.get_param(name).schema["title"], name
+        assert params.get_param(name).description, name
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_dag_can_be_stored(dags: dict[str, DAG], dag_id: str) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    assert DagSerialization.to_dict(dags[dag_id])["dag"]["dag_id"] == dag_id
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_every_task_is_tried_again_and_gives_its_table_free_in_the_end(dags: dict[str, DAG], dag_id: str) -> None:
+    assert {task.retries for task in dags[dag_id].tasks} == {2}
+    assert dags[dag_id].has_on_failure_callback
+
+
+@pytest.mark.parametrize("dag_id", ["add_partitions", LISTED])
+def test_one_load_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
+    assert dags[dag_id].max_active_runs == 1
+    assert not dags[dag_id].catchup
+
+
+def test_load_by_form_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -> None:
+    assert dags["add_partitions"].params["dry_run"] is True
+    assert dags[LISTED].params["dry_run"] is False
+
+
+def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[[str], DagBag]) -> None:
+    bag = read_dags_of("{source: /data, keys: {day: date}, schedule: '@daily'}")
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {"add_partitions", "add_partitions.shop.orders", "build_partition_index"}
+    assert bag.dags["add_partitions.shop.orders"].schedule == "@daily"
+
+
+@pytest.mark.parametrize(
+    ("entry", "named"),
+    [
+        ("{source: /data, keyz: {day: date}}", "keyz"),
+        ("{keys: {day: date}}", "source"),
+        ("{source: /data, keys: {day: dat}}", "dat"),
+        ("{source: /data, keys: [day]}", "keys"),
+        ("{source: /data, invalid_partitions: drop}", "invalid_partitions"),
+        ("{source: /data, schedule: whenever}", "schedule"),
+        ("{source: /data, schedule: 5}", "schedule"),
+        ("{source: /data, quality: {on_failure: shout}}", "on_failure"),
+    ],
+)
+def test_wrong_entry_of_the_list_is_an_import_error_that_names_it(
+    read_dags_of: Callable[[str], DagBag], entry: str, named: str
+) -> None:
+    errors = read_dags_of(entry).import_errors
+    assert [Path(file).name for file in errors] == ["add_partitions_dag.py"]
+    (last_line,) = [message.strip().splitlines()[-1] for message in errors.values()]
+    assert "tables.yaml" in last_line
+    assert "shop.orders" in last_line
+    assert named in last_line

@@ -1,0 +1,236 @@
+"""What a test of the whole path needs: real flights as raw files, runs of DAGs, and an independent reader."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+
+from catalog import Catalog, PartitionState
+from catalog.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from standalone.airflow_api import AirflowApi
+    from standalone.stack import Stack
+
+CARRIERS = ("AS", "F9", "HA", "YV")
+"""Four small carriers at all three airports: four partitions, and some 180 flights, a month."""
+
+RUN_TIMEOUT_SECONDS = 300.0
+
+
+@pytest.fixture(scope="session", autouse=True)
+def test_dags(isolated_environment: None) -> Iterator[None]:
+    """Give the stack, which inherits the environment, the DAGs of these tests besides its own."""
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    own = {"path": str(Path(__file__).with_name("dags")), "refresh_interval": 10}
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "end-to-end", "classpath": local, "kwargs": own},
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(bundles))
+        yield
+
+
+@pytest.fixture(scope="session")
+def catalog(stack: Stack) -> Iterator[Catalog]:
+    """The stack's catalog, seen from outside."""
+    with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as opened:
+        yield opened
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a DAG."""
+
+    api: AirflowApi
+    dag_id: str
+    id: str
+
+    @property
+    def operation_id(self) -> str:
+        return f"{self.dag_id}/{self.id}"
+
+    def wait(self, expected: str = "success") -> Run:
+        """Wait for the run's end; when it ended otherwise than expected, say what its failed tasks said."""
+        state = self.api.wait(self.dag_id, self.id, RUN_TIMEOUT_SECONDS)
+        if state != expected:
+            failed = [task for task in self.api.task_instances(self.dag_id, self.id) if task["state"] == "failed"]
+            logs = [f"{task['task_id']}:\n{self.log(task['task_id'], task['try_number'])[-3000:]}" for task in failed]
+            pytest.fail(f"{self.operation_id} ended as {state}, expected {expected}\n" + "\n".join(logs))
+        return self
+
+    def states(self) -> dict[str, str | None]:
+        """The state of each task; of a mapped one, of its last instance."""
+        return {task["task_id"]: task["state"] for task in self.api.task_instances(self.dag_id, self.id)}
+
+    def wait_for(self, task_id: str, *states: str, try_number: int = 1) -> None:
+        """Wait until a try of a task, or a later one, is in one of these states."""
+        deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
+        while True:
+            task = next(each for each in self.api.task_instances(self.dag_id, self.id) if each["task_id"] == task_id)
+            if task["state"] in states and task["try_number"] >= try_number:
+                return
+            assert time.monotonic() < deadline, f"{task_id} is {task['state']}, try {task['try_number']}"
+            assert task["state"] not in {"success", "failed", "upstream_failed", "skipped"}, task["state"]
+            time.sleep(0.1)
+
+    def tries(self, task_id: str) -> int:
+        tasks = self.api.task_instances(self.dag_id, self.id)
+        return next(int(task["try_number"]) for task in tasks if task["task_id"] == task_id)
+
+    def result(self, task_id: str) -> Any:
+        return self.api.xcom(self.dag_id, self.id, task_id)
+
+    def log(self, task_id: str, try_number: int = 1) -> str:
+        return self.api.task_log(self.dag_id, self.id, task_id, try_number)
+
+
+@pytest.fixture(scope="session")
+def start_dag(stack: Stack) -> Callable[..., Run]:
+    """A function that starts a run: DAG and form."""
+
+    def start(dag_id: str, form: dict[str, object] | None = None) -> Run:
+        return Run(stack.api, dag_id, stack.api.trigger(dag_id, form))
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def run_dag(start_dag: Callable[..., Run]) -> Callable[..., Run]:
+    """A function that runs a DAG to its end: DAG, form, and the state in which it shall end."""
+
+    def run(dag_id: str, form: dict[str, object] | None = None, expected: str = "success") -> Run:
+        return start_dag(dag_id, form).wait(expected)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def months(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, str]]]:
+    """The first months' flights of a few carriers, as the source system has them."""
+    from standalone.landing import land_flights
+
+    flights = {}
+    for month, path in enumerate(land_flights(tmp_path_factory.mktemp("flights"), range(1, 4)), 1):
+        with path.open(encoding="utf-8", newline="") as file:
+            flights[month] = [row for row in csv.DictReader(file) if row["carrier"] in CARRIERS]
+    return flights
+
+
+@pytest.fixture(scope="session")
+def deliver() -> Callable[[Path, list[dict[str, str]]], Path]:
+    """A function that writes flights to a raw file, all at once, and returns its path."""
+
+    def write(path: Path, flights: list[dict[str, str]]) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, list(flights[0]))
+        writer.writeheader()
+        writer.writerows(flights)
+        part = path.with_name(f".{path.name}.part")
+        part.write_text(text.getvalue(), encoding="utf-8", newline="")
+        return part.rename(path)
+
+    return write
+
+
+# Counts, and enough of the contents that no row can have been lost, doubled or swapped.
+_DIGEST = """
+    count(*), sum(distance::BIGINT), sum(dep_delay::BIGINT), count(air_time), sum(flight::BIGINT), min(tailnum),
+    max(tailnum), min(time_hour::TIMESTAMP), max(time_hour::TIMESTAMP)
+"""
+
+
+@pytest.fixture(scope="session")
+def read_source() -> Callable[..., dict[str, tuple[Any, ...]]]:
+    """A function that reads raw files with DuckDB and digests what belongs to each partition."""
+
+    def read(pattern: Path, keys: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+        query = f"SELECT {', '.join(keys)}, {_DIGEST} FROM read_csv('{pattern}', all_varchar=true) GROUP BY ALL"
+        return _by_partition(query, keys)
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def read_table(catalog: Catalog) -> Callable[..., dict[str, tuple[Any, ...]]]:
+    """A function that digests, with DuckDB, every data file below a table's location, whatever the catalog says."""
+
+    def read(table: str) -> dict[str, tuple[Any, ...]]:
+        definition = catalog.get_table(table)
+        keys = definition.key_names
+        pattern = f"{definition.location}/**/*.parquet"
+        files = f"read_parquet('{pattern}', hive_partitioning=true, hive_types_autocast=false)"
+        return _by_partition(f"SELECT {', '.join(keys)}, {_DIGEST} FROM {files} GROUP BY ALL", keys)
+
+    return read
+
+
+def _by_partition(query: str, keys: tuple[str, ...]) -> dict[str, tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        rows = connection.sql(query).fetchall()
+    count = len(keys)
+    return {"/".join(f"{k}={v}" for k, v in zip(keys, row, strict=False)): row[count:] for row in rows}
+
+
+@dataclass(frozen=True)
+class TableState:
+    """What the catalog and the disk hold of a table: row counts of partitions, and sizes of files."""
+
+    visible: dict[str, int | None]
+    quarantined: dict[str, int | None]
+    files: dict[str, int]
+
+    @property
+    def leftovers(self) -> set[str]:
+        """Files that belong to no partition."""
+        folders = {*self.visible, *self.quarantined}
+        return {file for file in self.files if file.rpartition("/")[0] not in folders}
+
+
+@pytest.fixture(scope="session")
+def state_of(catalog: Catalog) -> Callable[[str], TableState | None]:
+    """A function that looks at a table; None when there is none."""
+
+    def look(name: str) -> TableState | None:
+        try:
+            table = catalog.get_table(name)
+        except NotFoundError:
+            return None
+        partitions = {
+            state: {each.name(table): each.row_count for each in catalog.get_partitions(name, state=state)}
+            for state in PartitionState
+        }
+        root = Path(table.location)
+        files = {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+        return TableState(partitions[PartitionState.VISIBLE], partitions[PartitionState.QUARANTINED], files)
+
+    return look
+
+
+@pytest.fixture(scope="session")
+def items_of(catalog: Catalog) -> Callable[[str, str], Counter[int]]:
+    """A function that returns how many items an index has for each partition id."""
+    from sqlalchemy import select
+
+    from catalog.storage.schema import IndexItemRow
+
+    def count(table: str, index: str) -> Counter[int]:
+        query = select(IndexItemRow.partition_id).where(
+            IndexItemRow.index_id == catalog.get_partition_index(table, index).id
+        )
+        with catalog.storage.read() as connection:
+            return Counter(connection.scalars(query))
+
+    return count

@@ -1,0 +1,308 @@
+"""From raw files to an indexed, checked table, through real Airflow and real Spark.
+
+One table lives through it all: two months are loaded, nothing new comes, wrong files are refused, and a third month
+arrives with a defect in one partition. Each fixture is one step of that life, and what the table was like after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog import Catalog, IndexState
+from catalog.operations import OperationState
+from standalone.errors import AirflowApiError
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+TABLE, LOAD, INDEX = "demo.flights", "add_partitions.demo.flights", "by_month"
+KEYS = ("origin", "carrier", "year", "month")
+OTHER_TABLE, OTHER_KEYS = "shop.departures", ("carrier", "month")
+DEFECT = "origin=LGA/carrier=YV/year=2013/month=3"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A run, and the table after it."""
+
+    run: Any
+    table: Any
+
+
+@pytest.fixture(scope="module")
+def landing(stack: Stack) -> Path:
+    return stack.home / "landing" / "flights"
+
+
+@pytest.fixture(scope="module")
+def two_months(
+    landing: Path,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+) -> Step:
+    for month in (1, 2):
+        deliver(landing / f"flights-2013-{month:02}.csv", months[month])
+    return Step(run_dag(LOAD), state_of(TABLE))
+
+
+@pytest.fixture(scope="module")
+def nothing_new(two_months: Step, run_dag: Callable[..., Any], state_of: Callable[..., Any]) -> Step:
+    return Step(run_dag(LOAD), state_of(TABLE))
+
+
+@pytest.fixture(scope="module")
+def foo(
+    nothing_new: Step,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Step:
+    """A file of a month called foo, besides rows that fit."""
+    flights = [*months[3][:5], {**months[3][5], "month": "foo"}]
+    source = deliver(tmp_path_factory.mktemp("foo") / "foo.csv", flights)
+    form = {"table": TABLE, "source": str(source), "dry_run": False}
+    return Step(run_dag("add_partitions", form, "failed"), state_of(TABLE))
+
+
+@pytest.fixture(scope="module")
+def unreadable(
+    foo: Step,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Step:
+    """A file whose third flight has a distance that is no number."""
+    flights = [*months[3][:2], {**months[3][2], "distance": "far"}]
+    source = deliver(tmp_path_factory.mktemp("unreadable") / "unreadable.csv", flights)
+    form = {"table": TABLE, "source": str(source), "dry_run": False}
+    return Step(run_dag("add_partitions", form, "failed"), state_of(TABLE))
+
+
+@pytest.fixture(scope="module")
+def third_month(
+    landing: Path,
+    unreadable: Step,
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+) -> Step:
+    """March, in which one carrier's flights do not say when they were."""
+    flights = [{**row, "time_hour": "" if row["carrier"] == "YV" else row["time_hour"]} for row in months[3]]
+    deliver(landing / "flights-2013-03.csv", flights)
+    return Step(run_dag(LOAD), state_of(TABLE))
+
+
+def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -> None:
+    """The run failed at its first Spark job, for good, and the job's row and the task's log say why."""
+    job = catalog.operations.get_job(step.run.operation_id, "validate_source")
+    assert job is not None
+    assert job.error_class == error_class
+    for text in said:
+        assert text in (job.error_message or "")
+        assert text in step.run.log("validate")
+    assert step.run.tries("validate") == 1
+    assert step.run.states()["write"] == "upstream_failed"
+
+
+def wait_until_given_up(catalog: Catalog, operation_id: str) -> None:
+    deadline = time.monotonic() + 60
+    while catalog.operations.get(operation_id).state is not OperationState.FAILED:
+        assert time.monotonic() < deadline, catalog.operations.get(operation_id)
+        time.sleep(0.2)
+
+
+# --- the first load ---------------------------------------------------------------------------------------------
+
+
+def test_rows_and_partitions_equal_the_source(
+    two_months: Step, landing: Path, read_source: Callable[..., Any], read_table: Callable[..., Any]
+) -> None:
+    source = read_source(landing / "flights-2013-0[12].csv", KEYS)
+    assert two_months.table.visible == {name: digest[0] for name, digest in source.items()}
+    assert len(source) == 8
+    assert {name: digest for name, digest in read_table(TABLE).items() if name in source} == source
+
+
+def test_every_file_belongs_to_a_partition(two_months: Step) -> None:
+    assert two_months.table.leftovers == set()
+    assert two_months.table.quarantined == {}
+
+
+def test_counts_in_the_catalog_are_those_on_the_disk(two_months: Step, catalog: Catalog) -> None:
+    partitions = list(catalog.get_partitions(TABLE, "month <= 2"))
+    assert partitions
+    for partition in partitions:
+        sizes = [path.stat().st_size for path in Path(partition.location).glob("*.parquet")]
+        assert (partition.file_count, partition.size_bytes) == (len(sizes), sum(sizes))
+
+
+def test_index_of_the_list_is_active_with_one_item_per_partition(
+    third_month: Step, catalog: Catalog, items_of: Callable[..., Any]
+) -> None:
+    index = catalog.get_partition_index(TABLE, INDEX)
+    assert (index.state, index.keys) == (IndexState.ACTIVE, ("year", "month"))
+    ids = [partition.id for partition in catalog.get_partitions(TABLE, state=None)]
+    assert items_of(TABLE, INDEX) == dict.fromkeys(ids, 1)
+    explanation = catalog.explain_partitions(TABLE, "year = 2013 and month = 2")
+    assert (explanation.index, explanation.partitions_found, explanation.partitions_fetched) == (INDEX, 4, 4)
+
+
+def test_operation_is_finished_and_says_who_asked(two_months: Step, catalog: Catalog) -> None:
+    operation = catalog.operations.get(two_months.run.operation_id)
+    assert (operation.state, operation.table, operation.requested_by) == (OperationState.CLEANED, TABLE, "admin")
+    assert operation.report["register"]["partitions"] == 8
+
+
+def test_quality_report_is_there(two_months: Step) -> None:
+    report = two_months.run.result("check_quality")
+    assert (report["checked"], report["passed"], report["failed"]) == (8, 8, 0)
+    assert Path(report["docs_path"]).is_file()
+
+
+def test_job_log_is_in_the_task_log(two_months: Step) -> None:
+    assert "Submitted attempt 1 of Spark job write_partitions" in two_months.run.log("write")
+
+
+# --- nothing new ------------------------------------------------------------------------------------------------
+
+
+def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: Step, nothing_new: Step) -> None:
+    assert set(nothing_new.run.states().values()) == {"skipped"}
+    assert nothing_new.table == two_months.table
+
+
+# --- what is refused --------------------------------------------------------------------------------------------
+
+
+def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
+    nothing_new: Step, foo: Step, catalog: Catalog
+) -> None:
+    expect_refusal(
+        catalog, foo, "InvalidPartitionError", TABLE, "'month'", "'foo'", "int", "INVALID_PARTITION_TYPE_DATA_ERROR"
+    )
+    assert foo.table == nothing_new.table
+
+
+def test_line_that_cannot_be_read_fails_the_run_and_is_named(
+    nothing_new: Step, unreadable: Step, catalog: Catalog
+) -> None:
+    expect_refusal(catalog, unreadable, "SourceFileError", "unreadable.csv, line 4: ", ",far,")
+    assert unreadable.table == nothing_new.table
+
+
+def test_failed_run_does_not_hold_its_table(foo: Step, unreadable: Step, catalog: Catalog) -> None:
+    for step in (foo, unreadable):
+        wait_until_given_up(catalog, step.run.operation_id)
+        assert catalog.operations.get(step.run.operation_id).failure_code == "RUN_FAILED"
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "form", "field"),
+    [
+        ("add_partitions", {"table": "flights"}, "table"),
+        ("add_partitions", {"invalid_partitions": "drop"}, "invalid_partitions"),
+        ("add_partitions", {"dry_run": "no"}, "dry_run"),
+        ("add_partitions", {"keys": {"month": "int"}}, "keys"),
+        (LOAD, {"table": "demo.other"}, "table"),
+        ("build_partition_index", {"keys": []}, "keys"),
+    ],
+)
+def test_wrong_field_of_a_form_is_refused_by_name(
+    start_dag: Callable[..., Any], dag_id: str, form: dict[str, object], field: str
+) -> None:
+    with pytest.raises(AirflowApiError, match=f"\\b{field}\\b") as refusal:
+        start_dag(dag_id, form)
+    assert refusal.value.status == 400
+
+
+# --- the next month ---------------------------------------------------------------------------------------------
+
+
+def test_new_month_is_all_that_is_added(unreadable: Step, third_month: Step) -> None:
+    before, after = unreadable.table, third_month.table
+    assert before.visible.items() <= after.visible.items()
+    assert before.files.items() <= after.files.items()
+    added = {*after.visible, *after.quarantined} - before.visible.keys()
+    assert len(added) == 4
+    assert {name.rpartition("/")[2] for name in added} == {"month=3"}
+    assert after.leftovers == set()
+    assert third_month.run.result("register")["partitions"] == 4
+
+
+def test_partition_that_fails_its_checks_stays_invisible(
+    third_month: Step, catalog: Catalog, read_table: Callable[..., Any], months: dict[int, Any]
+) -> None:
+    flights = sum(row["carrier"] == "YV" for row in months[3])
+    assert third_month.table.quarantined == {DEFECT: flights}
+    assert DEFECT not in third_month.table.visible
+    assert len(third_month.table.visible) == 11
+    assert catalog.explain_partitions(TABLE, "carrier = 'YV' and month = 3").partitions_found == 0
+    report = third_month.run.result("check_quality")
+    assert (report["checked"], report["passed"], report["failed"]) == (4, 3, 1)
+    assert DEFECT in report["failures"][0]
+    assert "time_hour" in report["failures"][0]
+
+
+def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_month: Step) -> None:
+    expected = sorted(third_month.table.visible)
+    deadline = time.monotonic() + 60
+    while True:
+        runs = stack.api.dag_runs("consumer")
+        if len(runs) >= len(expected) or time.monotonic() > deadline:
+            break
+        time.sleep(0.5)
+    assert sorted(run["partition_key"] for run in runs) == expected
+
+
+# --- a table that is in no list ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def other_form(months: dict[int, Any], deliver: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The form of a load by hand; without saying otherwise, a dry run."""
+    source = deliver(tmp_path_factory.mktemp("other") / "january.csv", months[1])
+    return {"table": OTHER_TABLE, "source": str(source), "keys": ["carrier string", "month int"]}
+
+
+@pytest.fixture(scope="module")
+def dry_run(other_form: Any, run_dag: Callable[..., Any], state_of: Callable[..., Any]) -> Step:
+    return Step(run_dag("add_partitions", other_form), state_of(OTHER_TABLE))
+
+
+@pytest.fixture(scope="module")
+def load_by_hand(dry_run: Step, other_form: Any, run_dag: Callable[..., Any], state_of: Callable[..., Any]) -> Step:
+    return Step(run_dag("add_partitions", {**other_form, "dry_run": False}), state_of(OTHER_TABLE))
+
+
+def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], stack: Stack) -> None:
+    states = dry_run.run.states()
+    assert {states.pop("discover"), states.pop("validate")} == {"success"}
+    assert set(states.values()) == {"skipped"}
+    report = dry_run.run.result("validate")
+    assert (report["files"], report["rows"], report["partitions"]) == (1, len(months[1]), 4)
+    assert dry_run.table is None
+    assert not (Path(stack.settings.warehouse) / "shop").exists()
+
+
+def test_table_of_no_list_is_loaded_by_form(
+    load_by_hand: Step, other_form: Any, read_source: Callable[..., Any], read_table: Callable[..., Any]
+) -> None:
+    source = read_source(other_form["source"], OTHER_KEYS)
+    assert load_by_hand.table.visible == {name: digest[0] for name, digest in source.items()}
+    assert load_by_hand.table.leftovers == set()
+    assert read_table(OTHER_TABLE) == source
