@@ -109,14 +109,14 @@ def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
     """
     path = path or tables_path()
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidConfigurationError(
             f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
         ) from None
     except yaml.YAMLError as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
-    entries = document.get("tables", {}) if isinstance(document, dict) else None
+    entries = (document or {}).get("tables", {}) if isinstance(document, dict | None) else None
     if not isinstance(entries, dict):
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
     configs = [_table_config(f"{path}, table {name}", str(name), entry) for name, entry in entries.items()]

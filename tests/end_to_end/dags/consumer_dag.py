@@ -1,7 +1,7 @@
 """Runs once for each new partition of demo.flights."""
 
-from airflow.sdk import DAG, PartitionedAssetTimetable
 from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, PartitionedAssetTimetable
 
 from calve_airflow.assets import table_asset
 

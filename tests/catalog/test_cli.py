@@ -1,0 +1,112 @@
+"""The `calve` command, as a process: what it prints where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog, IndexDefinition, NewPartition
+from catalog.operations import OperationKind
+
+
+def calve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "catalog.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+@pytest.fixture
+def flights(catalog: Catalog) -> Catalog:
+    catalog.create_table(
+        "demo.flights",
+        columns=[("delay", "int")],
+        partition_keys=[("origin", "string"), ("month", "int")],
+        indexes=[IndexDefinition("by_origin", ("origin", "month"))],
+    )
+    values = [(origin, str(month)) for origin in ("JFK", "LGA") for month in range(1, 13)]
+    catalog.add_partitions("demo.flights", [NewPartition(each, row_count=5) for each in values])
+    return catalog
+
+
+def test_init_works_without_a_server_and_twice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    for _ in range(2):
+        done = calve("init", CALVE_CATALOG_URL=url)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "is ready" in done.stdout
+    listed = calve("tables", CALVE_CATALOG_URL=url)
+    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "There are no tables yet.\n")
+
+
+def test_partitions_are_listed_as_hive_shows_them(flights: Catalog) -> None:
+    done = calve("partitions", "demo.flights", "--where", "origin = 'JFK' and month > 10")
+    assert (done.returncode, done.stdout) == (0, "origin=JFK/month=11\norigin=JFK/month=12\n")
+
+
+def test_partitions_as_json(flights: Catalog) -> None:
+    done = calve("partitions", "demo.flights", "--where", "origin = 'JFK' and month = 11", "--json")
+    found = json.loads(done.stdout)
+    assert found["values"] == {"origin": "JFK", "month": "11"}
+    assert (found["partition"], found["row_count"]) == ("origin=JFK/month=11", 5)
+
+
+def test_explain_as_text_and_json(flights: Catalog) -> None:
+    arguments = ["partitions", "demo.flights", "--where", "origin = 'JFK' and month > 10", "--explain"]
+    assert "range:              origin = 'JFK' and month > 10" in calve(*arguments).stdout
+    explained = json.loads(calve(*arguments, "--json").stdout)
+    assert explained["index"] == "by_origin"
+    assert explained["index_conditions"] == [
+        {"key": "origin", "operator": "="},
+        {"key": "month", "operator": ">"},
+    ]
+    assert (explained["items_read"], explained["partitions_fetched"], explained["residual_keys"]) == (2, 2, [])
+
+
+def test_tables_indexes_and_operations(flights: Catalog) -> None:
+    flights.operations.begin("run-1", OperationKind.ADD_PARTITIONS, "demo.flights")
+    assert "origin string, month int" in calve("tables").stdout
+    assert json.loads(calve("tables", "--json").stdout)["table"] == "demo.flights"
+    assert calve("indexes", "demo.flights").stdout.splitlines()[1].split() == [
+        "by_origin",
+        "origin,",
+        "month",
+        "ACTIVE",
+    ]
+    assert json.loads(calve("operations", "--json").stdout)["state"] == "PLANNED"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["partitions", "demo.none"], "TableNotFoundError: table demo.none does not exist"),
+        (["partitions", "demo.flights", "--where", "day = 1"], "UnknownColumnError: 'day' is not a partition key"),
+        (["partitions", "demo.flights", "--where", "month = 'x'"], "LiteralTypeError: key 'month' is of type int"),
+        (["partitions", "demo.flights", "--where", "month ="], "ExpressionSyntaxError: cannot be read near"),
+        (["operations", "none"], "OperationNotFoundError: there is no operation none"),
+    ],
+)
+def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[str], error: str) -> None:
+    done = calve(*arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "CALVE_CATALOG_URL is not set"),
+        ("mysql://host/x", "neither of PostgreSQL nor of SQLite"),
+        ("postgresql://nobody:secret@127.0.0.1:1/none", "cannot be reached"),
+        ("sqlite:///{folder}/empty.db", "has no schema yet"),
+    ],
+)
+def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
+    done = calve("tables", CALVE_CATALOG_URL=url.format(folder=tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("CatalogUnavailableError: ")
+    assert said in done.stderr
+    assert "secret" not in done.stderr

@@ -1,0 +1,102 @@
+"""The YAML list of tables: what it means, and what is said of a wrong entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from catalog.errors import InvalidConfigurationError
+from catalog.jobs import ValidateSourceJob
+from catalog.table_config import configured_load, load_table_configs
+
+ENTRY: dict[str, Any] = {"source": "/raw", "keys": {"Country": "string", "day": "int"}}
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    path = tmp_path / "tables.yaml"
+    monkeypatch.setenv("CALVE_TABLES", str(path))
+
+    def write_entry(**changes: Any) -> None:
+        path.write_text(yaml.safe_dump({"tables": {"Shop.Orders": {**ENTRY, **changes}}}, sort_keys=False))
+
+    return write_entry
+
+
+def test_names_are_normalised_and_defaults_filled_in(write: Any) -> None:
+    write(indexes={"by_day": ["Day"]}, source_options={"header": True})
+    (config,) = load_table_configs().values()
+    assert config.table == "shop.orders"
+    assert list(config.keys.items()) == [("country", "string"), ("day", "int")]
+    assert (config.source_format, config.format, config.invalid_partitions) == ("csv", "parquet", "fail")
+    assert (config.indexes, config.source_options) == ({"by_day": ["day"]}, {"header": "true"})
+
+
+def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(source="${RAW}/orders")
+    monkeypatch.setenv("RAW", "/landing")
+    assert load_table_configs()["shop.orders"].source == "/landing/orders"
+    monkeypatch.delenv("RAW")
+    with pytest.raises(InvalidConfigurationError, match="needs the environment variable RAW"):
+        load_table_configs()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"source": ""}, "source is missing"),
+        ({"sorce": "x"}, "unknown field sorce"),
+        ({"format": "xml"}, "format is 'xml', expected one of parquet, orc, avro, csv"),
+        ({"source_format": "xls"}, "source_format is 'xls'"),
+        ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
+        ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
+        ({"keys": {"day": "float"}}, "type 'float' cannot be the type of a partition key"),
+        ({"indexes": {"i": "day"}}, "indexes is"),
+        ({"quality": {"on_failure": "panic"}}, "on_failure is 'panic'"),
+        ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),
+    ],
+)
+def test_wrong_entry_is_named_with_its_field(write: Any, changes: dict[str, Any], said: str) -> None:
+    write(**changes)
+    with pytest.raises(InvalidConfigurationError, match=said) as refused:
+        load_table_configs()
+    assert "table Shop.Orders" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("tables: [", "is not YAML"), ("[]", "needs one mapping"), ("tables: [a]", "needs one mapping")]
+)
+def test_wrong_file_is_named(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "list.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidConfigurationError, match=said):
+        load_table_configs(path)
+    with pytest.raises(InvalidConfigurationError, match="cannot be read"):
+        load_table_configs(tmp_path / "none.yaml")
+
+
+def test_form_wins_over_the_entry(write: Any) -> None:
+    write(invalid_partitions="skip")
+    config = configured_load({"table": "shop.orders", "source": "/elsewhere", "dry_run": True})
+    assert (config.source, config.invalid_partitions, list(config.keys)) == ("/elsewhere", "skip", ["country", "day"])
+
+
+def test_form_alone_describes_a_new_table(write: Any) -> None:
+    write()
+    config = configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["site varchar(9)", "day date"]})
+    assert list(config.keys.items()) == [("site", "varchar(9)"), ("day", "date")]
+    with pytest.raises(InvalidConfigurationError, match=r"web\.clicks is not in .*; name its source"):
+        configured_load({"table": "web.clicks"})
+    with pytest.raises(InvalidConfigurationError, match="key 'day' has no type"):
+        configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["day"]})
+
+
+def test_request_of_a_job_survives_its_command_line(write: Any) -> None:
+    write(columns={"amount": "double", "at": "timestamp"})
+    request = configured_load({"table": "shop.orders"}).job_request()
+    job = ValidateSourceJob(operation_id="op", step="validate_source", attempt=1, **request)
+    assert ValidateSourceJob.from_json(job.to_json()) == job
+    assert list(job.key_types) == ["country", "day"]
