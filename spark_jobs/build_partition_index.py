@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
 from spark_jobs.session import run_job
+
+log = logging.getLogger("spark_jobs.build_partition_index")
 
 
 def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildPartitionIndexJob) -> dict[str, Any] | None:
@@ -33,6 +36,7 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
             reports = _backfill_in_executors(spark, catalog, job, table, index, ranges)
         else:
             reports = list(_backfill(catalog, job, table, index, ranges))
+        log.info("%s: %d items for index %s", job.table, sum(each.item_count for each in reports), index.name)
         if any(report.code for report in reports):
             building.fail_build(catalog.storage, table, index, reports)
     return _finish(catalog, job, table, index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from spark_jobs.partition_summary import summarise, usual_ratios
 from spark_jobs.session import run_job
 
 _SHOWN = 20
+
+log = logging.getLogger("spark_jobs.check_quality")
 
 
 def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -> None:
@@ -46,6 +49,9 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         ],
         "docs_path": str(validation.docs_path),
     }
+    log.info("%s: %d of %d new partitions passed", table.full_name, report["passed"], report["checked"])
+    for failure in report["failures"]:
+        log.warning("%s", failure)
     checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
 

@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -35,13 +36,13 @@ def run_job(
     Returns:
         The exit code: 0, or 1 when the job failed.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("spark_jobs").setLevel(logging.INFO)
     (argument,) = sys.argv[1:] if arguments is None else arguments
     request = request_type.from_json(argument)
     with Catalog.open() as catalog:
         try:
-            with SignOfLife(catalog, request) as life, spark_session(request) as spark:
-                life.watch(spark)
+            with SignOfLife(catalog, request) as life, spark_session(request) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
                 catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
@@ -88,12 +89,19 @@ class SignOfLife:
         self._catalog = catalog
         self._request = request
         self._spark: SparkSession | None = None
+        self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
 
-    def watch(self, spark: SparkSession) -> None:
-        """Report the tasks of this session's active stages as progress."""
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[None]:
+        """Report the tasks of a session's active stages as progress; the session lives longer than the block."""
         self._spark = spark
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spark = None
 
     def __enter__(self) -> Self:
         """Begin, at once with a first sign, so that a given-up attempt does not even start."""
@@ -120,7 +128,8 @@ class SignOfLife:
 
     def _beat(self) -> None:
         request = self._request
-        done, total = (None, None) if self._spark is None else _tasks(self._spark)
+        with self._lock:
+            done, total = (None, None) if self._spark is None else _tasks(self._spark)
         self._catalog.operations.heartbeat(
             request.operation_id,
             request.step,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ from spark_jobs.session import run_job
 from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
 
 _SHOWN = 20
+
+log = logging.getLogger("spark_jobs.validate_source")
 
 
 def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJob) -> dict[str, Any]:
@@ -44,6 +47,10 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         partitions = _count_partitions(source, list(job.key_types) if table is None else list(table.key_names))
     table, indexes = _table_to_be(catalog, job, table, source)
     report = _check(catalog, job, table, indexes, partitions)
+    log.info(
+        "%s: %d files would make %d partitions of %d rows; the indexes refuse %d",
+        *(table.full_name, len(files), report["partitions"], report["rows"], report["refused"]),
+    )
     if job.dry_run:
         with catalog.storage.write() as connection:
             catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)

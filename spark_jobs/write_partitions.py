@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -13,6 +14,8 @@ from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from spark_jobs.session import run_job
 from spark_jobs.sources import CORRUPT, bad_count, read_source, source_errors, spark_path, unreadable_lines
+
+log = logging.getLogger("spark_jobs.write_partitions")
 
 _WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
 
@@ -51,6 +54,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
             f"table {table.full_name}: {read.get['rows']:,} rows were read from the source and {written or 0:,} are in "
             f"the files written to {folder}; nothing was added. Run the load again"
         )
+    log.info("%s: %d rows are staged in %s", table.full_name, written, folder)
     return {"staging": staging, "rows": written}
 
 

@@ -114,7 +114,7 @@ def _install(venv: Path) -> None:
         _run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes", "-r", str(pinned)])
     _say("Installing the locked requirements")
     command = [str(uv), "pip"]
-    _run([*command, "sync", "--python", python, "--require-hashes", "--compile-bytecode", str(LOCK_FILE)])
+    _run([*command, "sync", "--quiet", "--python", python, "--require-hashes", "--compile-bytecode", str(LOCK_FILE)])
     project = ["--no-deps", "--no-build-isolation", "--editable", str(REPOSITORY)]
     _run([*command, "install", "--python", python, "--quiet", *project])
 

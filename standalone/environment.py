@@ -94,6 +94,8 @@ class StackSettings:
             "DATABASE": {"SQL_ALCHEMY_CONN": self.airflow_database_url},
             "API": {"HOST": HOST, "PORT": self.api_port, "BASE_URL": self.base_url, "WORKERS": 1},
             "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": 0.2},
+            # The events of a load's new partitions travel in the one request that reports a task's success.
+            "WORKERS": {"EXECUTION_API_TIMEOUT": 60},
             "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 10},
         }
         named = {

@@ -5,6 +5,9 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
+AS_LISTED = "as listed"
+"""What a form says to leave a field to the table's entry in the YAML list."""
+
 _KEY_TYPES = "string, char(n), varchar(n), tinyint, smallint, int, bigint or date"
 
 
@@ -17,7 +20,7 @@ def table_param(table: str | None = None) -> Param:
         type="string",
         pattern=TABLE_PATTERN,
         title="Table",
-        description="database.table. What the fields below leave open comes from its entry in the YAML list of tables.",
+        description="Written as database.table.",
     )
 
 
@@ -35,14 +38,14 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             None,
             type=["null", "string"],
             title="Source",
-            description="A file, a folder or a glob of raw files. Empty: as the table's entry says.",
+            description="A file, a folder or a glob of raw files. Empty: as the table's entry in the YAML list says.",
         ),
         "source_format": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, "csv", "json", "parquet", "orc"],
+            AS_LISTED,
+            type="string",
+            enum=[AS_LISTED, "csv", "json", "parquet", "orc"],
             title="Format of the source files",
-            description="Empty: as the table's entry says, or csv.",
+            description="For a table that is not listed: csv unless told otherwise.",
         ),
         "keys": Param(
             None,
@@ -52,11 +55,12 @@ def load_params(table: str | None = None) -> dict[str, Param]:
             description=f"Name and type of each, one a line, in order, such as: day date. The types are {_KEY_TYPES}.",
         ),
         "invalid_partitions": Param(
-            None,
-            type=["null", "string"],
-            enum=[None, "fail", "skip"],
+            AS_LISTED,
+            type="string",
+            enum=[AS_LISTED, "fail", "skip"],
             title="Partitions that do not fit an index",
-            description="fail: add nothing. skip: add the others, keep the refused rows aside and report them.",
+            description="fail, also for a table that is not listed: add nothing. "
+            "skip: add the others, keep the refused rows aside and report them.",
         ),
         "reload": Param(
             False,

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.errors import catalog_errors
+from calve_airflow.forms import AS_LISTED
 from calve_airflow.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class DiscoverSourcesOperator(BaseOperator):
     Args:
         operation_id: The operation to journal (templated).
         load: What the form says (templated): `table`, and perhaps `source`, `source_format`, `keys`,
-            `invalid_partitions`, `reload`, `dry_run`; None leaves open.
+            `invalid_partitions`, `reload`, `dry_run`; None and `AS_LISTED` leave open.
 
     Returns:
         The request of the load's Spark jobs. Other XComs: `table`, `indexes` (name → keys), `index_names`, and
@@ -55,7 +56,8 @@ class DiscoverSourcesOperator(BaseOperator):
         from catalog.table_config import configured_load
 
         with catalog_errors(), Catalog.open() as catalog:
-            config = configured_load({name: value for name, value in self.load.items() if value is not None})
+            said = {name: value for name, value in self.load.items() if value not in (None, AS_LISTED)}
+            config = configured_load(said)
             dry_run = bool(self.load.get("dry_run"))
             files = catalog.loading.discover(
                 self.operation_id,

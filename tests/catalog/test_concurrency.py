@@ -38,7 +38,7 @@ def values(catalog: Catalog, table: str, expression: str) -> list[tuple[str | No
 
 @pytest.mark.slow
 def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, catalog_url: str) -> None:
-    rounds, batches = 12, 8
+    rounds, batches = 8, 8
     old = [NewPartition(["drop" if number % 2 else "keep", str(number - 300)]) for number in range(300)]
     for number in range(rounds):
         table = workers.table_name(number)
@@ -74,7 +74,7 @@ def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, cat
 
 @pytest.mark.slow
 def test_processes_that_add_the_same_partitions_add_each_once(catalog: Catalog, catalog_url: str) -> None:
-    rounds, count = 8, 60
+    rounds, count = 3, 6000
     for number in range(rounds):
         catalog.create_table(
             workers.table_name(number), columns=[], partition_keys=KEYS, indexes=[IndexDefinition("i", ("n",))]

@@ -1,0 +1,231 @@
+"""Whatever is killed in the middle, the run ends as if nothing had happened.
+
+One load of a table that is in no list is disturbed in three places; each test looks at what came of one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import text
+
+from catalog import Catalog, IndexState, NewPartition
+from catalog.jobs import BuildPartitionIndexJob
+from catalog.operations import JobRun, JobState, OperationKind, OperationState
+from standalone.environment import REPOSITORY
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+
+LOAD, TABLE, KEYS = "add_partitions", "killed.flights", ("carrier", "month")
+VALIDATE, WRITE, REGISTER = "validate_source", "write_partitions", "register"
+PATIENCE_SECONDS = 120.0
+
+
+def wait_until(condition: Callable[[], Any], what: str, poll_seconds: float = 0.05) -> Any:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(poll_seconds)
+    return found
+
+
+def processes(*words: str) -> list[int]:
+    """The processes whose command lines hold all of these words, of which one has to be unique to this stack."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and int(entry.name) != os.getpid():
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if all(word in command for word in words):
+                    found.append(int(entry.name))
+    return found
+
+
+def jvm_of(operation_id: str, step: str) -> int:
+    """The JVM of a step's job, which leads a session of its own."""
+    (pid,) = wait_until(
+        lambda: [pid for pid in processes(operation_id, f'"step": "{step}"') if os.getsid(pid) == pid],
+        f"a job runs {step} of {operation_id}",
+    )
+    return int(pid)
+
+
+def kill_task(run: Any, stack: Stack, task_id: str) -> None:
+    """`kill -9` the process in which Airflow runs the task's code."""
+    tasks = stack.api.task_instances(run.dag_id, run.id)
+    instance = next(task["id"] for task in tasks if task["task_id"] == task_id)
+    for pid in processes(f"airflow worker -- {instance}"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def job_of(catalog: Catalog, run: Any, step: str) -> JobRun | None:
+    """The step's job; None while there is none, or not even the operation."""
+    operation = catalog.operations.find(run.operation_id)
+    return None if operation is None else catalog.operations.get_job(run.operation_id, step)
+
+
+def wait_until_running(catalog: Catalog, run: Any, step: str, attempt: int = 1) -> None:
+    def is_running() -> bool:
+        job = job_of(catalog, run, step)
+        return job is not None and (job.attempt, job.state) == (attempt, JobState.RUNNING)
+
+    wait_until(is_running, f"attempt {attempt} at {step} runs")
+
+
+@contextmanager
+def commit_held_up(catalog: Catalog) -> Iterator[None]:
+    """Let a publish get no further than its moved folders. SQLite cannot be held up there; then it may get further."""
+    if catalog.storage.is_postgresql:
+        with catalog.storage.write() as connection:
+            connection.execute(text("LOCK TABLE calve_source_file IN ACCESS EXCLUSIVE MODE"))
+            yield
+    else:
+        yield
+
+
+@dataclass
+class Disturbed:
+    """A load, and what was seen when parts of it had just been killed."""
+
+    run: Any
+    jobs: dict[str, JobRun | None] = field(default_factory=dict)
+    tables: dict[str, Any] = field(default_factory=dict)
+
+
+@pytest.fixture(scope="module")
+def source(months: dict[int, Any], deliver: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return deliver(tmp_path_factory.mktemp("killed") / "flights.csv", [*months[1], *months[2]])
+
+
+@pytest.fixture(scope="module")
+def disturbed(
+    stack: Stack, catalog: Catalog, source: Path, start_dag: Callable[..., Any], state_of: Callable[..., Any]
+) -> Disturbed:
+    keys = ["carrier string", "month int"]
+    run = start_dag(LOAD, {"table": TABLE, "source": str(source), "keys": keys, "dry_run": False})
+    load = Disturbed(run)
+    location = Path(stack.settings.warehouse) / "killed" / "flights"
+
+    # The task dies while its job runs. The job stands still until the next try has joined it.
+    wait_until_running(catalog, run, VALIDATE)
+    job = jvm_of(run.operation_id, VALIDATE)
+    os.kill(job, signal.SIGSTOP)
+    try:
+        kill_task(run, stack, "validate")
+        run.wait_for("validate", "running", try_number=2)
+        wait_until(lambda: "Joining attempt 1" in run.log("validate", 2), "the second try has joined the job")
+    finally:
+        os.kill(job, signal.SIGCONT)
+
+    # The job dies in the middle of its files.
+    wait_until(lambda: any(location.glob("_calve_staging/**/*.parquet")), "data files are being written", 0.005)
+    os.killpg(jvm_of(run.operation_id, WRITE), signal.SIGKILL)
+    load.jobs[WRITE], load.tables[WRITE] = job_of(catalog, run, WRITE), state_of(TABLE)
+
+    # The task that publishes dies between moving the folders and the commit.
+    with commit_held_up(catalog):
+        wait_until(lambda: any(location.glob("carrier=*/month=*")), "folders move to their places", 0.005)
+        load.tables[REGISTER] = state_of(TABLE)
+        kill_task(run, stack, "register")
+    run.wait()
+    return load
+
+
+def test_table_is_as_if_nothing_had_happened(
+    disturbed: Disturbed,
+    source: Path,
+    state_of: Callable[..., Any],
+    read_source: Callable[..., Any],
+    read_table: Callable[..., Any],
+) -> None:
+    delivered = read_source(source, KEYS)
+    table = state_of(TABLE)
+    assert table.visible == {name: digest[0] for name, digest in delivered.items()}
+    assert len(delivered) == 8
+    assert read_table(TABLE) == delivered
+
+
+def test_nothing_is_left_behind(disturbed: Disturbed, catalog: Catalog, state_of: Callable[..., Any]) -> None:
+    assert state_of(TABLE).leftovers == set()
+    location = Path(catalog.get_table(TABLE).location)
+    assert {path.name.partition("=")[0] for path in location.iterdir()} == {"carrier"}
+    assert catalog.operations.get(disturbed.run.operation_id).state is OperationState.CLEANED
+
+
+def test_retried_task_joined_the_job_that_still_ran(disturbed: Disturbed, catalog: Catalog, stack: Stack) -> None:
+    job = job_of(catalog, disturbed.run, VALIDATE)
+    assert job is not None
+    assert (job.attempt, job.state) == (1, JobState.SUCCEEDED)
+    assert job.log_path is not None
+    assert len(list(Path(job.log_path).parent.parent.glob(f"{VALIDATE}-*"))) == 1
+    assert disturbed.run.tries("validate") == 2
+
+
+def test_killed_job_was_submitted_again(disturbed: Disturbed, catalog: Catalog) -> None:
+    killed, last = disturbed.jobs[WRITE], job_of(catalog, disturbed.run, WRITE)
+    assert killed is not None
+    assert last is not None
+    assert (killed.attempt, killed.state) == (1, JobState.RUNNING)
+    assert (last.attempt, last.state) == (2, JobState.SUCCEEDED)
+    assert "is lost" in disturbed.run.log("write", 1)
+
+
+@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
+def test_publish_was_done_again(disturbed: Disturbed, catalog: Catalog) -> None:
+    job = job_of(catalog, disturbed.run, REGISTER)
+    assert job is not None
+    assert (job.attempt, job.state) == (2, JobState.SUCCEEDED)
+    assert disturbed.run.tries("register") == 2
+    assert disturbed.tables[REGISTER].visible == {}
+
+
+def test_no_partition_was_visible_before_all_was_there(disturbed: Disturbed) -> None:
+    assert disturbed.tables[WRITE].visible == {}
+    assert disturbed.tables[WRITE].files
+
+
+def test_given_up_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
+    """The job stands still while another attempt takes over, and comes to life again."""
+    table, index, operation_id, step = "killed.events", "by_month", "given-up/1", "build_partition_index"
+    catalog.create_database("killed", if_not_exists=True)
+    catalog.create_table(table, columns=[("id", "int")], partition_keys=[("month", "int")])
+    catalog.add_partitions(table, [NewPartition([str(month)]) for month in range(1, 13)])
+    catalog.create_partition_index(table, index, ["month"])
+    catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, table)
+    attempt = catalog.operations.start_job(operation_id, step)
+    request = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=attempt, table=table, index=index)
+    script = REPOSITORY / "spark_jobs" / f"{step}.py"
+    command = [f"{stack.environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(script)]
+    job = subprocess.Popen([*command, request.to_json()], env=stack.environment, cwd=stack.home, start_new_session=True)
+    try:
+        wait_until(lambda: job_state(catalog, operation_id, step) is JobState.RUNNING, "the job runs")
+        os.kill(job.pid, signal.SIGSTOP)
+        assert catalog.operations.start_job(operation_id, step) == attempt + 1
+        os.kill(job.pid, signal.SIGCONT)
+        assert job.wait(PATIENCE_SECONDS) == 1
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.wait()
+    latest = catalog.operations.get_job(operation_id, step)
+    assert latest is not None
+    assert (latest.attempt, latest.state, latest.result) == (attempt + 1, JobState.SUBMITTED, {})
+    assert catalog.get_partition_index(table, index).state is IndexState.CREATING
+    assert not items_of(table, index)
+
+
+def job_state(catalog: Catalog, operation_id: str, step: str) -> JobState | None:
+    job = catalog.operations.get_job(operation_id, step)
+    return None if job is None else job.state
