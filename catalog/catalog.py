@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -77,15 +77,21 @@ class Catalog:
             CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema is not the one
                 that this version needs.
         """
-        storage = Storage(url or catalog_url())
-        check_revision(storage)
-        return cls(storage, warehouse or os.environ.get("CALVE_WAREHOUSE"))
+        return cls._opened(url, warehouse, check_revision)
 
     @classmethod
     def initialise(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
         """Create the schema, or bring it to this version's, and open the catalog; does no harm when done again."""
+        return cls._opened(url, warehouse, upgrade)
+
+    @classmethod
+    def _opened(cls, url: str | None, warehouse: str | None, prepare: Callable[[Storage], None]) -> Self:
         storage = Storage(url or catalog_url())
-        upgrade(storage)
+        try:
+            prepare(storage)
+        except BaseException:
+            storage.close()
+            raise
         return cls(storage, warehouse or os.environ.get("CALVE_WAREHOUSE"))
 
     def close(self) -> None:

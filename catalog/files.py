@@ -64,12 +64,17 @@ class Folder:
         )
 
     def files(self, pattern: str = "*") -> list[FileInfo]:
-        """Return the files below the folder, by path; hidden parts (`_…`, `.…`) are left out, at any depth."""
+        """Return the files below the folder, by path; hidden parts (`_…`, `.…`) are left out, at any depth.
+
+        Args:
+            pattern: What the first parts of a path have to match, part by part: `*` does not reach into a folder, but
+                a folder that matches comes with everything inside.
+        """
         found = []
         for info in self._files.get_file_info(fs.FileSelector(self._root, recursive=True)):
             name = posixpath.relpath(info.path, self._root)
             hidden = any(part.startswith(("_", ".")) for part in name.split("/"))
-            if info.type == fs.FileType.File and not hidden and fnmatch.fnmatchcase(name, pattern):
+            if info.type == fs.FileType.File and not hidden and _matches(name, pattern):
                 found.append(self._info(f"{self.location}/{name}", info))
         return sorted(found, key=lambda each: each.path)
 
@@ -126,8 +131,13 @@ class Folder:
                 self._files.move(info.path, posixpath.join(self._path(target), name))
 
 
+def _matches(name: str, pattern: str) -> bool:
+    parts, wanted = name.split("/"), pattern.split("/")
+    return len(parts) >= len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
 def find_files(source: str) -> list[FileInfo]:
-    """Return the files of a source: a file, a folder (hidden parts left out), or a glob of its end.
+    """Return the files of a source: a file, a folder (hidden parts left out), or a glob of files or folders.
 
     Raises:
         SourceFileError: There is nothing of this name, or nothing matches.

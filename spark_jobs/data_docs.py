@@ -1,2 +1,118 @@
-def make_self_contained(site):
-    pass
+"""Great Expectations' Data Docs without internet: pages load vendored files instead of those of ten content networks.
+
+Upstream leaves the pages as they are (great_expectations issues 2870 and 8734).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+_ASSETS = Path(__file__).parent / "data_docs_assets"
+_VENDOR = "static/vendor"
+
+_REPLACEMENTS = {
+    "bootstrap-table-filter-control.css": f"{_VENDOR}/css/bootstrap-table-filter-control.min.css",
+    "bootstrap-table-filter-control.js": f"{_VENDOR}/js/bootstrap-table-filter-control.min.js",
+    "bootstrap-table.css": f"{_VENDOR}/css/bootstrap-table.min.css",
+    "bootstrap-table.js": f"{_VENDOR}/js/bootstrap-table.min.js",
+    "bootstrap-datepicker.css": f"{_VENDOR}/css/bootstrap-datepicker.min.css",
+    "bootstrap-datepicker.js": f"{_VENDOR}/js/bootstrap-datepicker.min.js",
+    "bootstrap-prefers-dark.css": f"{_VENDOR}/css/bootstrap-prefers-dark.min.css",
+    "bootstrap.css": f"{_VENDOR}/css/bootstrap.min.css",
+    "bootstrap.js": f"{_VENDOR}/js/bootstrap.min.js",
+    "popper.js": f"{_VENDOR}/js/popper.min.js",
+    "jquery-3.7.1.js": f"{_VENDOR}/js/jquery.min.js",
+    "all.css": f"{_VENDOR}/css/fontawesome.min.css",
+    # Great Expectations puts these into each site itself.
+    "logo-long.png": "static/images/logo-long.png",
+    "full_logo_dark.png": "static/images/logo-long.png",
+}
+"""File name at the end of an external address, without `.min` → file in the site."""
+
+# Charts, which only profiling pages have: a checked table has none.
+_LEFT_OUT = re.compile(
+    r"<script[^>]*\bsrc=[\"']https?://[^\"']*/(?:vega|vega-lite|vega-embed)@[^\"']*[\"'][^>]*>\s*</script>"
+)
+_TAG = re.compile(r"<(?:script|link|img)\b[^>]*>", re.IGNORECASE)
+_ADDRESS = re.compile(
+    r"(?:\b(?:src|href)=[\"']|url\(\s*[\"']?|@import\s+[\"'])((?:https?:)?//[^\"')\s]+)", re.IGNORECASE
+)
+_INTEGRITY = re.compile(r"\s(?:integrity|crossorigin)=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE)
+_ICON = re.compile(r"(?:\.\./)+static/images/favicon\.ico")
+_STYLE = re.compile(r"<style\b.*?</style>|\bstyle=(?:\"[^\"]*\"|'[^']*')", re.IGNORECASE | re.DOTALL)
+
+
+class ExternalLoadError(RuntimeError):
+    """A page would still load something from the internet: Great Expectations' templates have changed.
+
+    Attributes:
+        page: The page.
+        addresses: What it would load.
+    """
+
+    def __init__(self, page: Path, addresses: list[str]) -> None:
+        self.page = page
+        self.addresses = addresses
+        super().__init__(
+            f"{page} loads {', '.join(addresses)} from the internet; vendor these files in {_ASSETS.name} and name "
+            f"them in {Path(__file__).name}"
+        )
+
+
+def make_self_contained(site: Path) -> None:
+    """Make all pages of a Data Docs site load their styles, scripts and images from the site itself.
+
+    Done again, it changes only pages that were written since.
+
+    Args:
+        site: Folder with the site's `index.html`.
+
+    Raises:
+        ExternalLoadError: A page loads a file that is not vendored.
+    """
+    shutil.copytree(_ASSETS, site / _VENDOR, dirs_exist_ok=True)
+    for page in [*site.rglob("*.html"), *(site / "static" / "styles").glob("*.css")]:
+        text = page.read_text(encoding="utf-8")
+        root = os.path.relpath(site, page.parent)
+        rewritten = _rewrite_part(text, root) if page.suffix == ".css" else _rewrite(text, root)
+        if rewritten != text:
+            part = page.with_name(f".{page.name}.part")
+            part.write_text(rewritten, encoding="utf-8")
+            part.replace(page)
+        if left := external_loads(page):
+            raise ExternalLoadError(page, left)
+
+
+def external_loads(page: Path) -> list[str]:
+    """Return the addresses outside the site that a browser loads by itself to show a page or a stylesheet."""
+    text = page.read_text(encoding="utf-8")
+    parts = [text] if page.suffix == ".css" else [*_TAG.findall(text), *_STYLE.findall(text)]
+    return sorted({address for part in parts for address in _ADDRESS.findall(part)})
+
+
+def _rewrite(text: str, root: str) -> str:
+    """Return a page with its external loads replaced; `root` is the site's folder as seen from the page."""
+    text = _LEFT_OUT.sub("", text)
+    for pattern in (_TAG, _STYLE):
+        text = pattern.sub(lambda part: _rewrite_part(part.group(), root), text)
+    return text
+
+
+def _rewrite_part(part: str, root: str) -> str:
+    replaced = part
+    for address, local in _local_files(part):
+        replaced = replaced.replace(address, f"{root}/{local}")
+    # The icon's own link counts one folder too few.
+    replaced = _ICON.sub(f"{root}/static/images/favicon.ico", replaced)
+    return _INTEGRITY.sub("", replaced) if replaced != part else part
+
+
+def _local_files(part: str) -> Iterator[tuple[str, str]]:
+    for address in _ADDRESS.findall(part):
+        name = address.partition("?")[0].rsplit("/", 1)[-1].replace(".min.", ".")
+        if name in _REPLACEMENTS:
+            yield address, _REPLACEMENTS[name]

@@ -149,11 +149,11 @@ def _expectation(check: Check) -> ColumnMapExpectation:
     from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
     from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 
-    notes = f"For each new partition: {check.name}, expected {check.allowed}."
+    description = f"Of each new partition: {check.name}, {check.allowed}."
     if check.is_claim:
-        return ExpectColumnValuesToBeInSet(column=check.column, value_set=[True], notes=notes)
+        return ExpectColumnValuesToBeInSet(column=check.column, value_set=[True], description=description)
     return ExpectColumnValuesToBeBetween(
-        column=check.column, min_value=check.minimum, max_value=check.maximum, notes=notes
+        column=check.column, min_value=check.minimum, max_value=check.maximum, description=description
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,12 +21,6 @@ _BUSY_TIMEOUT_MS = 60_000
 _LOST_RACES = ("40001", "40P01")
 """What PostgreSQL calls a serialisation failure and a deadlock."""
 
-_UNREACHABLE = (
-    "connection failed",
-    "failed to resolve host",
-    "unable to open database file",
-    "file is not a database",
-)
 
 
 class Storage:
@@ -51,7 +46,7 @@ class Storage:
         if self.is_postgresql:
             return create_engine(self.url, pool_pre_ping=True, connect_args={"application_name": "calve"})
         if self.url.database:
-            Path(self.url.database).expanduser().absolute().parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(Path(self.url.database).expanduser().absolute().parent)
         engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
@@ -114,17 +109,39 @@ def _normalise_url(text: str) -> URL:
     )
 
 
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CatalogUnavailableError(
+            f"the catalog's folder {path} cannot be created: {error.strerror}; check CALVE_CATALOG_URL"
+        ) from None
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
     # PostgreSQL's function of this name, so that one query serves both.
     connection.create_function("split_part", 3, lambda text, by, number: text.split(by)[number - 1], deterministic=True)
     connection.isolation_level = None  # the `begin` event says how each transaction begins
     for pragma in (
         f"busy_timeout = {_BUSY_TIMEOUT_MS}",
-        "journal_mode = WAL",
         "synchronous = NORMAL",
         "foreign_keys = ON",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
+    _use_write_ahead_log(connection)
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Change a new database's mode; SQLite does not wait here when others do the same, whatever the busy timeout."""
+    deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").close()
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -155,7 +172,7 @@ def _translated(error: Exception, url: URL) -> CatalogError | None:
         return None
     if "no such table: calve_" in message or 'relation "calve_' in message:
         return CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`")
-    if any(part in message for part in _UNREACHABLE):
+    if error.statement is None or error.connection_invalidated:
         return CatalogUnavailableError(
             f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server "
             "runs"

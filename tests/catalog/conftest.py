@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from catalog import Catalog, Table
 set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
 # The machine may be busy with other things: slow examples are no failures.
 settings.register_profile("calve", deadline=None, print_blob=True)
-settings.load_profile("calve")
+settings.register_profile("quick", settings.get_profile("calve"), max_examples=5)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "calve"))
 
 
 @pytest.fixture

@@ -311,10 +311,15 @@ def test_an_error_takes_a_guarded_commit_back_with_its_report(catalog: Catalog) 
     operations = catalog.operations
     begin(operations, "run-1")
     attempt = operations.start_job("run-1", "write")
-    with pytest.raises(ZeroDivisionError), catalog.storage.write() as connection:
-        operations.finish_job("run-1", "write", attempt, {"rows": 1}, connection=connection)
-        operations.advance(connection, "run-1", OperationState.COMMITTED)
-        raise ZeroDivisionError
+
+    def commit_and_stumble() -> None:
+        with catalog.storage.write() as connection:
+            operations.finish_job("run-1", "write", attempt, {"rows": 1}, connection=connection)
+            operations.advance(connection, "run-1", OperationState.COMMITTED)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        commit_and_stumble()
     assert operations.get("run-1").state is OperationState.RUNNING
     assert operations.get("run-1").report == {}
     operations.heartbeat("run-1", "write", attempt)

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.m
 
 TABLE, LOAD, INDEX = "demo.flights", "add_partitions.demo.flights", "by_month"
 KEYS = ("origin", "carrier", "year", "month")
-OTHER_TABLE, OTHER_KEYS = "shop.departures", ("carrier", "month")
+OTHER_TABLE = "shop.departures"
 DEFECT = "origin=LGA/carrier=YV/year=2013/month=3"
 
 
@@ -273,20 +273,17 @@ def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_mont
 
 
 @pytest.fixture(scope="module")
-def other_form(months: dict[int, Any], deliver: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The form of a load by hand; without saying otherwise, a dry run."""
+def dry_run(
+    months: dict[int, Any],
+    deliver: Callable[..., Path],
+    run_dag: Callable[..., Any],
+    state_of: Callable[..., Any],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Step:
+    """A load by hand, which is a dry run unless the form says otherwise; test_kill.py has one that does."""
     source = deliver(tmp_path_factory.mktemp("other") / "january.csv", months[1])
-    return {"table": OTHER_TABLE, "source": str(source), "keys": ["carrier string", "month int"]}
-
-
-@pytest.fixture(scope="module")
-def dry_run(other_form: Any, run_dag: Callable[..., Any], state_of: Callable[..., Any]) -> Step:
-    return Step(run_dag("add_partitions", other_form), state_of(OTHER_TABLE))
-
-
-@pytest.fixture(scope="module")
-def load_by_hand(dry_run: Step, other_form: Any, run_dag: Callable[..., Any], state_of: Callable[..., Any]) -> Step:
-    return Step(run_dag("add_partitions", {**other_form, "dry_run": False}), state_of(OTHER_TABLE))
+    form = {"table": OTHER_TABLE, "source": str(source), "keys": ["carrier string", "month int"]}
+    return Step(run_dag("add_partitions", form), state_of(OTHER_TABLE))
 
 
 def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], stack: Stack) -> None:
@@ -297,12 +294,3 @@ def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: d
     assert (report["files"], report["rows"], report["partitions"]) == (1, len(months[1]), 4)
     assert dry_run.table is None
     assert not (Path(stack.settings.warehouse) / "shop").exists()
-
-
-def test_table_of_no_list_is_loaded_by_form(
-    load_by_hand: Step, other_form: Any, read_source: Callable[..., Any], read_table: Callable[..., Any]
-) -> None:
-    source = read_source(other_form["source"], OTHER_KEYS)
-    assert load_by_hand.table.visible == {name: digest[0] for name, digest in source.items()}
-    assert load_by_hand.table.leftovers == set()
-    assert read_table(OTHER_TABLE) == source

@@ -1,0 +1,123 @@
+"""Files and folders: what is found, what is left out, how folders move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from catalog.errors import SourceFileError
+from catalog.files import Folder, find_files
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    """A folder of raw files, with hidden ones among them."""
+    for name in (
+        "b.csv",
+        "a.csv",
+        "c.txt",
+        "2013/d.csv",
+        "2013/01/e.csv",
+        "_tmp/f.csv",
+        ".git/g.csv",
+        ".h.csv",
+        "_i.csv",
+    ):
+        path = tmp_path / "landing" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return tmp_path / "landing"
+
+
+def found(source: str, landing: Path) -> list[str]:
+    return [each.path.partition(f"{landing.name}/")[2] for each in find_files(source)]
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("", ["2013/01/e.csv", "2013/d.csv", "a.csv", "b.csv", "c.txt"]),
+        ("/", ["2013/01/e.csv", "2013/d.csv", "a.csv", "b.csv", "c.txt"]),
+        ("/a.csv", ["a.csv"]),
+        ("/*.csv", ["a.csv", "b.csv"]),
+        ("/[ab].csv", ["a.csv", "b.csv"]),
+        ("/?.txt", ["c.txt"]),
+        ("/2013/*.csv", ["2013/d.csv"]),
+        ("/*/*.csv", ["2013/d.csv"]),
+        ("/2013/*/*.csv", ["2013/01/e.csv"]),
+        ("/20*", ["2013/01/e.csv", "2013/d.csv"]),
+    ],
+)
+def test_a_source_is_a_file_a_folder_or_a_glob(landing: Path, prefix: str, source: str, names: list[str]) -> None:
+    assert found(f"{prefix}{landing}{source}", landing) == names
+
+
+def test_a_found_file_has_its_size_its_time_and_a_path_in_the_form_of_the_source(landing: Path) -> None:
+    for prefix in ("", "file://"):
+        [info] = find_files(f"{prefix}{landing}/a.csv")
+        stat = (landing / "a.csv").stat()
+        assert (info.path, info.size_bytes, info.modified_at_ms) == (
+            *(f"{prefix}{landing}/a.csv", 5, stat.st_mtime_ns // 1_000_000),
+        )
+        [info] = find_files(f"{prefix}{landing}/[a].csv")
+        assert info.path == f"{prefix}{landing}/a.csv"
+
+
+def test_a_relative_source_is_below_the_working_folder(landing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(landing)
+    assert [Path(each.path).name for each in find_files("*.csv")] == ["a.csv", "b.csv"]
+    assert [Path(each.path).name for each in find_files("2013")] == ["e.csv", "d.csv"]
+
+
+@pytest.mark.parametrize("source", ["/nothing", "/nothing/*.csv", "/*.parquet", "/_tmp/.x"])
+def test_a_source_without_files_is_named(landing: Path, source: str) -> None:
+    with pytest.raises(SourceFileError, match=r"source .*" + source.replace("*", r"\*")):
+        find_files(f"{landing}{source}")
+
+
+def test_text_that_is_no_utf_8_is_replaced(landing: Path) -> None:
+    (landing / "latin.csv").write_bytes("Zürich\r\n".encode("latin-1"))
+    with Folder(str(landing)).open_text("latin.csv") as file:
+        assert file.read() == "Z\ufffdrich\r\n"
+
+
+def test_folders_move_and_moving_again_changes_nothing(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    moves = [(f"staging/k={number}", f"t/k={number}") for number in range(40)]
+    for source, _ in moves:
+        (tmp_path / source).mkdir(parents=True)
+        (tmp_path / source / "data").write_text(source)
+    for _ in range(2):
+        assert len(list(folder.move_all(moves))) == 40
+        assert folder.is_empty("staging")
+        assert [(tmp_path / target / "data").read_text() for _, target in moves] == [source for source, _ in moves]
+
+
+def test_a_folder_does_not_move_over_files(tmp_path: Path) -> None:
+    for name in ("source/data", "target/data"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(name)
+    (tmp_path / "empty").mkdir()
+    folder = Folder(str(tmp_path))
+    with pytest.raises(FileExistsError, match="target"):
+        list(folder.move_all([("source", "target")]))
+    assert (tmp_path / "target/data").read_text() == "target/data"
+    list(folder.move_all([("source", "empty")]))
+    assert (tmp_path / "empty/data").read_text() == "source/data"
+
+
+def test_a_folder_that_is_nowhere_does_not_move(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="source is gone"):
+        list(Folder(str(tmp_path)).move_all([("source", "target")]))
+
+
+def test_deleting_a_folder_that_is_not_there_does_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    folder = Folder(str(tmp_path))
+    for _ in range(2):
+        folder.delete("a")
+        assert not folder.exists("a")
+    assert folder.folders("a") == []
+    assert folder.is_empty("a")

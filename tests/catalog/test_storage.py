@@ -1,0 +1,190 @@
+"""The catalog's database: its schema, its transactions, and what is said when it is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Barrier, Thread
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from catalog import Catalog, NewPartition, Table
+from catalog.errors import CatalogUnavailableError, ConflictError
+from catalog.storage import Storage
+from catalog.storage.schema import Base
+from catalog.storage.upgrade import downgrade, upgrade
+
+
+@pytest.fixture
+def storage(catalog_url: str) -> Iterator[Storage]:
+    """The database of a fresh catalog."""
+    storage = Storage(catalog_url)
+    yield storage
+    storage.close()
+
+
+def tables(storage: Storage) -> set[str]:
+    with storage.read() as connection:
+        return {name for name in inspect(connection).get_table_names() if name.startswith("calve_")}
+
+
+def test_the_schema_goes_up_and_down_and_up_again(storage: Storage, catalog_url: str) -> None:
+    created = tables(storage)
+    assert {table.name for table in Base.metadata.sorted_tables} <= created
+    downgrade(storage, "base")
+    assert tables(storage) == {"calve_alembic_version"}
+    with pytest.raises(CatalogUnavailableError, match="calve init"):
+        Catalog.open(catalog_url)
+    for _ in range(2):
+        upgrade(storage)
+        assert tables(storage) == created
+    with Catalog.open(catalog_url, warehouse="/warehouse") as catalog:
+        catalog.create_database("demo")
+
+
+def test_the_revisions_make_the_schema_that_the_code_expects(storage: Storage) -> None:
+    with storage.read() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": "calve_alembic_version"})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_initialising_twice_keeps_what_is_there(catalog: Catalog, catalog_url: str) -> None:
+    with Catalog.initialise(catalog_url) as again:
+        assert [database.name for database in again.list_databases()] == ["demo"]
+
+
+def test_a_schema_of_another_revision_is_not_used(catalog: Catalog, catalog_url: str) -> None:
+    with catalog.storage.write() as connection:
+        connection.execute(text("UPDATE calve_alembic_version SET version_num = '9999'"))
+    with pytest.raises(CatalogUnavailableError, match="9999"):
+        Catalog.open(catalog_url)
+
+
+def test_several_may_initialise_at_once(catalog_url: str, storage: Storage) -> None:
+    downgrade(storage, "base")
+    together, errors = Barrier(3), []
+
+    def initialise() -> None:
+        together.wait()
+        try:
+            Catalog.initialise(catalog_url).close()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [Thread(target=initialise) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    Catalog.open(catalog_url).close()
+
+
+# --- not there ------------------------------------------------------------------------------------------------------
+
+
+def test_a_catalog_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CALVE_CATALOG_URL", raising=False)
+    with pytest.raises(CatalogUnavailableError, match="CALVE_CATALOG_URL is not set"):
+        Catalog.open()
+
+
+def test_the_environment_names_the_catalog(catalog_url: str) -> None:
+    with Catalog.open() as catalog:
+        assert catalog.storage.url.database in catalog_url
+
+
+@pytest.mark.parametrize("url", ["mysql://user:secret@host/db", "nonsense", "", "sqlite", "postgresql+nothing://"])
+def test_other_databases_are_refused_without_showing_the_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CALVE_CATALOG_URL", raising=False)
+    with pytest.raises(CatalogUnavailableError) as refused:
+        Catalog.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_database_without_schema_says_how_to_get_one(tmp_path: Path) -> None:
+    with pytest.raises(CatalogUnavailableError, match="calve init"):
+        Catalog.open(f"sqlite:///{tmp_path}/empty.db")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:secret@127.0.0.1:1/calve",
+        "postgresql://user:secret@no-such-host.invalid/calve",
+        "sqlite:////proc/nothing/calve.db",
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_named_without_its_password(url: str) -> None:
+    with pytest.raises(CatalogUnavailableError, match=r"/calve|/proc/nothing") as refused:
+        Catalog.open(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("Dear catalog, " * 100)
+    with pytest.raises(CatalogUnavailableError, match=r"letter\.txt"):
+        Catalog.open(f"sqlite:///{tmp_path}/letter.txt")
+
+
+# --- transactions ---------------------------------------------------------------------------------------------------
+
+
+def test_an_error_leaves_nothing_of_its_transaction(catalog: Catalog) -> None:
+    def stumble() -> None:
+        with catalog.storage.write() as connection:
+            connection.execute(text("UPDATE calve_database SET name = 'changed'"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stumble()
+    assert [database.name for database in catalog.list_databases()] == ["demo"]
+
+
+def test_who_reads_sees_one_state_while_others_write(catalog: Catalog, flights: Table) -> None:
+    count = text("SELECT count(*) FROM calve_partition")
+    with catalog.storage.read() as connection:
+        assert connection.scalar(count) == 0
+        catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None])])
+        assert connection.scalar(count) == 0
+    with catalog.storage.read() as connection:
+        assert connection.scalar(count) == 1
+
+
+def test_two_that_wait_for_each_other_end_with_a_conflict_that_may_be_tried_again(postgres_url: str) -> None:
+    with Catalog.open(postgres_url, warehouse="/warehouse") as catalog:
+        catalog.create_database("demo")
+        ids = [catalog.create_table(f"demo.{name}", columns=[("v", "int")]).id for name in "ab"]
+        together, outcomes = Barrier(2), []
+
+        def lock(first: int, second: int) -> None:
+            try:
+                with catalog.storage.write() as connection:
+                    catalog.storage.lock_table(connection, first, exclusive=True)
+                    together.wait()
+                    catalog.storage.lock_table(connection, second, exclusive=True)
+                outcomes.append("held")
+            except ConflictError as error:
+                outcomes.append("conflict" if error.retryable else "failed")
+
+        threads = [Thread(target=lock, args=pair) for pair in (ids, ids[::-1])]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(outcomes) == ["conflict", "held"]
+
+
+def test_a_locked_sqlite_catalog_is_a_conflict_that_may_be_tried_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.storage.engine._BUSY_TIMEOUT_MS", 50)
+    with Catalog.open(sqlite_url) as catalog, catalog.storage.write():
+        started = time.monotonic()
+        with pytest.raises(ConflictError, match="try again"):
+            catalog.create_database("demo", location="/demo")
+        assert time.monotonic() - started < 10
