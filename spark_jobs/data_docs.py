@@ -15,29 +15,34 @@ _ASSETS = Path(__file__).parent / "data_docs_assets"
 _VENDOR = "static/vendor"
 
 _REPLACEMENTS = {
-    "bootstrap-table-filter-control.css": f"{_VENDOR}/css/bootstrap-table-filter-control.min.css",
-    "bootstrap-table-filter-control.js": f"{_VENDOR}/js/bootstrap-table-filter-control.min.js",
-    "bootstrap-table.css": f"{_VENDOR}/css/bootstrap-table.min.css",
-    "bootstrap-table.js": f"{_VENDOR}/js/bootstrap-table.min.js",
-    "bootstrap-datepicker.css": f"{_VENDOR}/css/bootstrap-datepicker.min.css",
-    "bootstrap-datepicker.js": f"{_VENDOR}/js/bootstrap-datepicker.min.js",
-    "bootstrap-prefers-dark.css": f"{_VENDOR}/css/bootstrap-prefers-dark.min.css",
-    "bootstrap.css": f"{_VENDOR}/css/bootstrap.min.css",
-    "bootstrap.js": f"{_VENDOR}/js/bootstrap.min.js",
-    "popper.js": f"{_VENDOR}/js/popper.min.js",
-    "jquery-3.7.1.js": f"{_VENDOR}/js/jquery.min.js",
-    "all.css": f"{_VENDOR}/css/fontawesome.min.css",
-    # Great Expectations puts these into each site itself.
-    "logo-long.png": "static/images/logo-long.png",
-    "full_logo_dark.png": "static/images/logo-long.png",
+    "/bootstrap/4.3.1/css/bootstrap.css": f"{_VENDOR}/css/bootstrap.min.css",
+    "/bootstrap/4.3.1/js/bootstrap.js": f"{_VENDOR}/js/bootstrap.min.js",
+    "/bootstrap-table@1.19.1/dist/bootstrap-table.css": f"{_VENDOR}/css/bootstrap-table.min.css",
+    "/bootstrap-table@1.19.1/dist/bootstrap-table.js": f"{_VENDOR}/js/bootstrap-table.min.js",
+    # The templates mix two versions, of which the styles are the same.
+    "/bootstrap-table@1.19.0/dist/extensions/filter-control/bootstrap-table-filter-control.css": (
+        f"{_VENDOR}/css/bootstrap-table-filter-control.min.css"
+    ),
+    "/bootstrap-table@1.19.1/dist/extensions/filter-control/bootstrap-table-filter-control.js": (
+        f"{_VENDOR}/js/bootstrap-table-filter-control.min.js"
+    ),
+    "/bootstrap-datepicker/1.9.0/css/bootstrap-datepicker.css": f"{_VENDOR}/css/bootstrap-datepicker.min.css",
+    "/bootstrap-datepicker/1.9.0/js/bootstrap-datepicker.js": f"{_VENDOR}/js/bootstrap-datepicker.min.js",
+    "/bootstrap-dark@1.1.0/dist/css/bootstrap-prefers-dark.css": f"{_VENDOR}/css/bootstrap-prefers-dark.min.css",
+    "/popper.js/1.12.9/umd/popper.js": f"{_VENDOR}/js/popper.min.js",
+    "/jquery-3.7.1.js": f"{_VENDOR}/js/jquery.min.js",
+    "/font-awesome/6.6.0/css/all.css": f"{_VENDOR}/css/fontawesome.min.css",
+    # Great Expectations puts its logo into each site itself.
+    "/logo-long.png": "static/images/logo-long.png",
+    "/full_logo_dark.png": "static/images/logo-long.png",
 }
-"""File name at the end of an external address, without `.min` → file in the site."""
+"""End of an external address, without `.min` → file in the site. A new version is a new file, to be vendored."""
 
 # Charts, which only profiling pages have: a checked table has none.
 _LEFT_OUT = re.compile(
     r"<script[^>]*\bsrc=[\"']https?://[^\"']*/(?:vega|vega-lite|vega-embed)@[^\"']*[\"'][^>]*>\s*</script>"
 )
-_TAG = re.compile(r"<(?:script|link|img)\b[^>]*>", re.IGNORECASE)
+_TAG = re.compile(r"<(?:script|link|img|iframe|embed|object|source)\b[^>]*>", re.IGNORECASE)
 _ADDRESS = re.compile(
     r"(?:\b(?:src|href)=[\"']|url\(\s*[\"']?|@import\s+[\"'])((?:https?:)?//[^\"')\s]+)", re.IGNORECASE
 )
@@ -113,6 +118,7 @@ def _rewrite_part(part: str, root: str) -> str:
 
 def _local_files(part: str) -> Iterator[tuple[str, str]]:
     for address in _ADDRESS.findall(part):
-        name = address.partition("?")[0].rsplit("/", 1)[-1].replace(".min.", ".")
-        if name in _REPLACEMENTS:
-            yield address, _REPLACEMENTS[name]
+        plain = address.partition("?")[0].replace(".min.", ".")
+        for end, local in _REPLACEMENTS.items():
+            if plain.endswith(end):
+                yield address, local

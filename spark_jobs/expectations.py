@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import html
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from catalog import Table
+from catalog.errors import VerificationFailedError
 from catalog.quality import FailedCheck, PartitionCheck, QualityRules
 from spark_jobs.data_docs import make_self_contained
 from spark_jobs.partition_summary import claims
@@ -77,9 +80,9 @@ def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules)
                 )
             )
         if rule.minimum is not None:
-            checks.append(Check(f"{column}_min", f"least {column}", f"at least {rule.minimum}", rule.minimum))
+            checks.append(Check(f"{column}_below", f"rows with {column} below {rule.minimum}", "0", 0, 0))
         if rule.maximum is not None:
-            checks.append(Check(f"{column}_max", f"greatest {column}", f"at most {rule.maximum}", None, rule.maximum))
+            checks.append(Check(f"{column}_above", f"rows with {column} above {rule.maximum}", "0", 0, 0))
     made = [claim for claim in claims(table, table.key_names, rules) if claim.column in summary.columns]
     for claim in made:
         where = f"column {claim.key} in the files" if claim.may_be_null else claim.expression
@@ -93,6 +96,8 @@ def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, ho
     Args:
         run_name: Names the run in the site; the operation's id.
     """
+    # The pages show names as they are given, and a partition value may be anything.
+    summary = summary.assign(partition=[html.escape(name) for name in summary["partition"]])
     checks = planned_checks(summary, table, rules)
     with _project(home) as context:
         result, page = _run(context, summary, table, checks, run_name)
@@ -122,7 +127,7 @@ def _run(
     from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
     # Names become folders: a dot would make another one, and a slash is refused.
-    name, run_name = table.full_name.replace(".", "-"), run_name.replace("/", " ")
+    name, run_name = re.sub(r"[^\w-]", "-", table.full_name), run_name.replace("/", " ")
     source = context.data_sources.add_or_update_pandas("partition summaries")
     batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("new partitions")
     suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(each) for each in checks]))
@@ -160,14 +165,21 @@ def _expectation(check: Check) -> ColumnMapExpectation:
 def _partition_checks(
     result: ExpectationSuiteValidationResult, summary: pandas.DataFrame, checks: list[Check]
 ) -> Iterator[PartitionCheck]:
-    """Yield how each partition fared, by the unexpected rows of each expectation."""
+    """Yield how each partition fared, by the unexpected rows of each expectation.
+
+    Raises:
+        VerificationFailedError: An expectation could not be evaluated, which is no verdict.
+    """
     by_column = {check.column: check for check in checks}
     ids: Mapping[str, int] = dict(zip(summary["partition"], summary["partition_id"], strict=True))
     failures: dict[str, list[FailedCheck]] = {name: [] for name in ids}
     for each in result.results:
         assert each.expectation_config is not None
         check = by_column[each.expectation_config.kwargs["column"]]
-        for unexpected in each.result.get("unexpected_index_list") or []:
+        unexpected_rows = each.result.get("unexpected_index_list") or []
+        if not each.success and not unexpected_rows:
+            raise VerificationFailedError(f"the check {check.name!r} could not be made: {each.exception_info}")
+        for unexpected in unexpected_rows:
             observed = _observed(unexpected[check.column], check)
             failures[unexpected["partition"]].append(FailedCheck(check.name, observed, check.allowed))
     for name, partition_id in ids.items():

@@ -20,8 +20,6 @@ from spark_jobs.sources import plain_path, spark_path
 if TYPE_CHECKING:
     import pandas
 
-_NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -69,8 +67,8 @@ def summarise(
     """Return one row for each partition, in their order.
 
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
-    `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_min`,
-    `<column>_max`; and the column of each claim (`claims`).
+    `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
+    and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
     """
     import pandas
 
@@ -100,7 +98,7 @@ def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.Dat
     """Read all files once, and return one row for each folder that has any.
 
     Raises:
-        InvalidConfigurationError: The rules name a column that the table does not have.
+        InvalidConfigurationError: The rules name a column that the table does not have, or a bound of another type.
     """
     aggregates = [f.count(f.lit(1)).alias("row_count")]
     types = dict(data.dtypes)
@@ -110,19 +108,33 @@ def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.Dat
                 f"quality.columns names {name}, which {table.full_name} does not have; its columns are "
                 f"{', '.join(types)}"
             )
-        column = f.col(f"`{name}`")
-        kept = column if types[name].startswith(_NUMERIC_TYPES) else column.cast("string")
-        aggregates += [
-            (f.count_if(column.isNull()) / f.count(f.lit(1))).alias(f"{name}_null_ratio"),
-            f.min(kept).alias(f"{name}_min"),
-            f.max(kept).alias(f"{name}_max"),
-        ]
+        column, rule = f.col(f"`{name}`"), rules.columns[name]
+        aggregates.append((f.count_if(column.isNull()) / f.count(f.lit(1))).alias(f"{name}_null_ratio"))
+        if rule.minimum is not None:
+            aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
+        if rule.maximum is not None:
+            aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
     for claim in claims(table, data.columns, rules):
         aggregates += _found_values(claim)
     folder = f.regexp_extract(f.col("_metadata.file_path"), "^(.*)/[^/]*$", 1).alias("location")
     found: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
     found["location"] = [plain_path(uri) for uri in found["location"]]
     return found
+
+
+def _bound(data: DataFrame, name: str, bound: object) -> Column:
+    """Return a bound as a value of a column's type, so that the two compare as this type does.
+
+    Raises:
+        InvalidConfigurationError: It cannot be of this type.
+    """
+    column_type = dict(data.dtypes)[name]
+    typed = f.lit(str(bound)).try_cast(column_type)
+    if data.sparkSession.range(1).select(typed).first()[0] is None:  # type: ignore[index]
+        raise InvalidConfigurationError(
+            f"quality.columns.{name}: the bound {bound!r} is not of the column's type {column_type}"
+        )
+    return typed
 
 
 def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:

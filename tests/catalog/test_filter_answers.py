@@ -47,7 +47,7 @@ def check_answers(catalog: Catalog, table: str, case: Given, rows: list[tuple[st
                 assert sorted(partition.row_count or 0 for partition in found) == expected, condition.text
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_a_table_created_with_indexes_answers_as_the_oracle_does(catalog: Catalog, case: Given) -> None:
     table = create_table(catalog, case, with_indexes=True)
@@ -67,7 +67,7 @@ def test_a_table_created_with_indexes_answers_as_the_oracle_does(catalog: Catalo
     check_answers(catalog, table, case, fitting)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), is_built=st.sampled_from([True, True, False]))
 def test_a_table_that_gets_its_indexes_later_answers_as_the_oracle_does(
     catalog: Catalog, case: Given, is_built: bool

@@ -109,8 +109,8 @@ GOOD = [{"day": day} for day in (1, 2, 3)]
 
 DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "nulls": ({"amounts": [1.0] * 10 + [None] * 10}, "ratio of nulls in amount: 0.5, expected at most 0.1"),
-    "too great a value": ({"amounts": [1.0] * 19 + [101.0]}, "greatest amount: 101, expected at most 100"),
-    "too small a value": ({"amounts": [1.0] * 19 + [-1.0]}, "least amount: -1, expected at least 0"),
+    "too great a value": ({"amounts": [1.0] * 19 + [101.0]}, "rows with amount above 100: 1, expected 0"),
+    "too small a value": ({"amounts": [1.0] * 19 + [-1.0]}, "rows with amount below 0: 1, expected 0"),
     "another day inside": ({"at_day": 5}, "day(at) gives the partition's day: false, expected true"),
     "another day in the path": ({"path_day": 5}, "the path says the registered values: false, expected true"),
     "another day in a column": (
@@ -136,7 +136,7 @@ def test_defect_is_found_where_it_is(check: Callable[..., dict[str, Any]], catal
 
 
 def test_right_partitions_pass_and_become_visible(check: Callable[..., dict[str, Any]], catalog: Catalog) -> None:
-    report = check([*GOOD, {"day": 4, "embedded_day": 4}, {"country": "a b&c/%", "day": 5}])
+    report = check([*GOOD, {"day": 4, "embedded_day": 4}, {"country": "<b>a b&c/%", "day": 5}])
     assert (report["checked"], report["failed"], report["failures"]) == (5, 0, [])
     assert len(visible(catalog)) == 5
     assert Path(report["docs_path"]).exists()
@@ -152,13 +152,35 @@ def test_failures_are_kept_with_the_partition(check: Callable[..., dict[str, Any
     (held,) = catalog.get_partitions(TABLE, state=PartitionState.QUARANTINED)
     stored = catalog.quality.get(held.id)
     assert stored is not None
-    assert [failure.check for failure in stored.failures] == ["greatest amount"]
+    assert [failure.check for failure in stored.failures] == ["rows with amount above 100"]
 
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_no_rules_still_check_paths_types_and_counts(check: Callable[..., dict[str, Any]]) -> None:
     report = check([{"day": 1}, {"day": 2, "registered": 3}], rules={})
     assert report["failed"] == 1
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_bounds_compare_by_the_type_of_the_column(check: Callable[..., dict[str, Any]]) -> None:
+    rules = {"columns": {"at": {"min": "2024-01-02", "max": "2024-01-03 11:59:59"}}}
+    report = check([{"day": 1}, {"day": 2}, {"day": 3}], rules=rules)
+    assert sorted(report["failures"]) == [
+        "country=US/day=1: rows with at below 2024-01-02: 20, expected 0",
+        "country=US/day=3: rows with at above 2024-01-03 11:59:59: 20, expected 0",
+    ]
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [({"amount": {"min": "M"}}, "bound 'M' is not of the column's type double"), ({"price": {}}, "names price")],
+)
+def test_rules_that_do_not_fit_the_columns_are_refused(
+    check: Callable[..., dict[str, Any]], columns: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=said):
+        check(GOOD, rules={"columns": columns})
 
 
 @pytest.mark.parametrize(

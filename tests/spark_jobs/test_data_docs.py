@@ -8,6 +8,7 @@ import pandas
 import pytest
 
 from catalog import Column, FileFormat, Table
+from catalog.errors import VerificationFailedError
 from catalog.quality import ColumnRule, QualityRules
 from spark_jobs.data_docs import ExternalLoadError, external_loads, make_self_contained
 from spark_jobs.expectations import validate
@@ -22,13 +23,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = Table("shop", "orders", (Column("amount", "double"),), (Column("day", "int"),), FileFormat.PARQUET, "/none")
     summary = pandas.DataFrame(
         {
-            "partition": ["day=1", "day=2"],
+            "partition": ["day=1", "day=<b>2"],
             "partition_id": [1, 2],
             "row_count": [5, 5],
             "row_count_difference": [0, 0],
             "path_agrees": [True, True],
             "values_fit": [True, True],
-            "amount_max": [1.0, 500.0],
+            "amount_above": [0, 7],
         }
     )
     rules = QualityRules(columns={"amount": ColumnRule(maximum=100)})
@@ -41,8 +42,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_page_says_in_words_what_was_checked_and_which_partition_failed(site: Path) -> None:
     (page,) = (site / "validations").rglob("*.html")
     text = page.read_text(encoding="utf-8")
-    assert "Of each new partition: greatest amount, at most 100." in text
-    assert "day=2" in text
+    assert "Of each new partition: rows with amount above 100, 0." in text
+    assert "day=&lt;b&gt;2" in text
+    assert "<b>2" not in text
+
+
+def test_check_that_cannot_be_made_is_no_verdict(tmp_path: Path) -> None:
+    table = Table("shop", "orders", (), (Column("day", "int"),), FileFormat.PARQUET, "/none")
+    summary = pandas.DataFrame({"partition": ["day=1"], "partition_id": [1], "row_count": ["many"]})
+    with pytest.raises(VerificationFailedError, match="could not be made"):
+        validate(summary, table, QualityRules(), home=tmp_path, run_name="run")
 
 
 def test_no_page_loads_anything_from_outside(site: Path) -> None:

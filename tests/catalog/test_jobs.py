@@ -1,0 +1,57 @@
+"""What a Spark job is asked arrives as it was sent."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from catalog.errors import InvalidRequestError
+from catalog.jobs import (
+    BuildPartitionIndexJob,
+    CheckQualityJob,
+    JobRequest,
+    SourceJob,
+    ValidateSourceJob,
+    WritePartitionsJob,
+)
+
+COMMON: dict[str, Any] = {"operation_id": "run-1", "step": "write", "attempt": 3, "table": "demo.t"}
+SOURCE: dict[str, Any] = {
+    "source_format": "csv",
+    "source_options": {"header": "true", "sep": "\t"},
+    "columns": (("v", "int"), ("größe", "double")),
+    "keys": (("z", "string"), ("a", "int")),
+    "indexes": {"by_a": ["a", "z"]},
+    "invalid_partitions": "skip",
+}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        ValidateSourceJob(**COMMON, **SOURCE, dry_run=True),
+        WritePartitionsJob(**COMMON, **SOURCE),
+        BuildPartitionIndexJob(**COMMON, index="by_a"),
+        CheckQualityJob(**COMMON, rules={"on_failure": "warn", "row_count": {"min": 1}}),
+    ],
+    ids=lambda job: job.script,
+)
+def test_a_request_reads_as_it_was_written(job: JobRequest) -> None:
+    again = type(job).from_json(job.to_json())
+    assert again == job
+    assert all(type(getattr(again, each.name)) is type(getattr(job, each.name)) for each in fields(job))
+
+
+def test_the_keys_of_a_source_keep_their_order() -> None:
+    job = WritePartitionsJob.from_json(WritePartitionsJob(**COMMON, **SOURCE).to_json())
+    assert isinstance(job, SourceJob)
+    assert list(job.key_types.items()) == [("z", "string"), ("a", "int")]
+    assert list(job.column_types) == ["v", "größe"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"table": "demo.t"}', '{"unknown": 1}'])
+def test_another_text_is_refused_with_the_fields_that_are_expected(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match=r"BuildPartitionIndexJob cannot be read.*operation_id.*index"):
+        BuildPartitionIndexJob.from_json(text)
