@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
@@ -94,11 +95,6 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
 
 
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
-
-
-def tables_path() -> Path:
-    """Return the path of the list: `CALVE_TABLES`, by default `tables.yaml` beside the project's folders."""
-    return Path(os.environ.get("CALVE_TABLES") or Path(__file__).parents[1] / "tables.yaml")
 
 
 def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
@@ -213,9 +209,11 @@ def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
 
 
 def _expand(place: str, text: str) -> str:
+    known = {"CALVE_HOME": str(state_folder()), **os.environ}
+
     def value(found: re.Match[str]) -> str:
-        if found.group(1) not in os.environ:
+        if found.group(1) not in known:
             raise InvalidConfigurationError(f"{place}: source {text} needs the environment variable {found.group(1)}")
-        return os.environ[found.group(1)]
+        return known[found.group(1)]
 
     return _VARIABLE.sub(value, text)

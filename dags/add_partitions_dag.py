@@ -66,7 +66,7 @@ for table, config in [(None, None), *tables.items()]:
         build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
             create.output
         )
-        # Templates, as `discover.output` would make it one of the tasks of which one success is enough: in a dry run too.
+        # By template: `discover.output` would make it a task upstream, whose success alone would do, in a dry run too.
         wait = PartitionIndexSensor(
             task_id="wait_for_indexes",
             table="{{ ti.xcom_pull('discover', key='table') }}",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.environment import state_folder
 from catalog.jobs import CheckQualityJob
 from catalog.quality import PartitionCheck, QualityRules
 from spark_jobs.expectations import validate
@@ -36,7 +35,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         return
     ratios = usual_ratios(catalog, table, rules.row_count, partitions)
     summary = summarise(spark, table, partitions, rules, ratios)
-    validation = validate(summary, table, rules, home=data_docs_home(), run_name=job.operation_id)
+    validation = validate(summary, table, rules, home=state_folder() / "data_docs", run_name=job.operation_id)
     names = {partition.id: partition.name(table) for partition in partitions}
     failed = {each.partition_id: each for each in validation.checks if not each.passed}
     report = {
@@ -54,12 +53,6 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
         log.warning("%s", failure)
     checks = (failed.get(partition.id, PartitionCheck(partition.id)) for partition in partitions)
     catalog.quality.record(job.operation_id, job.step, job.attempt, checks, report)
-
-
-def data_docs_home() -> Path:
-    """Return the folder of Great Expectations' project: `data_docs` in CALVE_HOME."""
-    home = os.environ.get("CALVE_HOME") or Path(__file__).parents[1] / ".calve"
-    return Path(home) / "data_docs"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
+_BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 TEMPLATE_DATABASE = "calve_template"
 
 
@@ -133,13 +135,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session", params=["postgresql", "sqlite"])
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The whole stack, with the catalog on each database in turn; Airflow's own is always PostgreSQL.
+    """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
 
     A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
     """
     from standalone.stack import Stack
 
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    test_dags = {"path": str(Path(__file__).parent / "end_to_end" / "dags"), "refresh_interval": 10}
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
+    ]
     home = tmp_path_factory.mktemp("stack")
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
-    with Stack(home, catalog_url=catalog_url, durable=False) as running:
+    with Stack(home, catalog_url=catalog_url, env={_BUNDLES: json.dumps(bundles)}, durable=False) as running:
         yield running

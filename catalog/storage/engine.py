@@ -22,7 +22,6 @@ _LOST_RACES = ("40001", "40P01")
 """What PostgreSQL calls a serialisation failure and a deadlock."""
 
 
-
 class Storage:
     """One catalog database.
 

@@ -14,7 +14,8 @@ from airflow.sdk import BaseOperator
 
 from calve_airflow.errors import SparkJobLostError, catalog_errors, job_error
 from calve_airflow.job_process import JobProcess
-from calve_airflow.spark_submit import job_script, state_folder, submit_command, submit_environment
+from calve_airflow.spark_submit import job_script, submit_command, submit_environment
+from catalog.environment import state_folder
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -11,13 +11,9 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
+from catalog.environment import REPOSITORY, state_folder
+
 _CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
-
-
-def state_folder() -> Path:
-    """Return Calve's folder for logs and other state: CALVE_HOME, or `.calve` in the repository."""
-    return Path(os.environ.get("CALVE_HOME") or _REPOSITORY / ".calve").absolute()
 
 
 def job_script(job: str) -> Path:
@@ -26,7 +22,7 @@ def job_script(job: str) -> Path:
     Raises:
         AirflowFailException: There is none.
     """
-    script = Path(os.environ.get("CALVE_SPARK_JOBS") or _REPOSITORY / "spark_jobs").absolute() / f"{job}.py"
+    script = Path(os.environ.get("CALVE_SPARK_JOBS") or REPOSITORY / "spark_jobs").absolute() / f"{job}.py"
     if not script.is_file():
         raise AirflowFailException(f"Spark job {job} has no script {script}; CALVE_SPARK_JOBS names the folder")
     return script

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -26,20 +25,6 @@ CARRIERS = ("AS", "F9", "HA", "YV")
 """Four small carriers at all three airports: four partitions, and some 180 flights, a month."""
 
 RUN_TIMEOUT_SECONDS = 300.0
-
-
-@pytest.fixture(scope="session", autouse=True)
-def test_dags(isolated_environment: None) -> Iterator[None]:
-    """Give the stack, which inherits the environment, the DAGs of these tests besides its own."""
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    own = {"path": str(Path(__file__).with_name("dags")), "refresh_interval": 10}
-    bundles = [
-        {"name": "dags-folder", "classpath": local, "kwargs": {}},
-        {"name": "end-to-end", "classpath": local, "kwargs": own},
-    ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(bundles))
-        yield
 
 
 @pytest.fixture(scope="session")

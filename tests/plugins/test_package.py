@@ -9,7 +9,7 @@ from airflow._shared.module_loading import find_path_from_directory
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 MODULES = sorted(f"calve_airflow.{path.stem}" for path in (PLUGINS / "calve_airflow").glob("[!_]*.py"))
-HEAVY = ("catalog", "pyspark", "great_expectations", "pyarrow", "airflow.providers.apache.spark.hooks")
+HEAVY = ("catalog.catalog", "pyspark", "great_expectations", "pyarrow", "airflow.providers.apache.spark.hooks")
 
 
 @pytest.mark.filterwarnings("ignore")  # Airflow's own
