@@ -109,6 +109,8 @@ class Loading:
                 is_exclusive=not is_dry_run,
                 requested_by=requested_by,
             )
+        elif operation is not None:
+            self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"every file of {source} is loaded by now")
         return files
 
     def _new_files(self, table: str, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:

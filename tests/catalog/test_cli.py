@@ -1,22 +1,40 @@
-"""The `calve` command, as a process: what it prints where, and how it ends."""
+"""The `calve` command: what it prints where, and how it ends."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from catalog import Catalog, IndexDefinition, NewPartition
+from catalog.cli import main
 from catalog.operations import OperationKind
 
 
-def calve(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "catalog.cli", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+def calve(*arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(main, arguments, env=environment)
+
+
+def test_init_works_without_a_server_and_twice(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    for _ in range(2):
+        done = calve("init", CALVE_CATALOG_URL=url)
+        assert (done.exit_code, done.stderr) == (0, "")
+        assert "is ready" in done.stdout
+    listed = calve("tables", CALVE_CATALOG_URL=url)
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", "There are no tables yet.\n")
+
+
+def test_command_is_a_program(flights: Catalog) -> None:
+    command = [sys.executable, "-m", "catalog.cli", "tables"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "demo.flights" in done.stdout
+    assert subprocess.run([*command, "--database", "none"], capture_output=True, check=False).returncode == 1
 
 
 @pytest.fixture
@@ -32,19 +50,9 @@ def flights(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def test_init_works_without_a_server_and_twice(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/new.db"
-    for _ in range(2):
-        done = calve("init", CALVE_CATALOG_URL=url)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "is ready" in done.stdout
-    listed = calve("tables", CALVE_CATALOG_URL=url)
-    assert (listed.returncode, listed.stdout, listed.stderr) == (0, "", "There are no tables yet.\n")
-
-
 def test_partitions_are_listed_as_hive_shows_them(flights: Catalog) -> None:
     done = calve("partitions", "demo.flights", "--where", "origin = 'JFK' and month > 10")
-    assert (done.returncode, done.stdout) == (0, "origin=JFK/month=11\norigin=JFK/month=12\n")
+    assert (done.exit_code, done.stdout) == (0, "origin=JFK/month=11\norigin=JFK/month=12\n")
 
 
 def test_partitions_as_json(flights: Catalog) -> None:
@@ -91,7 +99,7 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
 )
 def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[str], error: str) -> None:
     done = calve(*arguments)
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith(error)
 
 
@@ -106,7 +114,7 @@ def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[
 )
 def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
     done = calve("tables", CALVE_CATALOG_URL=url.format(folder=tmp_path))
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("CatalogUnavailableError: ")
     assert said in done.stderr
     assert "secret" not in done.stderr
