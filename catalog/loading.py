@@ -19,6 +19,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from catalog.definitions import Definitions
 from catalog.errors import (
+    InvalidPartitionError,
     LocationNotEmptyError,
     NotFoundError,
     PartitionAlreadyExistsError,
@@ -153,6 +154,7 @@ class Loading:
         """Yield the partitions that the indexes do not admit; the table need not be in the catalog yet.
 
         Raises:
+            InvalidPartitionError: One partition comes in two spellings, such as `01` and `1` for an int.
             PartitionAlreadyExistsError: The table has one of the partitions.
         """
         encoder = ValueEncoder(table, indexes)
@@ -162,8 +164,13 @@ class Loading:
                 encoded = encoder.encode(partition.values)
                 if isinstance(encoded, RefusedPartition):
                     yield encoded
-                else:
-                    fitting[encoded.identity] = partition
+                elif (twin := fitting.setdefault(encoded.identity, partition)) is not partition:
+                    spellings = [partition_path(table.key_names, each.values) for each in (twin, partition)]
+                    raise InvalidPartitionError(
+                        table.full_name,
+                        reason=f"the source files write one partition in two ways, {spellings[0]} and {spellings[1]}; "
+                        "deliver its rows under one spelling",
+                    )
             with self._storage.read() as connection:
                 known = registered(connection, table, list(fitting))
             if known:

@@ -168,6 +168,12 @@ def test_rows_of_an_existing_partition_are_refused(make_loader: Callable[..., An
         loader.load(deliver(tmp_path / "raw", "b.csv", HEADER + "US,1,2,2\n"))
 
 
+def test_two_spellings_of_one_partition_are_named(make_loader: Callable[..., Any], tmp_path: Path) -> None:
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nUS,01,2,2\n")
+    with pytest.raises(InvalidPartitionError, match=r"country=US/day=0?1 and country=US/day=0?1; deliver"):
+        make_loader().load(source)
+
+
 def test_new_table_needs_keys(make_loader: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(InvalidTableError, match="no partition keys"):
         make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"), keys=[])
