@@ -164,6 +164,17 @@ def release(table: str, expression: str | None) -> None:
     click.echo(f"Released {released:,} partition(s) of {table}.")
 
 
+@main.command("give-up")
+@click.argument("operation_id")
+@_reporting_errors
+def give_up(operation_id: str) -> None:
+    """Give an unfinished operation up: it no longer holds its table, and none of its jobs can commit."""
+    with Catalog.open() as catalog:
+        catalog.operations.fail(operation_id, "GIVEN_UP", "given up by `calve give-up`")
+        state = catalog.operations.get(operation_id).state
+    click.echo(f"Operation {operation_id} is {state}.")
+
+
 @main.command()
 @click.argument("operation_id", required=False)
 @click.option("--table", help="Only the operations of this table.")

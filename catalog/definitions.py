@@ -258,7 +258,10 @@ class Definitions:
             )
         )
         if busy:
-            raise ConflictError(f"table {table.full_name} is being changed by operation {busy}; wait, or cancel it")
+            raise ConflictError(
+                f"table {table.full_name} is being changed by operation {busy}; wait, or give it up: "
+                f"calve give-up '{busy}'"
+            )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
         """Say whether a table has any partition."""

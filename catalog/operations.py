@@ -403,7 +403,7 @@ class Operations:
             if age_ms < LEASE_MS:
                 raise OperationConflictError(
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
-                    f"{age_ms // 1000} s ago; wait until it has ended"
+                    f"{age_ms // 1000} s ago; wait until it has ended, or give it up: calve give-up '{other.id}'"
                 )
             self._fail(connection, other.number, "ABANDONED", f"nobody worked on it for {age_ms // 60_000} minutes")
 

@@ -53,7 +53,13 @@ for table, config in [(None, None), *tables.items()]:
         catchup=False,
         max_active_runs=1,
         render_template_as_native_obj=True,
-        default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
+        default_args={
+            "operation_id": OPERATION_ID,
+            "retries": 2,
+            "retry_delay": timedelta(seconds=15),
+            "on_failure_callback": give_up_operation,
+        },
+        # The task's callback is at once; the run's also comes after a task that was killed.
         on_failure_callback=give_up_operation,
     ):
         discover = DiscoverSourcesOperator(task_id="discover", load="{{ params }}")

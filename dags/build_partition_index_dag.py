@@ -32,7 +32,7 @@ with DAG(
     doc_md=__doc__,
     tags=["calve", "indexes"],
     render_template_as_native_obj=True,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": give_up_operation},
     on_failure_callback=give_up_operation,
 ):
     create = CreatePartitionIndexOperator(

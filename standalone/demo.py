@@ -75,6 +75,9 @@ class _Tour:
     # --- chapters -----------------------------------------------------------------------------------------------
 
     def _forget_earlier_tours(self) -> None:
+        for operation in self._catalog.operations.list(TABLE):
+            # Of a tour that was interrupted: Airflow has only just started, so nobody works on it.
+            self._catalog.operations.fail(operation.id, "ABANDONED", "a new tour begins")
         try:
             location = self._catalog.get_table(TABLE).location
         except NotFoundError:

@@ -87,6 +87,12 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
     assert json.loads(calve("operations", "--json").stdout)["state"] == "PLANNED"
 
 
+def test_operation_given_up_releases_its_table(flights: Catalog) -> None:
+    flights.operations.begin("run/1", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)
+    assert calve("give-up", "run/1").stdout == "Operation run/1 is FAILED.\n"
+    flights.operations.begin("run/2", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
