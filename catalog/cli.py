@@ -196,7 +196,7 @@ def operations(operation_id: str | None, table: str | None, follow: bool, as_jso
     elif found:
         _print_table(
             ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "FAILURE"),
-            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), o.failure_detail) for o in found],
+            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _shortened(o.failure_detail)) for o in found],
         )
     else:
         click.echo("There are no operations yet.", err=True)
@@ -219,6 +219,11 @@ def _follow(catalog: Catalog, operation_id: str) -> Operation:
             if operation.state not in UNFINISHED:
                 return operation
             time.sleep(0.5)
+
+
+def _shortened(text: str | None) -> str | None:
+    """Return a text that does not break a table; `--json` shows it whole."""
+    return text if text is None or len(text) <= 120 else text[:119] + "…"
 
 
 def _time(milliseconds: int) -> str:

@@ -272,4 +272,5 @@ def give_up_operation(context: Context) -> None:
     with Catalog.open() as catalog:
         operation = catalog.operations.find(f"{run.dag_id}/{run.run_id}")
         if operation is not None:
-            catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+            reason = context.get("exception") or f"the run {run.run_id} of {run.dag_id} failed"
+            catalog.operations.fail(operation.id, "RUN_FAILED", str(reason))

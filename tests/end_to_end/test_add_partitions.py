@@ -208,7 +208,9 @@ def test_line_that_cannot_be_read_fails_the_run_and_is_named(
 def test_failed_run_does_not_hold_its_table(foo: Step, unreadable: Step, catalog: Catalog) -> None:
     for step in (foo, unreadable):
         wait_until_given_up(catalog, step.run.operation_id)
-        assert catalog.operations.get(step.run.operation_id).failure_code == "RUN_FAILED"
+        operation = catalog.operations.get(step.run.operation_id)
+        assert operation.failure_code == "RUN_FAILED"
+        assert "Spark job validate_source: " in (operation.failure_detail or "")
 
 
 @pytest.mark.parametrize(
