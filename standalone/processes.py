@@ -118,8 +118,11 @@ class Component:
 
 
 def session_members(sessions: Iterable[int]) -> set[int]:
-    """Return the living processes of these sessions."""
-    wanted = set(sessions)
+    """Return the living processes of these sessions.
+
+    Inside a container every session that began outside is number 0: that is nobody's own.
+    """
+    wanted = set(sessions) - {0}
     return {entry.pid for entry in _entries() if entry.session in wanted}
 
 

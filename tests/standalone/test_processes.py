@@ -83,11 +83,18 @@ def test_restart_ends_what_the_earlier_start_left(tmp_path: Path) -> None:
     end_processes(lambda: marked_processes(mark), grace_seconds=0)
 
 
-def test_process_that_took_over_a_number_is_left_alone() -> None:
-    current = ProcessIdentity.current()
-    earlier = ProcessIdentity(os.getsid(0), 1)
-    state = StackState(uuid4().hex, current, components={"gone": earlier})
+def test_process_that_took_over_a_number_is_left_alone(tmp_path: Path) -> None:
+    stranger = component(tmp_path, SLEEP, mark := uuid4().hex)
+    stranger.start()
+    earlier = ProcessIdentity(stranger.session, 1)
+    state = StackState(uuid4().hex, ProcessIdentity.current(), components={"gone": earlier})
     assert state.processes() == set()
+    end_processes(lambda: marked_processes(mark))
+    assert not stranger.is_running
+
+
+def test_session_that_began_outside_the_container_has_no_members() -> None:
+    assert session_members({0}) == set()
 
 
 def test_state_is_private_and_comes_back_as_written(tmp_path: Path) -> None:
