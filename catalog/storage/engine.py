@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
-from catalog.storage.schema import TableRow
+from catalog.storage.schema import TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
 _LOST_RACES = ("40001", "40P01")
@@ -66,10 +66,13 @@ class Storage:
     def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool) -> bool:
         """Hold the table's row until the transaction ends; return whether the table still exists.
 
-        Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively. On
-        SQLite every writing transaction is alone anyway.
+        Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that
+        gives the table a new version. On SQLite every writing transaction is alone anyway.
         """
-        query = select(TableRow.id).where(TableRow.id == table_id).with_for_update(read=not exclusive)
+        if exclusive:
+            change = update(TableRow).where(TableRow.id == table_id).values(version=new_version())
+            return connection.execute(change).rowcount == 1
+        query = select(TableRow.id).where(TableRow.id == table_id).with_for_update(read=True)
         return connection.scalar(query) is not None
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
@@ -9,6 +10,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers rows by itself only in an INTEGER column."""
+
+
+def new_version() -> int:
+    """Return a number that no table has had: ids of dropped tables are used again, and counters would begin anew."""
+    return secrets.randbits(62)
 
 
 class Base(DeclarativeBase):
@@ -38,7 +44,11 @@ class DatabaseRow(Base):
 
 
 class TableRow(Base):
-    """A table. Its row is what adding partitions and changing indexes order themselves on."""
+    """A table. Its row is what adding partitions and changing indexes order themselves on.
+
+    `version` becomes another one with each change of the table's definition or of one of its indexes
+    (`Storage.lock_table`), so that whoever kept these sees that they are old.
+    """
 
     __tablename__ = "calve_table"
     __table_args__ = (Index("uq_calve_table_database_id_name", "database_id", "name", unique=True),)
@@ -52,6 +62,7 @@ class TableRow(Base):
     location: Mapped[str] = mapped_column(Text)
     properties: Mapped[dict[str, Any]]
     created_at_ms: Mapped[int]
+    version: Mapped[int] = mapped_column(default=new_version, server_default="0")
 
 
 class PartitionRow(Base):

@@ -1,0 +1,23 @@
+"""A table's definition has a version, so that what was read of it can be kept and its age be seen."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply the revision."""
+    with op.batch_alter_table("calve_table") as table:
+        table.add_column(sa.Column("version", sa.BigInteger(), nullable=False, server_default="0"))
+
+
+def downgrade() -> None:
+    """Take the revision back."""
+    with op.batch_alter_table("calve_table") as table:
+        table.drop_column("version")
