@@ -26,6 +26,8 @@ CatalogError
 │   ├── OperationConflictError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
+│   ├── IndexedKeyError              a partition index needs the key as it is
+│   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
@@ -90,6 +92,7 @@ class PartitionProblem(StrEnum):
     Source: AWS Glue API, `BackfillError.Code`.
     """
 
+    ENCRYPTED = "ENCRYPTED_PARTITION_ERROR"
     INVALID_TYPE = "INVALID_PARTITION_TYPE_DATA_ERROR"
     MISSING_VALUE = "MISSING_PARTITION_VALUE_ERROR"
     UNSUPPORTED_CHARACTER = "UNSUPPORTED_PARTITION_CHARACTER_ERROR"
@@ -101,22 +104,27 @@ class RefusedPartition:
 
     Attributes:
         partition: Its name in the form `k=v/k2=v2`.
-        key: The indexed key whose value does not fit.
+        key: The indexed key whose value does not fit; None when the whole partition does not (`ENCRYPTED`).
         value: The value as it was given; None when it is missing.
-        expected_type: The key's type, for instance `int` or `char(3)`.
-        code: What is wrong with the value.
+        expected_type: The key's type, for instance `int` or `char(3)`; None when `key` is.
+        code: What is wrong.
         index: The index that needs the key.
     """
 
     partition: str
-    key: str
+    key: str | None
     value: str | None
-    expected_type: str
+    expected_type: str | None
     code: PartitionProblem
     index: str
 
     def __str__(self) -> str:
         """Say what is wrong in one line."""
+        if self.code is PartitionProblem.ENCRYPTED:
+            return (
+                f"partition {self.partition!r}: its property has_encrypted_data is true, and partition index "
+                f"{self.index!r} takes no encrypted partitions ({self.code})"
+            )
         wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
         return (
             f"partition {self.partition!r}: key {self.key!r} {wrong}, expected {self.expected_type} "
@@ -257,6 +265,31 @@ class DatabaseNotEmptyError(ConflictError):
 
 class LocationNotEmptyError(ConflictError):
     """Files that the catalog does not know are where a partition should go."""
+
+    retryable: ClassVar[bool] = False
+
+
+class IndexedKeyError(ConflictError):
+    """A partition key cannot change like this while partition indexes are on its table.
+
+    Attributes:
+        table: The table, `database.name`.
+        indexes: Names of the indexes that forbid it.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, table: str, change: str, indexes: Sequence[str]) -> None:
+        """Build the message from what was to change, for instance `key year cannot become string`."""
+        self.table = table
+        self.indexes = tuple(indexes)
+        super().__init__(
+            f"table {table}: {change} because of partition index {', '.join(indexes)}; delete the index first"
+        )
+
+
+class IndexBuildEndedError(ConflictError):
+    """The partition index that is being built was deleted, cancelled, or has FAILED meanwhile."""
 
     retryable: ClassVar[bool] = False
 

@@ -38,6 +38,18 @@ MAINTAINED_INDEX_STATES = (IndexState.CREATING, IndexState.ACTIVE)
 """The states in which each added partition gets an item, and must fit."""
 
 
+ENCRYPTED_PROPERTY = "has_encrypted_data"
+"""The partition property that says `true` when the partition's data is encrypted. Source: AWS Glue."""
+
+
+def is_encrypted(properties: Mapping[str, str] | None) -> bool:
+    """Say whether a partition's properties call its data encrypted, without regard to case."""
+    return any(
+        name.lower() == ENCRYPTED_PROPERTY and value.strip().lower() == "true"
+        for name, value in (properties or {}).items()
+    )
+
+
 class PartitionState(StrEnum):
     """Whether readers see a partition."""
 

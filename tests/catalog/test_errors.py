@@ -13,6 +13,7 @@ from catalog.errors import (
     CatalogUnavailableError,
     ConflictError,
     ExpressionError,
+    IndexedKeyError,
     InvalidPartitionError,
     OperationConflictError,
     PartitionProblem,
@@ -28,6 +29,8 @@ def make(error: type[CatalogError]) -> CatalogError:
         return error("cannot be read", "n = ", 4)
     if issubclass(error, InvalidPartitionError):
         return error("demo.t", [REFUSED])
+    if issubclass(error, IndexedKeyError):
+        return error("demo.t", "partition key n cannot become m", ["by_n"])
     return error("table demo.t is wrong")
 
 
@@ -63,3 +66,10 @@ def test_refused_partitions_are_named_up_to_ten() -> None:
     assert "12 partition(s) refused" in str(error)
     assert "and 2 more" in str(error)
     assert str(error).count("'foo'") == 10
+
+
+def test_an_encrypted_partition_is_named_with_the_property_that_says_so() -> None:
+    refused = RefusedPartition("n=1", None, None, None, PartitionProblem.ENCRYPTED, "by_n")
+    assert "'n=1'" in str(refused)
+    assert "has_encrypted_data" in str(refused)
+    assert "ENCRYPTED_PARTITION_ERROR" in str(refused)
