@@ -8,18 +8,17 @@ from types import TracebackType
 from typing import Self
 
 from catalog.definitions import ColumnLike, Definitions, check_columns, normalise_columns, normalise_location
-from catalog.errors import InvalidTableError
+from catalog.errors import ConflictError, InvalidTableError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.indexes import building
 from catalog.indexes.definitions import (
+    IndexFailure,
     change_state,
     create_index,
+    fail_index,
     find_index,
-    hold_builds,
     list_indexes,
-    remove_index,
 )
-from catalog.indexes.items import delete_all_items
 from catalog.loading import Loading
 from catalog.model import (
     AddResult,
@@ -274,7 +273,6 @@ class Catalog:
         """
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
-            hold_builds(connection, table.id)
             self._definitions.delete_table(connection, table)
 
     # --- partitions ---------------------------------------------------------------------------------------------
@@ -392,39 +390,65 @@ class Catalog:
     def create_partition_index(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
         """Create a partition index: ACTIVE at once on a table without partitions, else CREATING until it is built.
 
-        From now on the table refuses partitions that do not fit the index.
+        From now on the table refuses partitions that do not fit the index. Several indexes of a table may be CREATING.
+        Deletions that were interrupted, or are under way, are finished first.
 
         Raises:
             TableNotFoundError: There is no such table.
             InvalidIndexError: It names no key, a key twice, or a column that is no partition key.
-            LimitExceededError: The table has 3 indexes.
-            IndexAlreadyExistsError: An index has the same name or the same keys.
+            LimitExceededError: The table has 3 indexes, FAILED ones not counted.
+            IndexAlreadyExistsError: An index that is not FAILED has the same name or the same keys.
         """
+        definition = self.get_table(table)
+        building.clear_ended(self.storage, definition)
+        cuts = building.range_cuts(self.storage, definition)
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
-            return create_index(connection, held, IndexDefinition(name, tuple(keys)))
+            return create_index(connection, held, IndexDefinition(name, tuple(keys)), cuts)
 
     def build_partition_index(self, table: str, name: str) -> PartitionIndex:
         """Build a CREATING index in this process and return how it ended, ACTIVE or FAILED.
 
-        For large tables the Spark job does the same in parallel.
+        A build that was interrupted goes on where it stopped; of several at once each does a part. For large tables
+        the Spark job does the same in parallel.
 
         Raises:
             IndexNotFoundError: There is no such index.
-            ConflictError: It was deleted meanwhile.
+            IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         """
         definition, index = self.get_table(table), self.get_partition_index(table, name)
+        building.clear_ended(self.storage, definition)
         if index.state is not IndexState.CREATING:
             return index
-        reports = []
-        for ids in building.plan_ranges(self.storage, definition, index):
-            with self.storage.write() as connection:
-                reports.append(building.backfill_range(connection, definition, index, ids))
-        if any(report.code is not None for report in reports):
-            building.fail_build(self.storage, definition, index, reports)
-        else:
-            with self.storage.write() as connection:
-                building.finish_build(self.storage, connection, definition, index)
+        ranges = building.ranges_to_do(self.storage, index)
+        report = building.backfill(self.storage, definition, index, ranges)
+        failure = building.check_build(self.storage, definition, index, report)
+        with self.storage.write() as connection:
+            ended = building.end_build(self.storage, connection, definition, index, failure)
+        building.clear_ended(self.storage, definition)
+        return ended
+
+    def cancel_partition_index_build(
+        self, table: str, name: str, *, reason: str = "the build was cancelled"
+    ) -> PartitionIndex:
+        """Give the build of a CREATING index up: it is FAILED with the code CANCELLED, and its items go.
+
+        Whoever builds it, notices before the next range of partitions and ends with an error. To stop a build and let
+        it go on later, end the process, or the Airflow task, instead.
+
+        Raises:
+            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            ConflictError: The index is not CREATING.
+        """
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            index = find_index(connection, held, name)
+            if not fail_index(connection, index.id, IndexFailure(building.CANCELLED, reason)):
+                raise ConflictError(
+                    f"partition index {index.name} of {held.full_name} is {index.state}, so there is no build to "
+                    "cancel; an index that is there can be deleted"
+                )
+        building.clear_ended(self.storage, held)
         return self.get_partition_index(table, name)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
@@ -446,16 +470,16 @@ class Catalog:
             return find_index(connection, self._definitions.get_table(table, connection), name)
 
     def delete_partition_index(self, table: str, name: str) -> None:
-        """Delete an index: it is DELETING, and not read any more, while its items go; then it is gone.
+        """Delete an index: it is DELETING, and not read any more, while its items go in batches; then it is gone.
+
+        A build of it notices before the next range of partitions and ends with an error. A deletion that was
+        interrupted is finished by the next one, and when an index of the table is created or built.
 
         Raises:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
         """
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
-            hold_builds(connection, held.id)
             index = find_index(connection, held, name)
             change_state(connection, index.id, tuple(IndexState), IndexState.DELETING)
-        delete_all_items(self.storage, index.id)
-        with self.storage.write() as connection:
-            remove_index(connection, index.id)
+        building.clear_ended(self.storage, held)

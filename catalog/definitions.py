@@ -25,6 +25,7 @@ from catalog.key_types import parse_key_type
 from catalog.model import Column, Database, FileFormat, Table
 from catalog.storage import Storage
 from catalog.storage.schema import (
+    BackfillRangeRow,
     DatabaseRow,
     IndexItemRow,
     OperationRow,
@@ -238,7 +239,9 @@ class Definitions:
         """Delete a table that the caller holds, with everything the catalog knows of it."""
         self.refuse_if_busy(connection, table)
         indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
-        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
+        # The ranges first: that waits for builds at work, and none begins again.
+        for row in (BackfillRangeRow, IndexItemRow):
+            connection.execute(delete(row).where(row.index_id.in_(indexes)))
         for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
             connection.execute(delete(row).where(row.table_id == table.id))
         connection.execute(delete(TableRow).where(TableRow.id == table.id))
@@ -294,6 +297,7 @@ def _table(database: str, row: Row[Any]) -> Table:
         location=row.location,
         properties=row.properties,
         id=row.id,
+        version=row.version,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.errors import RefusedPartition
 from catalog.identifiers import TableName
@@ -95,6 +95,7 @@ class Table:
         columns: The columns inside the data files, in order.
         partition_keys: The partition keys, in the order of the path.
         location: Folder of the data files, without a slash at the end.
+        version: Another one after each change of the table or of its indexes.
     """
 
     database: str
@@ -105,6 +106,7 @@ class Table:
     location: str
     properties: Mapping[str, str] = field(default_factory=dict)
     id: int = 0
+    version: int = field(default=0, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -155,8 +157,7 @@ class NewPartition:
     properties: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(NamedTuple):
     """A partition of a table.
 
     Attributes:
@@ -218,6 +219,7 @@ class PartitionIndex:
         failure_code: Why the build failed; None unless FAILED.
         failure_detail: The same in words.
         offending: The first partitions that do not fit, at most 100.
+        failed_at_ms: When it became FAILED; None unless it is.
     """
 
     name: str
@@ -227,6 +229,7 @@ class PartitionIndex:
     failure_detail: str | None = None
     offending: tuple[OffendingPartition, ...] = ()
     id: int = 0
+    failed_at_ms: int | None = None
 
 
 @dataclass(frozen=True)

@@ -317,19 +317,20 @@ class Operations:
                 raise _fenced(operation_id, step, attempt)
 
     def guard(
-        self, connection: Connection, operation_id: str, step: str, attempt: int, *, is_shared: bool = False
+        self, connection: Connection, operation_id: str, step: str, attempt: int, *, hold: bool = True
     ) -> Operation:
         """Let only the latest attempt of a live operation pass; whoever wants to take over waits for the commit.
 
         Args:
-            is_shared: Several transactions of the same attempt may pass at once; none of them may then report.
+            hold: False lets others take over before the commit, for work that does no harm then. Transactions that
+                follow each other without a pause in several processes would keep all others out for ever.
 
         Raises:
             FencedError: The attempt was given up, or the operation has failed.
         """
-        query = _by_id(operation_id).with_for_update(read=is_shared)
-        operation = connection.execute(query).one_or_none() or _existing(connection, operation_id)
-        job = connection.execute(_job_query(operation.number, step).with_for_update(read=is_shared)).one_or_none()
+        operation = _existing(connection, operation_id, lock=hold)
+        query = _job_query(operation.number, step)
+        job = connection.execute(query.with_for_update() if hold else query).one_or_none()
         is_live = operation.state not in (OperationState.PLANNED, OperationState.FAILED)
         if job is None or job.attempt != attempt or job.state not in _ALIVE or not is_live:
             raise _fenced(operation_id, step, attempt)

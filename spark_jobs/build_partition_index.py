@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
+from sqlalchemy import Connection
 
 from catalog import Catalog, IndexState
+from catalog.errors import CatalogError
 from catalog.indexes import building
-from catalog.indexes.building import IdRange, RangeReport
+from catalog.indexes.building import BackfillReport
+from catalog.indexes.definitions import IdRange, IndexFailure
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
@@ -23,34 +27,34 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
     """Write the items of all partitions that existed when the index was created, and make it ACTIVE or FAILED.
 
     On PostgreSQL the executors read, encode and write ranges of partitions in parallel; on SQLite, which has one
-    writer, the driver does. Done again, it writes what is missing.
+    writer, the driver does. A build that died goes on with the ranges that it had not done.
 
     Raises:
         IndexNotFoundError: The index was deleted.
-        ConflictError: It was deleted, or another build of it ended, meanwhile.
+        IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
     """
     table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
-    if index.state is IndexState.CREATING:
-        ranges = building.plan_ranges(catalog.storage, table, index)
-        if catalog.storage.is_postgresql:
-            reports = _backfill_in_executors(spark, catalog, job, table, index, ranges)
-        else:
-            reports = list(_backfill(catalog, job, table, index, ranges))
-        log.info("%s: %d items for index %s", job.table, sum(each.item_count for each in reports), index.name)
-        if any(report.code for report in reports):
-            building.fail_build(catalog.storage, table, index, reports)
-    return _finish(catalog, job, table, index)
+    building.clear_ended(catalog.storage, table)
+    if index.state is not IndexState.CREATING:
+        return _finish(catalog, job, table, index, None)
+    ranges = building.ranges_to_do(catalog.storage, index)
+    log.info("%s: index %s has %d ranges to do", job.table, index.name, len(ranges))
+    if catalog.storage.is_postgresql and ranges:
+        report = _backfill_in_executors(spark, catalog, job, table, index, ranges)
+    else:
+        report = _backfill(catalog, job, table, index, ranges)
+    log.info("%s: %d items written for index %s", job.table, report.item_count, index.name)
+    return _finish(catalog, job, table, index, building.check_build(catalog.storage, table, index, report))
 
 
 def _backfill(
     catalog: Catalog, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
-) -> Iterator[RangeReport]:
-    """Backfill ranges one after the other, each in a transaction that only the latest attempt can commit."""
-    for ids in ranges:
-        with catalog.storage.write() as connection:
-            catalog.operations.guard(connection, job.operation_id, job.step, job.attempt, is_shared=True)
-            report = building.backfill_range(connection, table, index, ids)
-        yield report
+) -> BackfillReport:
+    def guard(connection: Connection) -> None:
+        # What a given-up attempt still writes is what its successor would have written.
+        catalog.operations.guard(connection, job.operation_id, job.step, job.attempt, hold=False)
+
+    return building.backfill(catalog.storage, table, index, ranges, guard)
 
 
 def _backfill_in_executors(
@@ -60,24 +64,42 @@ def _backfill_in_executors(
     table: Table,
     index: PartitionIndex,
     ranges: Sequence[IdRange],
-) -> list[RangeReport]:
+) -> BackfillReport:
     url = catalog.storage.url.render_as_string(hide_password=False)
+    backfill = partial(_backfill_own, url, job, table, index)
+    outcomes = spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(backfill).collect()
+    if errors := [outcome for outcome in outcomes if isinstance(outcome, CatalogError)]:
+        raise errors[0]
+    return sum(outcomes, BackfillReport())
 
-    def backfill(own: Iterable[IdRange]) -> Iterable[RangeReport]:
-        with Catalog.open(url) as executors_catalog:
-            yield from _backfill(executors_catalog, job, table, index, own)
 
-    if not ranges:
-        return []
-    return spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(backfill).collect()
+def _backfill_own(
+    url: str, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
+) -> Iterator[BackfillReport | CatalogError]:
+    """Backfill the ranges of one task.
+
+    Yields:
+        The report; or an error that no repetition mends, as it is: Spark would wrap it into a stack of the JVM's.
+    """
+    with Catalog.open(url) as catalog:
+        try:
+            yield _backfill(catalog, job, table, index, ranges)
+        except CatalogError as error:
+            if error.retryable:
+                raise
+            yield error
 
 
 def _finish(
-    catalog: Catalog, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex
+    catalog: Catalog,
+    job: BuildPartitionIndexJob,
+    table: Table,
+    index: PartitionIndex,
+    failure: IndexFailure | None,
 ) -> dict[str, Any] | None:
     with catalog.storage.write() as connection:
         catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
-        ended = building.finish_build(catalog.storage, connection, table, index)
+        ended = building.end_build(catalog.storage, connection, table, index, failure)
         result = {
             "index": ended.name,
             "state": ended.state,
@@ -87,6 +109,7 @@ def _finish(
         catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
         catalog.operations.advance(connection, job.operation_id, OperationState.COMMITTED)
         catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+    building.clear_ended(catalog.storage, table)
     return None
 
 

@@ -1,27 +1,53 @@
 """Building a partition index on a table that stays readable and writable.
 
-1. The index is committed as CREATING; from then on each added partition writes its own item (`adding`).
-2. The backfill walks the partitions that existed then, in ranges of partition ids; each range is one transaction, and
-   ranges may run in any order, in any process, and again.
-3. The index turns ACTIVE after its items were counted against the partitions, while neither can change.
+1. The index is committed as CREATING; from then on each added partition writes its own item (`adding`). The ids of the
+   partitions that existed are kept as ranges still to be done.
+2. The backfill does range after range, each in a transaction that writes the items and removes the range; ranges may
+   be done in any order, in any process. A build that died goes on with the ranges that are left.
+3. Items are counted against partitions, in one state of the catalog in which no range is left, so that from there on
+   whoever adds or drops a partition keeps them equal. Then the index turns ACTIVE.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import nsmallest
 
-from sqlalchemy import Connection, func, select
+import pyarrow as pa
+from sqlalchemy import ColumnElement, Connection, except_, func, select
 
 from catalog.errors import ConflictError, PartitionProblem, RefusedPartition
-from catalog.indexes.definitions import change_state, find_index, high_water_mark, join_build
-from catalog.indexes.items import Item, count_items, delete_all_items, insert_missing_items
-from catalog.indexes.keys import cut_key
-from catalog.model import IndexState, OffendingPartition, PartitionIndex, Table
-from catalog.partition_names import given_values
+from catalog.indexes.definitions import (
+    IdRange,
+    IndexFailure,
+    change_state,
+    check_build_goes_on,
+    claim_range,
+    fail_index,
+    find_index,
+    finish_range,
+    list_indexes,
+    remaining_ranges,
+    remove_index,
+    remove_ranges,
+)
+from catalog.indexes.encoding import encode_index_keys
+from catalog.indexes.items import count_items, delete_all_items, has_items, insert_items
+from catalog.model import (
+    ENCRYPTED_PROPERTY,
+    IndexState,
+    OffendingPartition,
+    Partition,
+    PartitionIndex,
+    Table,
+    is_encrypted,
+)
+from catalog.partition_names import given_values, partition_path
 from catalog.partitions.scanning import PartitionFactory, partition_query
 from catalog.storage import Storage
-from catalog.storage.schema import PartitionRow
+from catalog.storage.bulk import among
+from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.values import ValueEncoder
 
 RANGE_SIZE = 20_000
@@ -30,118 +56,231 @@ RANGE_SIZE = 20_000
 MAXIMUM_OFFENDING = 100
 """Partitions named by a FAILED index."""
 
+MAXIMUM_FAILED = 10
+"""FAILED indexes that a table keeps, with their details. Source: AWS Glue, partition indexes."""
+
 INTERNAL_ERROR = "INTERNAL_ERROR"
+CANCELLED = "CANCELLED"
+"""Our own code, beside Glue's: there, a build cannot be cancelled."""
 
 
 @dataclass(frozen=True)
-class IdRange:
-    """Partition ids from `first` to `last`, both inclusive."""
+class Misfit:
+    """A partition that does not fit the index, and why."""
 
-    first: int
-    last: int
+    partition_id: int
+    code: PartitionProblem
+    partition: OffendingPartition
 
 
 @dataclass(frozen=True)
-class RangeReport:
-    """What the backfill of one range found.
+class BackfillReport:
+    """What the backfill of ranges found.
 
     Attributes:
-        item_count: Items that the partitions of the range have now.
-        offending: Partitions that do not fit the index, at most `MAXIMUM_OFFENDING`.
-        code: The code of the first of them.
+        item_count: Items that it wrote.
+        misfit_count: Partitions that do not fit the index.
+        misfits: The first of them by id, at most `MAXIMUM_OFFENDING`.
     """
 
-    item_count: int
-    offending: tuple[OffendingPartition, ...] = ()
-    code: PartitionProblem | None = None
+    item_count: int = 0
+    misfit_count: int = 0
+    misfits: tuple[Misfit, ...] = ()
 
-
-def plan_ranges(storage: Storage, table: Table, index: PartitionIndex, size: int = RANGE_SIZE) -> list[IdRange]:
-    """Return the ranges that together hold every partition that existed when the index was created."""
-    with storage.read() as connection:
-        last = high_water_mark(connection, index.id)
-        numbered = (
-            select(PartitionRow.id, func.row_number().over(order_by=PartitionRow.id).label("number"))
-            .where(PartitionRow.table_id == table.id, PartitionRow.id <= last)
-            .subquery()
+    def __add__(self, other: BackfillReport) -> BackfillReport:
+        """Return the report on the ranges of both; their order makes no difference."""
+        return BackfillReport(
+            self.item_count + other.item_count,
+            self.misfit_count + other.misfit_count,
+            _first((*self.misfits, *other.misfits)),
         )
-        firsts = connection.scalars(
-            select(numbered.c.id).where((numbered.c.number - 1) % size == 0).order_by(numbered.c.id)
-        ).all()
-    ends = [first - 1 for first in firsts[1:]] + [last]
-    return [IdRange(first, end) for first, end in zip(firsts, ends, strict=True)] if firsts else []
+
+    @property
+    def failure(self) -> IndexFailure | None:
+        """Why the index cannot be: the code is that of the first misfit, however the ranges were scheduled."""
+        if not self.misfits:
+            return None
+        first = self.misfits[0]
+        return IndexFailure(
+            first.code,
+            f"{self.misfit_count:,} of its partitions do not fit, for instance: {first.partition.problem}",
+            tuple(misfit.partition for misfit in self.misfits),
+        )
 
 
-def backfill_range(connection: Connection, table: Table, index: PartitionIndex, ids: IdRange) -> RangeReport:
-    """Write the items of a range's partitions, in the caller's transaction; done again it changes nothing.
+def _first(misfits: Iterable[Misfit]) -> tuple[Misfit, ...]:
+    return tuple(nsmallest(MAXIMUM_OFFENDING, misfits, key=lambda misfit: misfit.partition_id))
+
+
+def range_cuts(storage: Storage, table: Table, size: int | None = None) -> list[int]:
+    """Return the partition ids at which ranges of `size` partitions end (by default `RANGE_SIZE`), ascending."""
+    query = select(PartitionRow.id).where(PartitionRow.table_id == table.id).order_by(PartitionRow.id)
+    cuts: list[int] = []
+    with storage.read() as connection:
+        after = 0
+        while cut := connection.scalar(query.where(PartitionRow.id >= after).offset(size or RANGE_SIZE).limit(1)):
+            cuts.append(cut)
+            after = cut
+    return cuts
+
+
+def ranges_to_do(storage: Storage, index: PartitionIndex) -> list[IdRange]:
+    """Return the ranges that the build of an index has still to do, ascending; those done before are not among them."""
+    with storage.read() as connection:
+        return remaining_ranges(connection, index.id)
+
+
+def backfill(
+    storage: Storage,
+    table: Table,
+    index: PartitionIndex,
+    ranges: Iterable[IdRange],
+    guard: Callable[[Connection], object] = lambda connection: None,
+) -> BackfillReport:
+    """Write the items of the partitions of some ranges, each range in a transaction of its own.
+
+    Args:
+        guard: Called at the beginning of each transaction; an error of its own ends the backfill.
 
     Raises:
-        ConflictError: The index is not CREATING any more: it was deleted, or its build has ended.
+        IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
     """
-    if not join_build(connection, index.id):
-        raise ConflictError(
-            f"partition index {index.name} of {table.full_name} is not being built any more; it was deleted, or "
-            "another build of it has ended"
-        )
-    query = partition_query(table).where(PartitionRow.id.between(ids.first, ids.last))
+    report = BackfillReport()
+    for ids in ranges:
+        with storage.write() as connection:
+            guard(connection)
+            report += backfill_range(connection, table, index, ids)
+    return report
+
+
+def backfill_range(connection: Connection, table: Table, index: PartitionIndex, ids: IdRange) -> BackfillReport:
+    """Write the items of a range's partitions, in the caller's transaction.
+
+    A range that another build has done is left alone. Of a range with a partition that does not fit, nothing is
+    written, and it is still to be done.
+
+    Raises:
+        IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
+    """
+    is_claimed = claim_range(connection, index.id, ids)
+    check_build_goes_on(connection, table, index)
+    if not is_claimed:
+        return BackfillReport()
+    may_be_encrypted = func.lower(PartitionRow.properties).contains(ENCRYPTED_PROPERTY)
+    query = select(PartitionRow.id, PartitionRow.packed_values, may_be_encrypted).where(*_inside(table, ids))
+    rows = connection.execute(query).all()
+    if rows:
+        partition_ids, packed_values, encrypted = zip(*rows, strict=True)
+        keys = encode_index_keys(table, index, packed_values)
+        if (keys is None or any(encrypted)) and (misfits := _misfits(connection, table, index, ids)):
+            return BackfillReport(0, len(misfits), _first(misfits))
+        insert_items(connection, index.id, keys, pa.array(partition_ids, pa.int64()))
+    finish_range(connection, index.id, ids)
+    return BackfillReport(len(rows))
+
+
+def _inside(table: Table, ids: IdRange) -> tuple[ColumnElement[bool], ...]:
+    return PartitionRow.table_id == table.id, PartitionRow.id.between(ids.first, ids.last)
+
+
+def _misfits(connection: Connection, table: Table, index: PartitionIndex, ids: IdRange) -> list[Misfit]:
+    query = partition_query(table).where(*_inside(table, ids)).order_by(PartitionRow.id)
     encoder, factory = ValueEncoder(table, [index]), PartitionFactory(table)
-    items: list[Item] = []
-    offending: list[OffendingPartition] = []
-    code: PartitionProblem | None = None
+    found = []
     for row in connection.execute(query):
-        encoded = encoder.encode(given_values(row.packed_values))
-        if not isinstance(encoded, RefusedPartition):
-            items.append((cut_key(encoded.index_keys[0]), row.id))
-        elif len(offending) < MAXIMUM_OFFENDING:
-            partition = factory.make(row)
-            offending.append(OffendingPartition(partition.values, partition.location, str(encoded)))
-            code = code or encoded.code
-    insert_missing_items(connection, index.id, items)
-    return RangeReport(len(items), tuple(offending), code)
+        values, partition = given_values(row.packed_values), factory.make(row)
+        if is_encrypted(partition.properties):
+            name = partition_path(table.key_names, values)
+            encoded = RefusedPartition(name, None, None, None, PartitionProblem.ENCRYPTED, index.name)
+        else:
+            encoded = encoder.encode(values)
+        if isinstance(encoded, RefusedPartition):
+            found.append(Misfit(row.id, encoded.code, _offending(partition, str(encoded))))
+    return found
 
 
-def finish_build(storage: Storage, connection: Connection, table: Table, index: PartitionIndex) -> PartitionIndex:
-    """Count items against partitions and make a CREATING index ACTIVE, or FAILED when they differ.
+def _offending(partition: Partition, problem: str) -> OffendingPartition:
+    return OffendingPartition(partition.values, partition.location, problem)
 
-    In the caller's transaction; an index that is not CREATING stays as it is.
+
+# --- the end of a build ---------------------------------------------------------------------------------------------
+
+
+def check_build(storage: Storage, table: Table, index: PartitionIndex, report: BackfillReport) -> IndexFailure | None:
+    """Say why an index whose ranges have all been walked cannot become ACTIVE; None when it can.
+
+    Counts items and partitions in one state of the catalog, and holds nobody back meanwhile.
+    """
+    if report.failure is not None:
+        return report.failure
+    partitions = select(PartitionRow.id).where(PartitionRow.table_id == table.id)
+    with storage.read() as connection:
+        partition_count = connection.scalar(select(func.count()).select_from(partitions.subquery()))
+        item_count = count_items(connection, index.id)
+        if item_count == partition_count:
+            return None
+        items = select(IndexItemRow.partition_id).where(IndexItemRow.index_id == index.id)
+        lacking = connection.scalars(except_(partitions, items).limit(MAXIMUM_OFFENDING)).all()
+        query = partition_query(table).where(among(connection, PartitionRow.id, lacking)).order_by(PartitionRow.id)
+        make = PartitionFactory(table).make
+        offending = tuple(_offending(make(row), "has no item") for row in connection.execute(query))
+    detail = f"{item_count:,} items for {partition_count:,} partitions after the build; create the index again"
+    return IndexFailure(INTERNAL_ERROR, detail, offending)
+
+
+def end_build(
+    storage: Storage, connection: Connection, table: Table, index: PartitionIndex, failure: IndexFailure | None
+) -> PartitionIndex:
+    """Make a CREATING index ACTIVE, or FAILED for a reason that `check_build` gave, in the caller's transaction.
+
+    An index that another build has made ACTIVE stays so. Afterwards, `clear_ended` removes what a FAILED one leaves.
 
     Returns:
         The index as it is now.
+
+    Raises:
+        IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
+        ConflictError: Ranges are left; nothing has changed.
     """
     storage.lock_table(connection, table.id, exclusive=True)
-    partitions = connection.scalar(
-        select(func.count()).select_from(PartitionRow).where(PartitionRow.table_id == table.id)
-    )
-    items = count_items(connection, index.id)
-    if items == partitions:
-        change_state(connection, index.id, [IndexState.CREATING], IndexState.ACTIVE)
-    else:
-        change_state(
-            connection,
-            index.id,
-            [IndexState.CREATING],
-            IndexState.FAILED,
-            failure_code=INTERNAL_ERROR,
-            failure_detail=f"{items:,} items for {partitions:,} partitions after the build; build it again",
-        )
+    if check_build_goes_on(connection, table, index).state is IndexState.CREATING:
+        if failure is not None:
+            fail_index(connection, index.id, failure)
+        elif ranges := remaining_ranges(connection, index.id):
+            raise ConflictError(
+                f"{len(ranges)} ranges of partition index {index.name} of {table.full_name} are not built yet; build "
+                "it again"
+            )
+        else:
+            change_state(connection, index.id, [IndexState.CREATING], IndexState.ACTIVE)
     return find_index(connection, table, index.name)
 
 
-def fail_build(storage: Storage, table: Table, index: PartitionIndex, reports: Sequence[RangeReport]) -> None:
-    """Make a CREATING index FAILED for the partitions that do not fit it, and delete its items."""
-    offending = [each for report in reports for each in report.offending][:MAXIMUM_OFFENDING]
-    code = next(report.code for report in reports if report.code is not None)
-    with storage.write() as connection:
-        storage.lock_table(connection, table.id, exclusive=True)
-        has_failed = change_state(
-            connection,
-            index.id,
-            [IndexState.CREATING],
-            IndexState.FAILED,
-            failure_code=code,
-            failure_detail=f"{len(offending)} or more partitions do not fit, for instance: {offending[0].problem}",
-            offending=offending,
-        )
-    # Another build may have ended well after the offending partitions were dropped: its items stay.
-    if has_failed:
-        delete_all_items(storage, index.id)
+def clear_ended(storage: Storage, table: Table) -> None:
+    """Remove DELETING indexes, items of FAILED ones, and old FAILED ones, at which a process may have been killed.
+
+    Holds the table for no longer than it takes to remove an index without items.
+    """
+    with storage.read() as connection:
+        ended = [each for each in list_indexes(connection, table.id) if each.state in _ENDED]
+        littered = [
+            each.id for each in ended if remaining_ranges(connection, each.id) or has_items(connection, each.id)
+        ]
+    failed = [each for each in ended if each.state is IndexState.FAILED]
+    kept = sorted(failed, key=_failed_at, reverse=True)[:MAXIMUM_FAILED]
+    for index in ended:
+        if index.id in littered:
+            with storage.write() as connection:
+                remove_ranges(connection, index.id)
+            delete_all_items(storage, index.id)
+        if index not in kept:
+            with storage.write() as connection:
+                storage.lock_table(connection, table.id, exclusive=True)
+                remove_index(connection, index.id)
+
+
+_ENDED = (IndexState.DELETING, IndexState.FAILED)
+
+
+def _failed_at(index: PartitionIndex) -> tuple[int, int]:
+    return index.failed_at_ms or 0, index.id

@@ -1,15 +1,23 @@
-"""Partition indexes as the catalog knows them: which there are, which can be made, where each stands."""
+"""Partition indexes as the catalog knows them: which there are, which can be made, where each stands.
+
+An index goes CREATING → ACTIVE → DELETING → gone, or CREATING → FAILED; a FAILED one may be deleted, too. Whoever
+changes a state holds the table exclusively (`Storage.lock_table`), because what others keep of the table's indexes
+counts as true as long as the table's version stays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
 from catalog.clock import now_ms
 from catalog.errors import (
     IndexAlreadyExistsError,
+    IndexBuildEndedError,
     IndexNotFoundError,
     InvalidIndexError,
     LimitExceededError,
@@ -23,10 +31,27 @@ from catalog.model import (
     PartitionIndex,
     Table,
 )
-from catalog.storage.schema import PartitionIndexRow, PartitionRow
+from catalog.storage.schema import BackfillRangeRow, PartitionIndexRow, PartitionRow
 
 MAXIMUM_INDEXES = 3
 """Indexes on one table; FAILED ones do not count. Source: AWS Glue, partition indexes."""
+
+
+@dataclass(frozen=True)
+class IdRange:
+    """Partition ids from `first` to `last`, both inclusive."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class IndexFailure:
+    """Why an index is FAILED: a code, the same in words, and the partitions to blame."""
+
+    code: str
+    detail: str
+    offending: tuple[OffendingPartition, ...] = ()
 
 
 def list_indexes(connection: Connection, table_id: int) -> list[PartitionIndex]:
@@ -61,11 +86,16 @@ def is_active(connection: Connection, index_id: int) -> bool:
     return state == IndexState.ACTIVE
 
 
-def create_index(connection: Connection, table: Table, definition: IndexDefinition) -> PartitionIndex:
+def create_index(
+    connection: Connection, table: Table, definition: IndexDefinition, cuts: Sequence[int] = ()
+) -> PartitionIndex:
     """Insert an index in the caller's transaction, which holds the table exclusively.
 
     From its commit on, each added partition writes its own item. An index of a table without partitions is ACTIVE at
     once; any other is CREATING until its build ends.
+
+    Args:
+        cuts: Partition ids, ascending, at which a range of the backfill ends and the next one begins.
 
     Raises:
         InvalidIndexError: It names no key, a key twice, or a column that is no partition key.
@@ -88,20 +118,23 @@ def create_index(connection: Connection, table: Table, definition: IndexDefiniti
             raise IndexAlreadyExistsError(
                 f"table {table.full_name} already has a partition index with {what}: {index.name}, {index.state}"
             )
-    high_water_mark = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id))
+    last_id = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id))
     row = connection.execute(
         insert(PartitionIndexRow)
         .values(
             table_id=table.id,
             name=name,
             keys=list(keys),
-            state=IndexState.ACTIVE if high_water_mark is None else IndexState.CREATING,
-            high_water_mark=high_water_mark or 0,
+            state=IndexState.ACTIVE if last_id is None else IndexState.CREATING,
             offending=[],
             created_at_ms=now_ms(),
         )
         .returning(PartitionIndexRow.__table__)
     ).one()
+    if last_id is not None:
+        bounds = [0, *(cut for cut in cuts if cut <= last_id), last_id + 1]
+        ranges = [{"index_id": row.id, "first_id": a, "last_id": b - 1} for a, b in pairwise(bounds)]
+        connection.execute(insert(BackfillRangeRow), ranges)
     return _index(row)
 
 
@@ -118,62 +151,99 @@ def _check_keys(table: Table, name: str, keys: Sequence[str]) -> None:
         )
 
 
-def change_state(
-    connection: Connection,
-    index_id: int,
-    expected: Sequence[IndexState],
-    state: IndexState,
-    *,
-    failure_code: str | None = None,
-    failure_detail: str | None = None,
-    offending: Sequence[OffendingPartition] = (),
-) -> bool:
+def change_state(connection: Connection, index_id: int, expected: Sequence[IndexState], state: IndexState) -> bool:
     """Move an index to another state if it is in one of the expected ones; return whether it was."""
     changed = connection.execute(
         update(PartitionIndexRow)
         .where(PartitionIndexRow.id == index_id, PartitionIndexRow.state.in_(expected))
-        .values(
-            state=state,
-            failure_code=failure_code,
-            failure_detail=failure_detail,
-            offending=[
-                {"values": list(each.values), "location": each.location, "problem": each.problem} for each in offending
-            ],
-        )
+        .values(state=state)
     )
     return changed.rowcount == 1
 
 
-def hold_builds(connection: Connection, table_id: int) -> None:
-    """Wait until no batch of a build of this table's indexes is under way, and let none begin before the commit.
-
-    A batch that read a partition before it was dropped would write its item afterwards.
-    """
+def fail_index(connection: Connection, index_id: int, failure: IndexFailure) -> bool:
+    """Make a CREATING index FAILED; return whether it was CREATING."""
+    if not change_state(connection, index_id, [IndexState.CREATING], IndexState.FAILED):
+        return False
+    offending = [
+        {"values": list(each.values), "location": each.location, "problem": each.problem} for each in failure.offending
+    ]
     connection.execute(
-        select(PartitionIndexRow.id)
-        .where(PartitionIndexRow.table_id == table_id, PartitionIndexRow.state == IndexState.CREATING)
-        .order_by(PartitionIndexRow.id)
-        .with_for_update()
-    ).all()
-
-
-def join_build(connection: Connection, index_id: int) -> bool:
-    """Begin a batch of a build: hold drops back until the commit; return whether the index is still CREATING."""
-    state = connection.scalar(
-        select(PartitionIndexRow.state).where(PartitionIndexRow.id == index_id).with_for_update(read=True)
+        update(PartitionIndexRow)
+        .where(PartitionIndexRow.id == index_id)
+        .values(failure_code=failure.code, failure_detail=failure.detail, offending=offending, failed_at_ms=now_ms())
     )
-    return state == IndexState.CREATING
-
-
-def high_water_mark(connection: Connection, index_id: int) -> int:
-    """Return the greatest id of the partitions that existed when the index was created."""
-    query = select(PartitionIndexRow.high_water_mark).where(PartitionIndexRow.id == index_id)
-    return connection.scalar(query) or 0
+    return True
 
 
 def remove_index(connection: Connection, index_id: int) -> None:
     """Remove an index whose items are gone."""
     connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.id == index_id))
+
+
+# --- ranges of a backfill -------------------------------------------------------------------------------------------
+
+
+def remaining_ranges(connection: Connection, index_id: int) -> list[IdRange]:
+    """Return the ranges of an index that its build has still to do, ascending."""
+    query = select(BackfillRangeRow.first_id, BackfillRangeRow.last_id).where(BackfillRangeRow.index_id == index_id)
+    return [IdRange(*row) for row in connection.execute(query.order_by(BackfillRangeRow.first_id))]
+
+
+def claim_range(connection: Connection, index_id: int, ids: IdRange) -> bool:
+    """Hold a range until the commit, against drops of its partitions and other builds; False when it is done."""
+    claim = select(BackfillRangeRow.first_id).where(*_is(index_id, ids)).with_for_update()
+    return connection.scalar(claim) is not None
+
+
+def check_build_goes_on(connection: Connection, table: Table, index: PartitionIndex) -> PartitionIndex:
+    """Return an index that is being built, or was built just now by another build, as it is now.
+
+    Raises:
+        IndexBuildEndedError: It was deleted, cancelled, or has FAILED.
+    """
+    current = next((each for each in list_indexes(connection, table.id) if each.id == index.id), None)
+    if current is None or current.state is IndexState.DELETING:
+        fate = "was deleted"
+    elif current.state is IndexState.FAILED:
+        fate = f"has FAILED ({current.failure_code}: {current.failure_detail})"
+    else:
+        return current
+    raise IndexBuildEndedError(f"partition index {index.name} of {table.full_name} {fate} while it was being built")
+
+
+def finish_range(connection: Connection, index_id: int, ids: IdRange) -> None:
+    """Say that the partitions of a claimed range have their items."""
+    connection.execute(delete(BackfillRangeRow).where(*_is(index_id, ids)))
+
+
+def hold_ranges(connection: Connection, table_id: int, ids: IdRange) -> None:
+    """Wait until no build is at work on these partitions, and let none begin with them before the commit.
+
+    A build that read a partition before it was dropped would write its item afterwards. Whoever holds several ranges
+    asks for them in ascending order.
+    """
+    connection.execute(
+        select(BackfillRangeRow.first_id)
+        .join(PartitionIndexRow, PartitionIndexRow.id == BackfillRangeRow.index_id)
+        .where(
+            PartitionIndexRow.table_id == table_id,
+            BackfillRangeRow.first_id <= ids.last,
+            BackfillRangeRow.last_id >= ids.first,
+        )
+        .order_by(BackfillRangeRow.first_id, BackfillRangeRow.index_id)
+        # Not shared: many who share it could keep a build away from it for ever.
+        .with_for_update(of=BackfillRangeRow)
+    ).all()
+
+
+def remove_ranges(connection: Connection, index_id: int) -> None:
+    """Forget what a build has still to do; wait until none is at work, and let none begin again."""
+    connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id == index_id))
+
+
+def _is(index_id: int, ids: IdRange) -> tuple[ColumnElement[bool], ...]:
+    return BackfillRangeRow.index_id == index_id, BackfillRangeRow.first_id == ids.first
 
 
 def _index(row: Row[Any]) -> PartitionIndex:
@@ -187,4 +257,5 @@ def _index(row: Row[Any]) -> PartitionIndex:
             OffendingPartition(tuple(each["values"]), each["location"], each["problem"]) for each in row.offending
         ),
         id=row.id,
+        failed_at_ms=row.failed_at_ms,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection, delete, update
 
 from catalog.errors import RefusedPartition
-from catalog.indexes.definitions import hold_builds, maintained_indexes
+from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items
 from catalog.indexes.keys import cut_key
 from catalog.model import Table
@@ -23,11 +23,12 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
     Returns:
         How many of them were still there.
     """
-    hold_builds(connection, table.id)
     # One encoder an index: a partition that one index does not admit still has its item in the others.
     encoders = [(index, ValueEncoder(table, [index])) for index in maintained_indexes(connection, table.id)]
     dropped = 0
-    for chunk in batched(ids):
+    # In one order for everybody: two who drop the same partitions would otherwise wait for each other for ever.
+    for chunk in batched(sorted(ids)):
+        hold_ranges(connection, table.id, IdRange(chunk[0], chunk[-1]))
         rows = connection.execute(
             delete(PartitionRow)
             .where(PartitionRow.table_id == table.id, among(connection, PartitionRow.id, chunk))

@@ -95,10 +95,7 @@ class PartitionRow(Base):
 
 
 class PartitionIndexRow(Base):
-    """A partition index; unique names and the limit are checked under the table's lock, FAILED ones do not count.
-
-    `high_water_mark` is the greatest partition id when the index was created: later partitions write their own items.
-    """
+    """A partition index; unique names and the limit are checked under the table's lock, FAILED ones do not count."""
 
     __tablename__ = "calve_partition_index"
     __table_args__ = (Index("ix_calve_partition_index_table_id", "table_id"),)
@@ -108,11 +105,24 @@ class PartitionIndexRow(Base):
     name: Mapped[str] = mapped_column(String(255))
     keys: Mapped[list[Any]]
     state: Mapped[str] = mapped_column(String(16))
-    high_water_mark: Mapped[int]
     failure_code: Mapped[str | None] = mapped_column(String(64))
     failure_detail: Mapped[str | None] = mapped_column(Text)
     offending: Mapped[list[Any]]
     created_at_ms: Mapped[int]
+    failed_at_ms: Mapped[int | None]
+
+
+class BackfillRangeRow(Base):
+    """A range of partition ids, both ends inclusive, whose partitions have no items yet in a CREATING index.
+
+    The ranges of an index hold every partition that existed when it was created; later ones write their own items.
+    """
+
+    __tablename__ = "calve_backfill_range"
+
+    index_id: Mapped[int] = mapped_column(BigInteger, ForeignKey("calve_partition_index.id"), primary_key=True)
+    first_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    last_id: Mapped[int]
 
 
 class IndexItemRow(Base):

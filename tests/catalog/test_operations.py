@@ -291,9 +291,9 @@ def test_an_attempt_that_was_given_up_can_neither_report_nor_commit(
         operations.heartbeat("run-1", "write", attempt, done=9)
     with pytest.raises(FencedError):
         operations.finish_job("run-1", "write", attempt, {"rows": 1})
-    for is_shared in (True, False):
+    for hold in (True, False):
         with pytest.raises(FencedError), catalog.storage.write() as connection:
-            operations.guard(connection, "run-1", "write", attempt, is_shared=is_shared)
+            operations.guard(connection, "run-1", "write", attempt, hold=hold)
     operations.fail_job("run-1", "write", attempt, "LATE", "too late")
     assert (operations.get_job("run-1", "write"), operations.get("run-1")) == before
 

@@ -1,0 +1,47 @@
+"""Index keys of many partitions at once: each distinct text is parsed once, and the bytes are joined by Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from catalog.indexes.keys import MAXIMUM_KEY_BYTES
+from catalog.key_types import NULL_BYTES, KeyType, KeyValueError
+from catalog.model import PartitionIndex, Table
+from catalog.partition_names import given_values
+
+
+def encode_index_keys(table: Table, index: PartitionIndex, packed_values: Sequence[str]) -> pa.BinaryArray | None:
+    """Return the cut index keys of partitions, in their order; None when the index does not admit one of them.
+
+    The keys are those of `ValueEncoder`, which also says what is wrong with a partition.
+
+    Args:
+        packed_values: The partitions' values, as `catalog.partition_names.pack_values` packs them.
+    """
+    parts = pc.split_pattern(pa.array(packed_values, pa.string()), "/")
+    pieces = []
+    for key in index.keys:
+        position = table.key_names.index(key)
+        texts = pc.list_element(parts, position).dictionary_encode()
+        encoded = [_encoded(table.key_types[position], text) for text in texts.dictionary.to_pylist()]
+        if None in encoded:
+            return None
+        pieces.append(pa.array(encoded, pa.binary()).take(texts.indices))
+    return pc.binary_slice(pc.binary_join_element_wise(*pieces, b""), 0, MAXIMUM_KEY_BYTES)
+
+
+def _encoded(key_type: KeyType, packed: str) -> bytes | None:
+    """Return the bytes of one packed value; None when it is lacking or not of the type."""
+    match given_values(packed):
+        case (None,):
+            return NULL_BYTES
+        case (str() as text,):
+            try:
+                return key_type.encode(key_type.parse(text))
+            except KeyValueError:
+                return None
+        case _:
+            return None
