@@ -1,12 +1,13 @@
 # Everything that is created stays in .calve/. Each target does the set-up it needs; done before, that takes no time.
 PYTHON ?= python3
+SCALE ?= full
 BIN := .calve/venv/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check up down status lock clean
+.PHONY: help setup demo test check bench up down status lock clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +26,9 @@ status: setup ## Say how what `make up` started is
 
 test: check ## Run the checks and every test
 	$(BIN)/pytest
+
+bench: setup ## Measure beside the best that is possible without it; SCALE=small takes a tenth of the partitions
+	@$(BIN)/python -m benchmarks --scale $(SCALE)
 
 check: setup ## Run the checks that need no database, no Spark and no Airflow
 	$(BIN)/ruff check .

@@ -1,0 +1,77 @@
+"""`python -m benchmarks`: what `make bench` calls."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from rich.console import Console
+
+from benchmarks import adding, building, chart, finding, report
+from benchmarks.figures import BenchmarkError, Figure, save
+from benchmarks.ground import Ground
+from benchmarks.timing import Effort
+from catalog.errors import CatalogError
+from standalone.environment import REPOSITORY
+from standalone.errors import StandaloneError
+
+BENCHMARKS = (finding, adding, building)
+SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
+_LEAST_WIDTH = 130
+
+HEADINGS = {what: heading for benchmark in BENCHMARKS for what, heading in benchmark.HEADINGS.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all benchmarks; return the exit code, which a missed goal does not change: it may be the machine's day."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--scale", choices=SCALES, default="full", help="small takes a tenth of the partitions")
+    parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
+    parser.add_argument("--chart", type=Path, help="where to copy the chart, for instance docs/benchmark.svg")
+    options = parser.parse_args(arguments)
+    home = Path(options.home or os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").resolve()
+    logging.basicConfig(level=logging.WARNING, format="%(message)s ...")
+    logging.getLogger("benchmarks").setLevel(logging.INFO)
+    signal.signal(signal.SIGTERM, _end_in_order)
+    try:
+        run(home / "bench", SCALES[options.scale], Effort())
+    except (BenchmarkError, CatalogError, StandaloneError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    if options.chart:
+        shutil.copyfile(home / "bench" / "chart.svg", options.chart)
+    return 0
+
+
+def run(folder: Path, scales: Sequence[int], effort: Effort) -> list[Figure]:
+    """Run all benchmarks at these numbers of partitions, print the table, and write `latest.json` and `chart.svg`.
+
+    Raises:
+        BenchmarkError: Two that are compared did not give the same answer.
+        StandaloneError: PostgreSQL or Java cannot be started; the message says what to do.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with Ground(folder / "databases", scales, effort) as ground:
+        figures = [figure for benchmark in BENCHMARKS for figure in benchmark.measure(ground)]
+    save(figures, folder / "latest.json")
+    (folder / "chart.svg").write_text(chart.draw(figures, HEADINGS))
+    console = Console(highlight=False, width=max(_LEAST_WIDTH, Console().width))
+    report.show(figures, HEADINGS, console)
+    console.print(f"\nAll figures: {folder / 'latest.json'}\nThe chart:   {folder / 'chart.svg'}", markup=False)
+    return figures
+
+
+def _end_in_order(number: int, _: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

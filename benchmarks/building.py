@@ -1,0 +1,222 @@
+"""Building a partition index on PostgreSQL: the Spark job, beside one Python process and beside the server alone."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psycopg
+
+from benchmarks.figures import BenchmarkError, Figure
+from benchmarks.ground import BY_CATEGORY, Ground, add
+from benchmarks.sample import TABLE, partitions
+from benchmarks.timing import seconds
+from catalog import Catalog, IndexState
+from catalog.indexes.keys import cut_key
+from catalog.jobs import BuildPartitionIndexJob
+from catalog.operations import OperationKind
+from catalog.partition_names import unpack_values
+from catalog.values import EncodedValues, ValueEncoder
+
+HEADINGS = {
+    "build_index": "Building an index ÷ one process: Spark on 2 cores, beside Python that encodes and COPYs",
+    "build_index_memory": "Memory of a build's driver ÷ at the least scale: peak of its Python process",
+}
+MOST_OF_ONE_PROCESS = 1.0
+MOST_OF_SMALLEST_MEMORY = 1.1
+_MEGABYTE_KB = 1024
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Build:
+    """What one build by the Spark job took.
+
+    Attributes:
+        session_seconds: Time until Spark was ready.
+        seconds: Time of the job's function, with the start of its Python workers.
+        memory_mb, peak_mb: Resident memory of the driver's Python before the build, and the most during it.
+    """
+
+    session_seconds: float
+    seconds: float
+    memory_mb: float
+    peak_mb: float
+
+
+def measure(ground: Ground) -> Iterator[Figure]:
+    """Yield the build at the greatest scale without and with the start of Spark, and the driver's memory at all."""
+    builds = {}
+    for count in ground.scales[:-1]:
+        catalog = _prepared(ground, count)
+        builds[count] = [_build_with_spark(catalog, ground.folder)]
+    largest = ground.scales[-1]
+    catalog = _prepared(ground, largest)
+    builds[largest], alone, limits = [], [], []
+    with psycopg.connect(_driver_url(catalog), autocommit=True) as connection:
+        # In turn: what disturbs the machine disturbs all.
+        for _ in range(ground.effort.least_runs):
+            builds[largest].append(_build_with_spark(catalog, ground.folder))
+            alone.append(seconds(lambda: _build_in_one_process(catalog, connection)))
+            limits.append(seconds(lambda: _build_in_the_server(connection)))
+            _check_and_forget(catalog, connection)
+
+    yield _build_figure("job", largest, [build.seconds for build in builds[largest]], alone, limits)
+    whole = [build.session_seconds + build.seconds for build in builds[largest]]
+    yield _build_figure("job_with_session", largest, whole, alone, limits)
+    for count in ground.scales:
+        yield Figure(
+            name=f"build_index_memory.driver.{count}.postgresql",
+            ours=max(build.peak_mb for build in builds[count]),
+            peer=max(build.peak_mb for build in builds[ground.scales[0]]),
+            limit=max(build.memory_mb for build in builds[count]),
+            unit="MB",
+            runs=len(builds[count]),
+            goal=MOST_OF_SMALLEST_MEMORY,
+        )
+
+
+def _build_figure(case: str, count: int, ours: list[float], alone: list[float], limits: list[float]) -> Figure:
+    return Figure(
+        name=f"build_index.{case}.{count}.postgresql",
+        ours=median(ours),
+        peer=median(alone),
+        limit=median(limits),
+        unit="s",
+        runs=len(ours),
+        goal=MOST_OF_ONE_PROCESS if case == "job" else None,
+    )
+
+
+def _prepared(ground: Ground, count: int) -> Catalog:
+    """Return a catalog with the sample and no index."""
+    log.info("Building an index over %s partitions", f"{count:,}")
+    name = f"build_{count}"
+    catalog = ground.catalog(ground.postgresql, name)
+    add(catalog, list(partitions(count)))
+    ground.postgresql.settle(name)
+    return catalog
+
+
+def _driver_url(catalog: Catalog) -> str:
+    return catalog.storage.url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+# --- the Spark job --------------------------------------------------------------------------------------------------
+
+
+def _build_with_spark(catalog: Catalog, folder: Path) -> Build:
+    """Build the index as a job does: in a process that has done nothing before, with a session of its own."""
+    catalog.create_partition_index(TABLE, BY_CATEGORY.name, BY_CATEGORY.keys)
+    url = catalog.storage.url.render_as_string(hide_password=False)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as driver:
+        build = driver.submit(_run_job, url, folder / "spark.log").result()
+    state = catalog.get_partition_index(TABLE, BY_CATEGORY.name).state
+    if state is not IndexState.ACTIVE:
+        raise BenchmarkError(f"the index that Spark has built is {state}, expected ACTIVE")
+    return build
+
+
+def _run_job(url: str, log_path: Path) -> Build:
+    """Start Spark, then build the index; the whole of the driver process."""
+    with log_path.open("ab") as output:
+        os.dup2(output.fileno(), sys.stdout.fileno())
+        os.dup2(output.fileno(), sys.stderr.fileno())
+    from spark_jobs.build_partition_index import build_partition_index
+    from spark_jobs.session import configure
+    from standalone.class_archive import jvm_options
+    from standalone.java import require_java
+
+    java_home = require_java()
+    os.environ["JAVA_HOME"] = str(java_home)
+    os.environ["SPARK_SUBMIT_OPTS"] = jvm_options(java_home)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    started = time.perf_counter()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = configure(builder.config("spark.driver.host", "127.0.0.1").getOrCreate())
+    session_seconds = time.perf_counter() - started
+    with Catalog.open(url) as catalog:
+        step, operation_id = BuildPartitionIndexJob.script, f"bench-{os.getpid()}"
+        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, TABLE)
+        attempt = catalog.operations.start_job(operation_id, step)
+        job = BuildPartitionIndexJob(
+            operation_id=operation_id, step=step, attempt=attempt, table=TABLE, index=BY_CATEGORY.name
+        )
+        # From here on, the kernel notes the peak anew.
+        Path("/proc/self/clear_refs").write_text("5")
+        memory_mb = _memory_mb("VmRSS")
+        try:
+            build_seconds = seconds(lambda: build_partition_index(spark, catalog, job))
+        except Exception as error:
+            # Spark's own errors do not survive the way to another process.
+            raise BenchmarkError(f"the Spark job failed: {type(error).__name__}: {str(error)[:2000]}") from None
+        build = Build(session_seconds, build_seconds, memory_mb, _memory_mb("VmHWM"))
+    spark.stop()
+    return build
+
+
+def _memory_mb(field: str) -> float:
+    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) / _MEGABYTE_KB
+
+
+# --- the peers ------------------------------------------------------------------------------------------------------
+
+
+def _build_in_one_process(catalog: Catalog, connection: psycopg.Connection) -> None:
+    """Write the same items into a table like theirs: read all, encode in Python, COPY."""
+    table, index = catalog.get_table(TABLE), catalog.get_partition_index(TABLE, BY_CATEGORY.name)
+    encoder = ValueEncoder(table, [index])
+    connection.execute("CREATE TABLE one_process (LIKE calve_index_item INCLUDING ALL)")
+    into = "COPY one_process (index_id, key, partition_id) FROM STDIN (FORMAT BINARY)"
+    with (
+        psycopg.connect(connection.info.dsn, password=connection.info.password) as reader,
+        reader.cursor("partitions", binary=True) as rows,
+        connection.cursor() as writer,
+        writer.copy(into) as copy,
+    ):
+        rows.itersize = 10_000
+        rows.execute("SELECT id, packed_values FROM calve_partition WHERE table_id = %s", [table.id])
+        copy.set_types(["int8", "bytea", "int8"])
+        for partition_id, packed in rows:
+            encoded = encoder.encode(unpack_values(packed))
+            assert isinstance(encoded, EncodedValues)
+            copy.write_row((index.id, cut_key(encoded.index_keys[0]), partition_id))
+
+
+def _build_in_the_server(connection: psycopg.Connection) -> None:
+    """Write the items that are there into a table and index it: no item is read, encoded or sent by anyone else."""
+    connection.execute("CREATE TABLE server_alone AS SELECT * FROM one_process")
+    connection.execute("ALTER TABLE server_alone ADD PRIMARY KEY (index_id, key, partition_id)")
+
+
+def _check_and_forget(catalog: Catalog, connection: psycopg.Connection) -> None:
+    """Make sure that the job and the process have written the same, and remove all of it.
+
+    Raises:
+        BenchmarkError: They have not.
+    """
+    query = (
+        "SELECT count(*) FROM calve_index_item AS item FULL JOIN one_process AS other "
+        "USING (index_id, key, partition_id) WHERE item.index_id IS NULL OR other.index_id IS NULL"
+    )
+    different = connection.execute(query).fetchall()[0][0]
+    if different:
+        raise BenchmarkError(f"{different:,} items of the job differ from those of one process")
+    connection.execute("DROP TABLE one_process, server_alone")
+    catalog.delete_partition_index(TABLE, BY_CATEGORY.name)
+    connection.execute("VACUUM calve_index_item")

@@ -1,0 +1,83 @@
+"""The figures as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.figures import Figure
+
+DATABASE_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
+
+
+def show(figures: Sequence[Figure], headings: Mapping[str, str], console: Console) -> None:
+    """Print one table for each heading: a line for each case and database, a column for each scale."""
+    for what, group in by_heading(figures, headings):
+        counts = sorted({figure.parts[2] for figure in group})
+        table = Table(box=None, padding=(0, 3, 0, 0))
+        for header in ("partitions", "", *(f"{count:,}" for count in counts), "goal"):
+            justify: Literal["left", "right"] = "right" if header[:1].isdigit() else "left"
+            table.add_column(header, justify=justify, header_style="dim", no_wrap=True)
+        for (case, database), row in rows(group):
+            cells = [_cell(row[count]) if count in row else Text("") for count in counts]
+            table.add_row(title(case), DATABASE_NAMES[database], *cells, _goal(list(row.values())))
+        console.print(f"\n[bold]{headings[what]}[/bold]")
+        console.print(table)
+    console.print()
+    console.print(summary(figures), markup=False)
+
+
+def summary(figures: Iterable[Figure]) -> str:
+    """Say in words how many goals are met, and which are not."""
+    with_goal = [figure for figure in figures if figure.met is not None]
+    missed = [figure.name for figure in with_goal if not figure.met]
+    text = f"{len(with_goal) - len(missed)} of {len(with_goal)} goals are met"
+    return "\n  ".join([f"{text}; these are not:", *missed]) if missed else f"{text}."
+
+
+def by_heading(figures: Iterable[Figure], headings: Mapping[str, str]) -> list[tuple[str, list[Figure]]]:
+    """Return the figures in groups by the first part of their names, in the headings' order."""
+    groups = {what: [figure for figure in figures if figure.parts[0] == what] for what in headings}
+    return [(what, group) for what, group in groups.items() if group]
+
+
+def rows(group: Iterable[Figure]) -> list[tuple[tuple[str, str], dict[int, Figure]]]:
+    """Return ((case, database), figures by scale) in the order in which the cases came, databases side by side."""
+    found: dict[str, dict[str, dict[int, Figure]]] = {}
+    for figure in group:
+        _, case, count, database = figure.parts
+        found.setdefault(case, {}).setdefault(database, {})[count] = figure
+    return [((case, database), scales) for case, databases in found.items() for database, scales in databases.items()]
+
+
+def title(case: str) -> str:
+    """Return a case as people read it."""
+    return case.replace("_", " ")
+
+
+def short(value: float) -> str:
+    """Return a number with three digits that count, never in powers of ten."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.5f}"
+
+
+def _cell(figure: Figure) -> Text:
+    """Return the ratio, and ours : peer (limit) that it comes from."""
+    style = {None: "", True: "green", False: "bold red"}[figure.met]
+    limit = "" if figure.limit is None else f" ({short(figure.limit)})"
+    unit = "/s" if figure.is_rate else f" {figure.unit}"
+    values = f"{short(figure.ours)} : {short(figure.peer)}{limit}{unit}"
+    return Text.assemble((f"{short(figure.ratio)} ×", style), (f"  {values}", "dim"))
+
+
+def _goal(row: Sequence[Figure]) -> Text:
+    judged = [figure for figure in row if figure.goal is not None]
+    if not judged:
+        return Text("")
+    is_met = all(figure.met for figure in judged)
+    return Text(f"{judged[-1].goal_text} {'✓' if is_met else '✗'}", "green" if is_met else "bold red")

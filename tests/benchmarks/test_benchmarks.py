@@ -1,0 +1,127 @@
+"""The benchmarks run from end to end on tables so small that their times mean nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from benchmarks import finding
+from benchmarks.__main__ import HEADINGS, run
+from benchmarks.figures import BenchmarkError, Figure
+from benchmarks.ground import Ground
+from benchmarks.sample import partitions
+from benchmarks.timing import Effort
+
+SCALES = [100, 200]
+EFFORT = Effort(budget_seconds=0.02, least_runs=1)
+FIELDS = ["name", "ours", "peer", "limit", "unit", "ratio", "goal", "met", "runs"]
+QUERIES = ["prefix", "prefix_range", "in_list", "skip_scan", "non_indexed_key", "everything"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bench")
+    run(path, SCALES, EFFORT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def figures(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((folder / "latest.json").read_text())
+    return found
+
+
+def expected_names() -> Iterator[str]:
+    for database in ("postgresql", "sqlite"):
+        for count in SCALES:
+            yield f"add_partitions.one_index.{count}.{database}"
+            yield f"get_partitions_own_index.skip_scan.{count}.{database}"
+            for query in QUERIES:
+                yield f"get_partitions.{query}.{count}.{database}"
+                yield f"get_partitions_no_index.{query}.{count}.{database}"
+        for query in ("prefix", "prefix_range", "in_list"):
+            yield f"get_partitions_flatness.{query}.{SCALES[-1]}.{database}"
+    for count in SCALES:
+        yield f"build_index_memory.driver.{count}.postgresql"
+    yield f"build_index.job.{SCALES[-1]}.postgresql"
+    yield f"build_index.job_with_session.{SCALES[-1]}.postgresql"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+class TestRun:
+    def test_yields_every_figure_once(self, figures: list[dict[str, Any]]) -> None:
+        assert sorted(figure["name"] for figure in figures) == sorted(expected_names())
+
+    def test_figures_have_these_fields_and_are_consistent(self, figures: list[dict[str, Any]]) -> None:
+        for figure in figures:
+            assert list(figure) == FIELDS
+            assert figure["ours"] > 0
+            assert figure["runs"] >= 1
+            is_rate = figure["unit"] == "partitions/s"
+            ratio = figure["peer"] / figure["ours"] if is_rate else figure["ours"] / figure["peer"]
+            assert figure["ratio"] == pytest.approx(ratio)
+            if figure["goal"] is None:
+                assert figure["met"] is None
+            else:
+                assert figure["met"] is (ratio <= figure["goal"] if not is_rate else figure["ours"] >= figure["goal"])
+
+    def test_goals_are_those_that_were_asked_for(self, figures: list[dict[str, Any]]) -> None:
+        goals = {figure["name"]: figure["goal"] for figure in figures}
+        assert goals["get_partitions.prefix.200.sqlite"] == 2.5
+        assert goals["get_partitions.prefix_range.200.postgresql"] == 2.5
+        assert goals["get_partitions_flatness.prefix.200.sqlite"] == 1.3
+        assert goals["get_partitions_own_index.skip_scan.200.postgresql"] == 10
+        assert goals["build_index.job.200.postgresql"] == 1
+        assert goals["add_partitions.one_index.200.postgresql"] == 50_000
+        assert goals["get_partitions.everything.200.sqlite"] is None
+
+    def test_chart_has_a_panel_for_each_heading(self, folder: Path) -> None:
+        chart = ElementTree.parse(folder / "chart.svg")
+        texts = {element.text for element in chart.iter("{http://www.w3.org/2000/svg}text")}
+        assert {heading.partition(": ")[0] for heading in HEADINGS.values()} <= texts
+
+    def test_leaves_only_its_results_behind(self, folder: Path) -> None:
+        assert sorted(path.name for path in folder.iterdir()) == ["chart.svg", "latest.json"]
+
+
+def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = finding.Query("wrong", "month = 2", "by_country", "month = ?", (3,))
+    monkeypatch.setattr(finding, "QUERIES", (wrong,))
+    with (
+        Ground(tmp_path / "ground", SCALES, EFFORT) as ground,
+        pytest.raises(BenchmarkError, match=r"get_partitions\.wrong\.100\.postgresql"),
+    ):
+        list(finding.measure(ground))
+
+
+@pytest.mark.parametrize("count", [1, 50, 372, 1_000, 10_000, 101_000])
+def test_sample_has_so_many_different_partitions(count: int) -> None:
+    found = [new.values for new in partitions(count)]
+    assert len(found) == len(set(found)) == count
+    # What the selective queries find is the same at every scale that has it whole.
+    first = sum(values[:3] == ("US", "category-00", "2015") for values in found)
+    assert first == min(count, 372)
+
+
+@pytest.mark.parametrize(
+    ("ours", "peer", "unit", "goal", "ratio", "met"),
+    [
+        (5.0, 2.0, "ms", 2.5, 2.5, True),
+        (5.1, 2.0, "ms", 2.5, 2.55, False),
+        (5.0, 2.0, "ms", None, 2.5, None),
+        (50.0, 200.0, "partitions/s", 50, 4.0, True),
+        (49.0, 196.0, "partitions/s", 50, 4.0, False),
+    ],
+)
+def test_goal_is_a_greatest_ratio_or_a_least_rate(
+    ours: float, peer: float, unit: str, goal: float | None, ratio: float, met: bool | None
+) -> None:
+    figure = Figure(name="a.b.1.sqlite", ours=ours, peer=peer, unit=unit, runs=1, goal=goal)
+    assert figure.ratio == pytest.approx(ratio)
+    assert figure.met is met
