@@ -19,6 +19,7 @@ from catalog.indexes.definitions import (
     find_index,
     list_indexes,
 )
+from catalog.indexes.verifying import Verification, verify
 from catalog.loading import Loading
 from catalog.model import (
     AddResult,
@@ -450,6 +451,21 @@ class Catalog:
                 )
         building.clear_ended(self.storage, held)
         return self.get_partition_index(table, name)
+
+    def verify_partition_index(self, table: str, name: str, *, repair: bool = False) -> Verification:
+        """Compare an ACTIVE index with the partitions in this process, while the table stays readable and writable.
+
+        For large tables the Spark job does the same in parallel.
+
+        Args:
+            repair: Repair what differs, in short transactions that hold the table.
+
+        Raises:
+            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            ConflictError: The index is not ACTIVE, or was deleted meanwhile.
+        """
+        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        return verify(self.storage, definition, index, repair=repair)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
         """Return a table's indexes, oldest first, FAILED ones included.

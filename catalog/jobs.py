@@ -107,6 +107,16 @@ class BuildPartitionIndexJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class VerifyPartitionIndexJob(JobRequest):
+    """Compare an ACTIVE partition index with its table, and repair what differs if asked to."""
+
+    script: ClassVar[str] = "verify_partition_index"
+
+    index: str
+    repair: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
     """Check the partitions that an operation added, by the rules of the table's YAML entry."""
 

@@ -30,6 +30,7 @@ class OperationKind(StrEnum):
 
     ADD_PARTITIONS = "add_partitions"
     BUILD_INDEX = "build_index"
+    VERIFY_INDEX = "verify_index"
 
 
 class OperationState(StrEnum):

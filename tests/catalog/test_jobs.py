@@ -14,6 +14,7 @@ from catalog.jobs import (
     JobRequest,
     SourceJob,
     ValidateSourceJob,
+    VerifyPartitionIndexJob,
     WritePartitionsJob,
 )
 
@@ -34,6 +35,7 @@ SOURCE: dict[str, Any] = {
         ValidateSourceJob(**COMMON, **SOURCE, dry_run=True),
         WritePartitionsJob(**COMMON, **SOURCE),
         BuildPartitionIndexJob(**COMMON, index="by_a"),
+        VerifyPartitionIndexJob(**COMMON, index="by_a", repair=True),
         CheckQualityJob(**COMMON, rules={"on_failure": "warn", "row_count": {"min": 1}}),
     ],
     ids=lambda job: job.script,

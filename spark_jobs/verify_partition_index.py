@@ -1,0 +1,61 @@
+"""Compare an ACTIVE partition index with its table, which stays readable and writable, and repair it if asked to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from pyspark.sql import SparkSession
+from sqlalchemy import Connection
+
+from catalog import Catalog
+from catalog.indexes import verifying
+from catalog.indexes.verifying import CheckedRange, Findings
+from catalog.jobs import VerifyPartitionIndexJob
+from catalog.operations import OperationState
+from spark_jobs.session import run_job
+
+log = logging.getLogger("spark_jobs.verify_partition_index")
+
+
+def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPartitionIndexJob) -> None:
+    """Compare all ranges in the executors, repair in the driver, and record the verification with the operation.
+
+    Done again, it looks at the index anew.
+
+    Raises:
+        IndexNotFoundError: There is no such index.
+        ConflictError: It is not ACTIVE, or was deleted meanwhile.
+    """
+    table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
+    url = catalog.storage.url.render_as_string(hide_password=False)
+
+    def check_own(ranges: Iterable[CheckedRange]) -> Iterator[Findings]:
+        with Catalog.open(url) as executors_catalog:
+            for each in ranges:
+                yield verifying.check_range(executors_catalog.storage, table, index, each)
+
+    def check(ranges: Sequence[CheckedRange]) -> Iterable[Findings]:
+        return spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(check_own).collect()
+
+    @contextmanager
+    def guarded() -> Iterator[Connection]:
+        with catalog.storage.write() as connection:
+            catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
+            yield connection
+
+    # Repairs hold the table, so several at a time would only wait for each other.
+    verification = verifying.verify(
+        catalog.storage, table, index, repair=job.repair, check=check, transaction=guarded, size=verifying.RANGE_SIZE
+    )
+    log.info("%s", verification)
+    with catalog.storage.write() as connection:
+        catalog.operations.finish_job(
+            job.operation_id, job.step, job.attempt, verification.as_dict(), connection=connection
+        )
+        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_job(VerifyPartitionIndexJob, verify_partition_index))
