@@ -12,7 +12,7 @@ from itertools import groupby
 from xml.sax.saxutils import escape
 
 from benchmarks.figures import Figure
-from benchmarks.report import DATABASE_NAMES, by_heading, rows, short, title
+from benchmarks.report import DATABASE_NAMES, by_heading, rows, short, times, title
 
 COLOURS = {"postgresql": "#33678f", "sqlite": "#d98324"}
 
@@ -108,7 +108,7 @@ def _draw_panel(panel: _Panel, scales: Sequence[int]) -> Iterator[str]:
     for tick in _ticks(low, high):
         css = "one" if tick == 1 else "grid"
         yield f'<line class="{css}" x1="{place(tick):.1f}" x2="{place(tick):.1f}" y1="{_PANEL_HEAD}" y2="{bottom}"/>'
-        yield _text(place(tick), bottom + 17, f"{short(tick)} ×", "small middle")
+        yield _text(place(tick), bottom + 17, times(tick).rstrip(" ×"), "small middle")
     top = _PANEL_HEAD + _GAP // 2
     for case, lanes in groupby(panel.lanes, key=lambda lane: lane[0][0]):
         group = list(lanes)
@@ -130,12 +130,12 @@ def _draw_lane(
     for count, figure in sorted(row.items(), reverse=True):
         yield _dot(place(figure.ratio), middle, _radius(count, scales), database)
     largest = row[max(row)]
-    verdict = {None: "", True: "met", False: "missed"}[largest.met]
+    verdict = "" if largest.goal is None else "missed" if any(each.met is False for each in row.values()) else "met"
     if largest.goal_ratio is not None:
         x = f"{place(largest.goal_ratio):.1f}"
         yield f'<line class="goal {verdict}" x1="{x}" x2="{x}" y1="{middle - 6}" y2="{middle + 6}"/>'
     right = _PLOT_LEFT + _PLOT_WIDTH + 76
-    value = f"{short(largest.ours)}/s" if largest.is_rate else f"{short(largest.ratio)} ×"
+    value = f"{short(largest.ours)}/s" if largest.is_rate else times(largest.ratio)
     yield _text(right, middle + 4, value, f"value end {verdict}")
     if largest.goal is not None:
         yield _text(right + 8, middle + 4, largest.goal_text, "small")

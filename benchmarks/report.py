@@ -61,9 +61,12 @@ def title(case: str) -> str:
 
 def short(value: float) -> str:
     """Return a number with three digits that count, never in powers of ten."""
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if value >= 0.001 else f"{value:.5f}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def times(ratio: float) -> str:
+    """Return a ratio as people read it: `1.7 ×`, or `1/3,000 ×`."""
+    return f"1/{1 / ratio:,.0f} ×" if ratio < 0.1 else f"{short(ratio)} ×"
 
 
 def _cell(figure: Figure) -> Text:
@@ -72,7 +75,7 @@ def _cell(figure: Figure) -> Text:
     limit = "" if figure.limit is None else f" ({short(figure.limit)})"
     unit = "/s" if figure.is_rate else f" {figure.unit}"
     values = f"{short(figure.ours)} : {short(figure.peer)}{limit}{unit}"
-    return Text.assemble((f"{short(figure.ratio)} ×", style), (f"  {values}", "dim"))
+    return Text.assemble((times(figure.ratio), style), (f"  {values}", "dim"))
 
 
 def _goal(row: Sequence[Figure]) -> Text:
