@@ -13,7 +13,7 @@ from typing import Any, ParamSpec
 import click
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, VerificationFailedError
 from catalog.model import IndexState, PartitionState
 from catalog.operations import UNFINISHED, Operation
 
@@ -151,6 +151,32 @@ def indexes(table: str, as_json: bool) -> None:
         )
     else:
         click.echo(f"{table} has no partition indexes.", err=True)
+
+
+@main.command()
+@click.argument("table")
+@click.argument("index", required=False)
+@click.option("--repair", is_flag=True, help="Repair what differs.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
+    """Compare the ACTIVE partition indexes of TABLE, or one INDEX, with its partitions.
+
+    Ends with an error when something differs and is not repaired. The table stays readable and writable.
+    """
+    with Catalog.open() as catalog:
+        active = (each.name for each in catalog.get_partition_indexes(table) if each.state is IndexState.ACTIVE)
+        names = [index] if index else list(active)
+        differing = []
+        for name in names:
+            found = catalog.verify_partition_index(table, name, repair=repair)
+            click.echo(json.dumps(found.as_dict()) if as_json else found)
+            if not found.is_exact:
+                differing.append(name)
+    if differing:
+        raise VerificationFailedError(f"{', '.join(differing)} of {table} differ from its partitions")
+    if not names:
+        click.echo(f"{table} has no ACTIVE partition indexes.", err=True)
 
 
 @main.command()

@@ -87,6 +87,26 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
     assert json.loads(calve("operations", "--json").stdout)["state"] == "PLANNED"
 
 
+def test_verify_names_what_differs_and_repairs_it(flights: Catalog) -> None:
+    exact = calve("verify", "demo.flights")
+    assert (exact.exit_code, exact.stderr) == (0, "")
+    assert "by_origin of demo.flights is exact: 24 partitions and 24 items" in exact.stdout
+
+    with flights.storage.write() as connection:
+        taken = flights.get_partition("demo.flights", ("JFK", "7"))
+        connection.exec_driver_sql(f"DELETE FROM calve_index_item WHERE partition_id = {taken.id}")
+    found = calve("verify", "demo.flights", "by_origin", "--json")
+    assert found.exit_code == 1
+    assert found.stderr == "VerificationFailedError: by_origin of demo.flights differ from its partitions\n"
+    (difference,) = json.loads(found.stdout)["differences"]
+    assert (difference["kind"], difference["values"]) == ("MISSING", ["JFK", "7"])
+
+    repaired = calve("verify", "demo.flights", "--repair")
+    assert (repaired.exit_code, repaired.stderr) == (0, "")
+    assert repaired.stdout.endswith("1 repaired\n")
+    assert calve("verify", "demo.flights").exit_code == 0
+
+
 def test_operation_given_up_releases_its_table(flights: Catalog) -> None:
     flights.operations.begin("run/1", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)
     assert calve("give-up", "run/1").stdout == "Operation run/1 is FAILED.\n"
