@@ -25,7 +25,7 @@ KeyValue = int | str
 """A typed, non-null value of a partition key."""
 
 NULL_BYTES = b"\x00"
-_TEXT_END = b"\x01"
+TEXT_END = b"\x01"
 _SIGN = 1 << 63
 
 
@@ -46,6 +46,8 @@ class KeyType(ABC):
     """The type of a partition key."""
 
     name: str
+    width: ClassVar[int | None] = None
+    """Bytes of each value in an index key; None when a terminator ends it."""
 
     def __str__(self) -> str:
         """Return the type as Hive writes it."""
@@ -90,6 +92,7 @@ class KeyType(ABC):
 class IntegerType(KeyType):
     """tinyint, smallint, int and bigint: one width of bytes, so that widening a type rebuilds nothing."""
 
+    width = 9
     _BITS: ClassVar[dict[str, int]] = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
     _TEXT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
@@ -102,7 +105,7 @@ class IntegerType(KeyType):
     def parse(self, text: str) -> int:
         """Return the number; a sign and leading zeros are allowed."""
         if not self._TEXT.fullmatch(text):
-            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a whole number")
+            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text[:40]!r} is not a whole number")
         value = int(text)
         if not self.minimum <= value <= self.maximum:
             raise KeyValueError(
@@ -123,6 +126,7 @@ class DateType(KeyType):
     """date: proleptic Gregorian, 0000-01-01 … 9999-12-31 (year 0 is a leap year, as ISO 8601 counts)."""
 
     name = "date"
+    width = 3
     _TEXT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
     _LITERAL = re.compile(r"([0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
     _TOP_BIT = 1 << 23
@@ -138,7 +142,7 @@ class DateType(KeyType):
     def _read(self, pattern: re.Pattern[str], text: str) -> int:
         found = pattern.fullmatch(text)
         if found is None:
-            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a date in the form yyyy-MM-dd")
+            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text[:40]!r} is not a date in the form yyyy-MM-dd")
         year, month, day = (int(part) for part in found.groups())
         if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
             raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a day of the calendar")
@@ -178,7 +182,7 @@ class StringType(KeyType):
         if found := self._RESERVED.search(text) or self._SURROGATE.search(text):
             raise KeyValueError(
                 PartitionProblem.UNSUPPORTED_CHARACTER,
-                f"{text!r} contains U+{ord(found.group()):04X}, which is reserved",
+                f"{text[:40]!r} contains U+{ord(found.group()):04X}, which is reserved",
             )
         if self.maximum_length is not None and len(text) > self.maximum_length:
             raise KeyValueError(
@@ -200,11 +204,11 @@ class StringType(KeyType):
 
     def encode(self, value: KeyValue) -> bytes:
         """Return UTF-8 and the terminator, which is below every character that a value may have."""
-        return str(value).encode("utf-8", "surrogatepass") + _TEXT_END
+        return str(value).encode("utf-8", "surrogatepass") + TEXT_END
 
     def decode(self, key: bytes, start: int) -> tuple[str, int]:
         """Return the text and the next position."""
-        end = key.index(_TEXT_END, start)
+        end = key.index(TEXT_END, start)
         return key[start:end].decode(), end + 1
 
 

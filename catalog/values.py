@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from catalog.errors import InvalidPartitionError, PartitionProblem, RefusedPartition
 from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
 from catalog.model import PartitionIndex, Table
-from catalog.partition_names import NULL_VALUE, escape, partition_path
+from catalog.partition_names import NULL_VALUE, escape, partition_path, unpack_values
 
 _LACKING_PIECE = b"\x02"
 _UNFIT = b"\x02"
@@ -127,24 +127,10 @@ def _piece(key_type: KeyType, value: str | None) -> _Piece:
         return _Piece(packed, _UNFIT + packed.encode("utf-8", "surrogatepass") + b"\x00", error.problem)
 
 
-class ValueReader:
-    """Types the packed values of many partitions of one table. Each distinct text is parsed once."""
+def read_packed(key_type: KeyType, piece: str) -> KeyValue | None:
+    """Return what one key's part of a packed text compares as.
 
-    def __init__(self, table: Table) -> None:
-        """Take the table."""
-        self._types = table.key_types
-        self._known: list[dict[str, KeyValue | None]] = [{} for _ in self._types]
-
-    def typed(self, values: Sequence[str | None]) -> list[KeyValue | None]:
-        """Return the values as they compare; None for null, for lacking, and for what is not of the key's type."""
-        typed: list[KeyValue | None] = []
-        for key_type, known, text in zip(self._types, self._known, values, strict=True):
-            if text is None:
-                typed.append(None)
-                continue
-            if text not in known:
-                if len(known) >= _MAXIMUM_CACHED:
-                    known.clear()
-                known[text] = key_type.comparable(text)
-            typed.append(known[text])
-        return typed
+    None for null, for a value that the partition lacks, and for one that is not of the key's type.
+    """
+    [text] = unpack_values(piece)
+    return None if text is None else key_type.comparable(text)

@@ -1,7 +1,7 @@
-"""Filter expressions of GetPartitions: text → tree (`parser`), tree → answer (`evaluation`)."""
+"""The filter language of GetPartitions: read, represented, evaluated."""
 
-from catalog.expressions.evaluation import Predicate, compile_predicate
+from catalog.expressions.evaluation import Filter
 from catalog.expressions.parser import parse_expression
 from catalog.expressions.tree import Expression
 
-__all__ = ["Expression", "Predicate", "compile_predicate", "parse_expression"]
+__all__ = ["Expression", "Filter", "parse_expression"]

@@ -1,33 +1,20 @@
-"""Whether partition values match an expression, by SQL's three-valued logic."""
+"""Which of many partitions match an expression: a column of values at a time, each distinct value tested once."""
 
 from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
+from typing import Any, Generic, TypeVar
 
-from catalog.expressions.tree import (
-    Always,
-    And,
-    Comparison,
-    Expression,
-    InList,
-    IsNull,
-    Like,
-    Not,
-    Operator,
-    Or,
-)
+from catalog.expressions.tree import Always, And, Condition, Expression, LikePattern, Operator, Or
 from catalog.key_types import KeyValue
 
-Values = Sequence[KeyValue | None]
-"""One typed value for each partition key, in order; None is null."""
+Raw = TypeVar("Raw")
 
-Predicate = Callable[[Values], bool | None]
-"""True: matches. False: does not. None: unknown, because a null was compared."""
-
-_COMPARE: dict[Operator, Callable[[KeyValue, KeyValue], bool]] = {
+COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.EQUAL: operator.eq,
     Operator.NOT_EQUAL: operator.ne,
     Operator.LESS: operator.lt,
@@ -35,81 +22,99 @@ _COMPARE: dict[Operator, Callable[[KeyValue, KeyValue], bool]] = {
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
 }
+_MAXIMUM_KNOWN = 200_000
 
 
-def compile_predicate(expression: Expression) -> Predicate:
-    """Return the function that evaluates the expression on typed values."""
-    match expression:
-        case Always(value=constant):
-            return lambda _values: constant
-        case Comparison(key=key, operator=how, value=value):
-            return partial(_compare, key, _COMPARE[how], value)
-        case InList(key=key, values=members, has_null=has_null):
-            return partial(_is_in, key, members, has_null)
-        case Like(key=key, pattern=pattern, escape=escape):
-            return partial(_is_like, key, like_pattern(pattern, escape))
-        case IsNull(key=key):
-            return lambda values: values[key] is None
-        case Not(operand=operand):
-            return partial(_negate, compile_predicate(operand))
-        case And(operands=operands):
-            return partial(_all, tuple(map(compile_predicate, operands)))
-        case Or(operands=operands):
-            return partial(_any, tuple(map(compile_predicate, operands)))
-    raise TypeError(f"{type(expression).__name__} is not an expression")
+class Filter(Generic[Raw]):
+    """An expression, ready to be asked of values in the form in which they were read.
+
+    Args:
+        expression: What must hold.
+        readers: For each partition key by its position, the function that types its value; None is null.
+    """
+
+    def __init__(self, expression: Expression, readers: Mapping[int, Callable[[Raw], KeyValue | None]]) -> None:
+        """Prepare one memory of answers for each condition."""
+        self._mask = self._compiled(expression, readers)
+
+    def mask(self, columns: Mapping[int, Sequence[Raw]]) -> Iterable[bool]:
+        """Return for each row whether it matches.
+
+        Args:
+            columns: For each partition key by its position, its values of all rows.
+        """
+        return self._mask(columns)
+
+    def _compiled(
+        self, expression: Expression, readers: Mapping[int, Callable[[Raw], KeyValue | None]]
+    ) -> Callable[[Mapping[int, Sequence[Raw]]], Iterable[bool]]:
+        match expression:
+            case Always(value=value):
+                return lambda _columns: repeat(value)
+            case Condition(key=key):
+                known = _Known(readers[key], _test(expression))
+                return lambda columns: map(known.__getitem__, columns[key])
+            case And(operands=operands):
+                parts = [self._compiled(operand, readers) for operand in operands]
+                return lambda columns: map(all, zip(*[part(columns) for part in parts], strict=True))
+            case Or(operands=operands):
+                parts = [self._compiled(operand, readers) for operand in operands]
+                return lambda columns: map(any, zip(*[part(columns) for part in parts], strict=True))
 
 
-def like_pattern(pattern: str, escape: str) -> re.Pattern[str]:
-    """Return the regular expression of an SQL LIKE pattern."""
-    parts: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(re.escape(next(characters, escape)))
+class _Known(dict[Raw, bool]):
+    """The answers of one condition, by the raw value."""
+
+    def __init__(self, read: Callable[[Raw], KeyValue | None], test: Callable[[KeyValue | None], bool]) -> None:
+        super().__init__()
+        self._read = read
+        self._test = test
+
+    def __missing__(self, raw: Raw) -> bool:
+        if len(self) >= _MAXIMUM_KNOWN:
+            self.clear()
+        self[raw] = answer = self._test(self._read(raw))
+        return answer
+
+
+def _test(condition: Condition) -> Callable[[KeyValue | None], bool]:
+    """Return the function that tests one typed value; null passes only `is null`."""
+    operand = condition.operand
+    match condition.operator:
+        case Operator.IS_NULL:
+            return lambda value: value is None
+        case Operator.IS_NOT_NULL:
+            return lambda value: value is not None
+        case Operator.IN | Operator.NOT_IN as how:
+            assert isinstance(operand, frozenset)
+            members, is_in = operand, how is Operator.IN
+            return lambda value: value is not None and (value in members) == is_in
+        case Operator.LIKE | Operator.NOT_LIKE as how:
+            assert isinstance(operand, LikePattern)
+            pattern, is_like = like_pattern(operand), how is Operator.LIKE
+            return lambda value: value is not None and (pattern.fullmatch(str(value)) is not None) == is_like
+        case how:
+            return partial(_compares, COMPARE[how], operand)
+
+
+def _compares(compare: Callable[[Any, Any], bool], operand: Any, value: KeyValue | None) -> bool:
+    return value is not None and compare(value, operand)
+
+
+def like_pattern(pattern: LikePattern) -> re.Pattern[str]:
+    """Return the regular expression of an SQL LIKE pattern, which takes no longer the more `%` there are.
+
+    The text between two `%` is looked for once, at its first place: any later place leaves less to what follows.
+    """
+    runs: list[list[str]] = [[]]
+    for character, is_wild in pattern.pieces():
+        if is_wild and character == "%":
+            runs.append([])
         else:
-            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return re.compile("".join(parts), re.DOTALL)
-
-
-def _compare(key: int, compare: Callable[[KeyValue, KeyValue], bool], literal: KeyValue, values: Values) -> bool | None:
-    value = values[key]
-    return None if value is None else compare(value, literal)
-
-
-def _is_in(key: int, members: frozenset[KeyValue], has_null: bool, values: Values) -> bool | None:
-    value = values[key]
-    if value is None:
-        return None
-    return True if value in members else None if has_null else False
-
-
-def _is_like(key: int, pattern: re.Pattern[str], values: Values) -> bool | None:
-    value = values[key]
-    return None if value is None else pattern.fullmatch(str(value)) is not None
-
-
-def _negate(operand: Predicate, values: Values) -> bool | None:
-    result = operand(values)
-    return None if result is None else not result
-
-
-def _all(operands: Iterable[Predicate], values: Values) -> bool | None:
-    answer: bool | None = True
-    for operand in operands:
-        result = operand(values)
-        if result is False:
-            return False
-        if result is None:
-            answer = None
-    return answer
-
-
-def _any(operands: Iterable[Predicate], values: Values) -> bool | None:
-    answer: bool | None = False
-    for operand in operands:
-        result = operand(values)
-        if result is True:
-            return True
-        if result is None:
-            answer = None
-    return answer
+            runs[-1].append("." if is_wild else re.escape(character))
+    first, *middle = ["".join(run) for run in runs]
+    if not middle:
+        return re.compile(first, re.DOTALL)
+    *middle, last = middle
+    searched = "".join(f"(?>.*?{run})" for run in middle if run)
+    return re.compile(f"{first}{searched}.*{last}", re.DOTALL)

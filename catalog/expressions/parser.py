@@ -1,4 +1,4 @@
-"""From the text of a filter to its typed tree. The grammar is read by sqlglot; the meaning is given here.
+"""From the text of a filter to its typed tree. The grammar is read by Lark; the meaning is given here.
 
 Source: the expression of Glue's GetPartitions: comparisons of a partition key with a literal, BETWEEN, IN, LIKE,
 IS NULL, combined by AND, OR, NOT and parentheses. A comparison follows the key's type, not the literal's spelling.
@@ -6,32 +6,35 @@ IS NULL, combined by AND, OR, NOT and parentheses. A comparison follows the key'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import Any, TypeAlias
 
-from sqlglot import exp, tokens
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ParseError, TokenError
+from lark import Lark, Token, Transformer_NonRecursive
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+from lark.visitors import v_args
 
 from catalog.errors import (
+    CatalogError,
     ExpressionSyntaxError,
     ExpressionTooComplexError,
     LiteralTypeError,
     UnknownColumnError,
     UnsupportedExpressionError,
 )
+from catalog.expressions.evaluation import COMPARE
 from catalog.expressions.tree import (
     ALL,
-    Always,
-    And,
-    Comparison,
+    NONE,
+    Condition,
     Expression,
-    InList,
-    IsNull,
-    Like,
-    Not,
+    LikePattern,
     Operator,
-    Or,
+    conjunction,
+    disjunction,
 )
 from catalog.key_types import KeyType, KeyValue, KeyValueError, StringType
 from catalog.model import Table
@@ -39,28 +42,59 @@ from catalog.model import Table
 MAXIMUM_LENGTH = 65_536
 """Longest expression, in characters."""
 
+MAXIMUM_DEPTH = 100
+"""How often AND, OR and NOT may take turns inside each other."""
 
-class _FilterDialect(Dialect):
-    """Both kinds of quotes make strings, backquotes make identifiers; quotes are doubled or escaped inside."""
+_GRAMMAR = r"""
+start: condition
+?condition: conjunction | conjunction (OR conjunction)+ -> any
+?conjunction: negation | negation (AND negation)+   -> all
+?negation: predicate | NOT negation                 -> opposite
 
-    class Tokenizer(tokens.Tokenizer):
-        QUOTES: ClassVar = ["'", '"']
-        IDENTIFIERS: ClassVar = ["`"]
-        STRING_ESCAPES: ClassVar = ["\\", "'", '"']
+?predicate: "(" condition ")"                       -> inner
+    | TRUE                                          -> true
+    | FALSE                                         -> false
+    | operand OPERATOR operand                      -> comparison
+    | operand [NOT] BETWEEN operand AND operand     -> between
+    | operand [NOT] IN "(" operand ("," operand)* ")" -> in_list
+    | operand [NOT] LIKE operand [ESCAPE operand]   -> like
+    | operand IS [NOT] NULL                         -> is_null
 
+?operand: "(" operand ")"                           -> inner
+    | NAME                                          -> name
+    | BACKQUOTED                                    -> backquoted
+    | QUOTED                                        -> quoted
+    | DOUBLE_QUOTED                                 -> double_quoted
+    | DATE                                          -> date
+    | [SIGN] NUMBER                                 -> number
+    | NULL                                          -> null
 
-_DIALECT = _FilterDialect()
-# So long that the context before an error is always the whole text, and its length the error's position.
-_WHOLE_TEXT = MAXIMUM_LENGTH * 2
+OPERATOR: "<=" | ">=" | "<>" | "!=" | "=" | "<" | ">"
+SIGN: "-" | "+"
+NUMBER: /[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?(?!\w)/
+QUOTED: /'(?:[^'\\]+|''|\\.)*+'/s
+DOUBLE_QUOTED: /"(?:[^"\\]+|""|\\.)*+"/s
+BACKQUOTED: /`(?:[^`]+|``)*+`/s
+DATE.3: /date\s*(?:'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+")/is
+AND.2: /and\b/i
+OR.2: /or\b/i
+NOT.2: /not\b/i
+BETWEEN.2: /between\b/i
+IN.2: /in\b/i
+LIKE.2: /like\b/i
+ESCAPE.2: /escape\b/i
+IS.2: /is\b/i
+NULL.2: /null\b/i
+TRUE.2: /true\b/i
+FALSE.2: /false\b/i
+NAME: /[^\W\d]\w*/
+%ignore /\s+/
+"""
 
-_OPERATORS: dict[type[exp.Expr], Operator] = {
-    exp.EQ: Operator.EQUAL,
-    exp.NEQ: Operator.NOT_EQUAL,
-    exp.LT: Operator.LESS,
-    exp.LTE: Operator.LESS_OR_EQUAL,
-    exp.GT: Operator.GREATER,
-    exp.GTE: Operator.GREATER_OR_EQUAL,
-}
+_WORDS = {"OPERATOR": "a comparison", "NAME": "a partition key", "QUOTED": "a literal", "LPAR": "'('", "RPAR": "')'"}
+_SECONDARY = {"BACKQUOTED", "DOUBLE_QUOTED", "DATE", "NUMBER", "SIGN", "NULL", "TRUE", "FALSE", "$END"}
+_OPERATORS = {"!=": Operator.NOT_EQUAL}
+_ESCAPED = {quote: re.compile(rf"\\([\\'\"])|{quote}({quote})") for quote in "'\""}
 
 
 def parse_expression(text: str | None, table: Table) -> Expression:
@@ -70,8 +104,8 @@ def parse_expression(text: str | None, table: Table) -> Expression:
         ExpressionSyntaxError: The text is not in the grammar.
         UnknownColumnError: It names something that is not a partition key of the table.
         LiteralTypeError: A literal cannot be of the key's type.
-        UnsupportedExpressionError: It is SQL, but not of the filter language.
-        ExpressionTooComplexError: It is longer than `MAXIMUM_LENGTH`, or nested too deeply.
+        UnsupportedExpressionError: It compares what the filter language does not compare.
+        ExpressionTooComplexError: It is longer than `MAXIMUM_LENGTH`, or deeper than `MAXIMUM_DEPTH`.
     """
     if text is None or not text.strip():
         return ALL
@@ -80,181 +114,272 @@ def parse_expression(text: str | None, table: Table) -> Expression:
             f"the filter has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are read", text
         )
     try:
-        return _Translator(text, table).translate(_parse(text))
-    except RecursionError:
-        raise ExpressionTooComplexError("the filter is nested too deeply; flatten its parentheses", text) from None
+        truth: _Truth = _Translator(text, table).transform(_parser().parse(text))
+    except UnexpectedInput as error:
+        raise _syntax_error(error, text) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, CatalogError):
+            raise error.orig_exc from None
+        raise
+    return truth.when_true
 
 
-def _parse(text: str) -> exp.Expr:
-    try:
-        parser = _DIALECT.parser(error_message_context=_WHOLE_TEXT)
-        statements = parser.parse(_DIALECT.tokenize(text), text)
-    except TokenError:
-        raise ExpressionSyntaxError("unfinished text: a quote is not closed", text, _open_quote(text)) from None
-    except ParseError as error:
-        detail = error.errors[0]
-        prefix = detail.get("start_context") or ""
-        found = detail.get("highlight") or "the end"
-        raise ExpressionSyntaxError(f"cannot be read near {found!r}", text, len(prefix)) from None
-    if len(statements) != 1 or statements[0] is None:
-        raise ExpressionSyntaxError("one condition is expected; leave out the semicolon", text)
-    return statements[0]
+@cache
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=True)
 
 
-def _open_quote(text: str) -> int | None:
-    """Return the position of the quote that is never closed."""
-    position, opened = 0, None
-    while position < len(text):
-        character = text[position]
-        if opened is None:
-            if character in "'\"`":
-                opened = position
-        elif character == "\\":
-            position += 1
-        elif character == text[opened]:
-            opened = None
-        position += 1
-    return opened
+def _syntax_error(error: UnexpectedInput, text: str) -> ExpressionSyntaxError:
+    position = len(text)
+    what = "the end"
+    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
+        position, what = error.token.start_pos or 0, f"{str(error.token)[:40]!r}"
+    elif isinstance(error, UnexpectedCharacters):
+        position = error.pos_in_stream or 0
+        what = f"{text[position]!r}"
+        if text[position] in "'\"`":
+            return ExpressionSyntaxError("unfinished text: a quote is not closed", text, position)
+    accepted = error.accepts if isinstance(error, UnexpectedToken) else None
+    wanted = sorted({_WORDS.get(name, name) for name in accepted or () if name not in _SECONDARY})
+    hint = f"; {' or '.join(wanted)} can stand there" if wanted else ""
+    return ExpressionSyntaxError(f"{what} cannot be read{hint}", text, position)
 
 
-class _Translator:
-    """Turns sqlglot's tree into ours, for one table."""
+@dataclass(frozen=True, slots=True)
+class _Truth:
+    """A condition in three-valued logic: the tree of what makes it true, and the tree of what makes it false."""
+
+    when_true: Expression
+    when_false: Expression
+    depth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    position: int
+    place: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    """A literal as it was written; `text` is None for NULL, `name` is set when it could be a key in double quotes."""
+
+    text: str | None
+    place: int
+    is_number: bool = False
+    name: int | None = None
+
+
+_Operand: TypeAlias = _Key | _Literal
+_UNKNOWN = _Truth(NONE, NONE)
+
+
+def _truth(condition: Condition) -> _Truth:
+    return _Truth(condition, Condition(condition.key, condition.operator.opposite, condition.operand))
+
+
+@v_args(inline=True)
+class _Translator(Transformer_NonRecursive[Token, Any]):
+    """Gives Lark's tree its meaning for one table. A method is named after the rule whose children it takes."""
 
     def __init__(self, text: str, table: Table) -> None:
-        self.text = text
-        self.table = table
+        super().__init__(visit_tokens=False)
+        self._text = text
+        self._table = table
 
-    def translate(self, node: exp.Expr) -> Expression:
-        """Return the tree of a condition."""
-        node = node.unnest()
-        if isinstance(node, exp.And):
-            return And(tuple(map(self.translate, node.flatten())))
-        if isinstance(node, exp.Or):
-            return Or(tuple(map(self.translate, node.flatten())))
-        if isinstance(node, exp.Not):
-            return Not(self.translate(node.this))
-        if isinstance(node, exp.Boolean):
-            return Always(bool(node.this))
-        if isinstance(node, exp.Null):
-            return Always(None)
-        translated = self._predicate(node)
-        return Not(translated) if node.args.get("negate") else translated
+    # --- conditions ---------------------------------------------------------------------------------------------
 
-    def _predicate(self, node: exp.Expr) -> Expression:
-        handlers: dict[type[exp.Expr], Callable[[exp.Expr], Expression]] = {
-            exp.Between: self._between,
-            exp.In: self._in,
-            exp.Is: self._is,
-            exp.Like: self._like,
-            exp.Escape: self._escaped_like,
-        }
-        if operator := _OPERATORS.get(type(node)):
-            return self._comparison(node, operator)
-        if handler := handlers.get(type(node)):
-            return handler(node)
-        raise self._unsupported(node)
+    def start(self, truth: _Truth) -> _Truth:
+        return truth
 
-    def _comparison(self, node: exp.Expr, operator: Operator) -> Expression:
-        left, right = node.this.unnest(), node.expression.unnest()
-        if isinstance(right, exp.Column) and not isinstance(left, exp.Column):
-            left, right, operator = right, left, operator.mirrored
-        return self._compare(self._key(left), operator, right)
+    def inner(self, something: Any) -> Any:
+        return something
 
-    def _compare(self, key: int, operator: Operator, literal: exp.Expr) -> Expression:
-        value = self._literal(key, literal)
-        return Always(None) if value is None else Comparison(key, operator, value)
+    def true(self, _token: Token) -> _Truth:
+        return _Truth(ALL, NONE)
 
-    def _between(self, node: exp.Expr) -> Expression:
-        key = self._key(node.this)
-        return And(
-            (
-                self._compare(key, Operator.GREATER_OR_EQUAL, node.args["low"]),
-                self._compare(key, Operator.LESS_OR_EQUAL, node.args["high"]),
+    def false(self, _token: Token) -> _Truth:
+        return _Truth(NONE, ALL)
+
+    def opposite(self, _not: Token, truth: _Truth) -> _Truth:
+        return _Truth(truth.when_false, truth.when_true, truth.depth)
+
+    def all(self, *parts: _Truth | Token) -> _Truth:
+        return self._combined(parts, conjunction, disjunction)
+
+    def any(self, *parts: _Truth | Token) -> _Truth:
+        return self._combined(parts, disjunction, conjunction)
+
+    def _combined(
+        self,
+        parts: Sequence[_Truth | Token],
+        join_true: Callable[[Sequence[Expression]], Expression],
+        join_false: Callable[[Sequence[Expression]], Expression],
+    ) -> _Truth:
+        truths = [part for part in parts if isinstance(part, _Truth)]
+        depth = 1 + max(truth.depth for truth in truths)
+        if depth > MAXIMUM_DEPTH:
+            raise ExpressionTooComplexError(
+                f"the filter is nested more than {MAXIMUM_DEPTH} times; flatten its parentheses", self._text
             )
+        return _Truth(
+            join_true([truth.when_true for truth in truths]), join_false([truth.when_false for truth in truths]), depth
         )
 
-    def _in(self, node: exp.Expr) -> Expression:
-        if not node.expressions:
-            raise self._unsupported(node)
-        key = self._key(node.this)
-        values = [self._literal(key, member) for member in node.expressions]
-        return InList(key, frozenset(value for value in values if value is not None), None in values)
+    def comparison(self, left: _Operand, symbol: Token, right: _Operand) -> _Truth:
+        operator = _OPERATORS.get(symbol) or Operator(symbol)
+        left_key, right_key = self._as_key(left), self._as_key(right)
+        if left_key and right_key:
+            is_plain = isinstance(left, _Key) + isinstance(right, _Key)
+            if is_plain != 1:
+                raise self._unsupported("two partition keys are compared; compare a key with a literal", right.place)
+            # The one in double quotes is a text then.
+            left_key, right_key = (left_key, None) if isinstance(left, _Key) else (None, right_key)
+        if left_key:
+            return self._compared(left_key, operator, self._as_literal(right))
+        if right_key:
+            return self._compared(right_key, operator.mirrored, self._as_literal(left))
+        return self._constant(self._as_literal(left), operator, self._as_literal(right))
 
-    def _is(self, node: exp.Expr) -> Expression:
-        if not isinstance(node.expression, exp.Null):
-            raise self._unsupported(node)
-        return IsNull(self._key(node.this))
+    def between(
+        self, operand: _Operand, negation: Token | None, _between: Token, low: _Operand, _and: Token, high: _Operand
+    ) -> _Truth:
+        key = self._key(operand)
+        bounds = [
+            self._compared(key, Operator.GREATER_OR_EQUAL, self._as_literal(low)),
+            self._compared(key, Operator.LESS_OR_EQUAL, self._as_literal(high)),
+        ]
+        return self._negated(negation, self._combined(bounds, conjunction, disjunction))
 
-    def _like(self, node: exp.Expr, escape: str = "\\") -> Expression:
-        key = self._key(node.this)
-        if not isinstance(self.table.key_types[key], StringType):
-            raise UnsupportedExpressionError(
-                f"LIKE needs a key of type string, char or varchar; {self.table.key_names[key]!r} is of type "
-                f"{self.table.key_types[key]}",
-                self.text,
-                _position(node),
+    def in_list(self, operand: _Operand, negation: Token | None, _in: Token, *members: _Operand) -> _Truth:
+        key = self._key(operand)
+        values = [self._value(key, self._as_literal(member)) for member in members]
+        found = frozenset(value for value in values if value is not None)
+        when_true = disjunction([Condition(key.position, Operator.EQUAL, value) for value in found])
+        # A null in the list might be equal to anything: a miss is unknown.
+        when_false = (
+            NONE
+            if None in values
+            else conjunction([Condition(key.position, Operator.NOT_EQUAL, value) for value in found])
+        )
+        return self._negated(negation, _Truth(when_true, when_false))
+
+    def like(
+        self,
+        operand: _Operand,
+        negation: Token | None,
+        _like: Token,
+        pattern: _Operand,
+        _escape: Token | None,
+        escape: _Operand | None,
+    ) -> _Truth:
+        key = self._key(operand)
+        key_type = self._table.key_types[key.position]
+        if not isinstance(key_type, StringType):
+            raise self._unsupported(
+                f"LIKE needs a key of type string, char or varchar; {self._table.key_names[key.position]!r} is of type "
+                f"{key_type}",
+                key.place,
             )
-        pattern = node.expression.unnest()
-        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
-            raise LiteralTypeError(f"LIKE needs a quoted pattern, not {pattern.sql()!r}", self.text)
-        return Like(key, pattern.name, escape)
+        found = self._as_literal(pattern)
+        if found.text is None:
+            return _UNKNOWN
+        if found.is_number:
+            raise LiteralTypeError(f"LIKE needs a quoted pattern, not {found.text}", self._text, found.place)
+        by = "\\" if escape is None else self._as_literal(escape).text
+        if by is None or len(by) != 1:
+            raise self._unsupported(
+                "ESCAPE needs one quoted character", operand.place if escape is None else escape.place
+            )
+        return self._negated(negation, _truth(Condition(key.position, Operator.LIKE, LikePattern(found.text, by))))
 
-    def _escaped_like(self, node: exp.Expr) -> Expression:
-        escape = node.expression.name
-        if not isinstance(node.this, exp.Like) or len(escape) != 1:
-            raise self._unsupported(node)
-        like = self._like(node.this, escape)
-        return Not(like) if node.this.args.get("negate") else like
+    def is_null(self, operand: _Operand, _is: Token, negation: Token | None, _null: Token) -> _Truth:
+        return self._negated(negation, _truth(Condition(self._key(operand).position, Operator.IS_NULL)))
 
-    def _key(self, node: exp.Expr) -> int:
-        node = node.unnest()
-        if not isinstance(node, exp.Column) or node.table:
-            raise self._unsupported(node)
-        position = self.table.key_position(node.name)
+    @staticmethod
+    def _negated(negation: Token | None, truth: _Truth) -> _Truth:
+        return truth if negation is None else _Truth(truth.when_false, truth.when_true, truth.depth)
+
+    # --- operands -----------------------------------------------------------------------------------------------
+
+    def name(self, token: Token) -> _Key:
+        return self._known(str(token), token)
+
+    def backquoted(self, token: Token) -> _Key:
+        return self._known(token[1:-1].replace("``", "`"), token)
+
+    def quoted(self, token: Token) -> _Literal:
+        return _Literal(_unquoted(token), token.start_pos or 0)
+
+    def double_quoted(self, token: Token) -> _Literal:
+        text = _unquoted(token)
+        return _Literal(text, token.start_pos or 0, name=self._table.key_position(text))
+
+    def date(self, token: Token) -> _Literal:
+        return _Literal(_unquoted(token[4:].lstrip()), token.start_pos or 0)
+
+    def number(self, sign: Token | None, token: Token) -> _Literal:
+        return _Literal(f"{'-' if sign == '-' else ''}{token}", token.start_pos or 0, is_number=True)
+
+    def null(self, token: Token) -> _Literal:
+        return _Literal(None, token.start_pos or 0)
+
+    def _known(self, name: str, token: Token) -> _Key:
+        position = self._table.key_position(name)
         if position is None:
-            keys = ", ".join(self.table.key_names) or "none"
+            keys = ", ".join(self._table.key_names) or "none"
             raise UnknownColumnError(
-                f"{node.name!r} is not a partition key of {self.table.full_name} (its keys: {keys})",
-                self.text,
-                _position(node),
+                f"{name!r} is not a partition key of {self._table.full_name} (its keys: {keys})",
+                self._text,
+                token.start_pos,
             )
-        return position
+        return _Key(position, token.start_pos or 0)
 
-    def _literal(self, key: int, node: exp.Expr) -> KeyValue | None:
+    @staticmethod
+    def _as_key(operand: _Operand) -> _Key | None:
+        if isinstance(operand, _Key):
+            return operand
+        return None if operand.name is None else _Key(operand.name, operand.place)
+
+    def _key(self, operand: _Operand) -> _Key:
+        key = self._as_key(operand)
+        if key is None:
+            raise self._unsupported("a literal stands where a partition key is expected", operand.place)
+        return key
+
+    def _as_literal(self, operand: _Operand) -> _Literal:
+        if isinstance(operand, _Key):
+            raise self._unsupported("a partition key stands where a literal is expected", operand.place)
+        return operand
+
+    def _compared(self, key: _Key, operator: Operator, literal: _Literal) -> _Truth:
+        value = self._value(key, literal)
+        return _UNKNOWN if value is None else _truth(Condition(key.position, operator, value))
+
+    def _constant(self, left: _Literal, operator: Operator, right: _Literal) -> _Truth:
+        if left.text is None or right.text is None:
+            return _UNKNOWN
+        if left.is_number != right.is_number:
+            raise self._unsupported("a number is compared with a text; compare a key with a literal", left.place)
+        read = Decimal if left.is_number else str
+        return _Truth(ALL, NONE) if COMPARE[operator](read(left.text), read(right.text)) else _Truth(NONE, ALL)
+
+    def _value(self, key: _Key, literal: _Literal) -> KeyValue | None:
         """Return the typed value of a literal; None for NULL."""
-        text = _literal_text(node.unnest())
-        if text is None:
-            if isinstance(node.unnest(), exp.Null):
-                return None
-            raise self._unsupported(node)
-        key_type: KeyType = self.table.key_types[key]
+        if literal.text is None:
+            return None
+        key_type: KeyType = self._table.key_types[key.position]
         try:
-            return key_type.parse_literal(text)
+            return key_type.parse_literal(literal.text)
         except KeyValueError as error:
             raise LiteralTypeError(
-                f"key {self.table.key_names[key]!r} is of type {key_type}: {error}", self.text
+                f"key {self._table.key_names[key.position]!r} is of type {key_type}: {error}", self._text, literal.place
             ) from None
 
-    def _unsupported(self, node: exp.Expr) -> UnsupportedExpressionError:
-        return UnsupportedExpressionError(
-            f"{node.sql()[:80]!r} is not part of the filter language; compare a partition key with a literal by "
-            "=, <>, <, <=, >, >=, BETWEEN, IN, LIKE or IS NULL, and combine by AND, OR, NOT",
-            self.text,
-            _position(node),
-        )
+    def _unsupported(self, problem: str, place: int) -> UnsupportedExpressionError:
+        return UnsupportedExpressionError(problem, self._text, place)
 
 
-def _literal_text(node: exp.Expr) -> str | None:
-    if isinstance(node, exp.Literal):
-        return node.name
-    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal) and not node.this.is_string:
-        return f"-{node.this.name}"
-    if isinstance(node, exp.Cast) and node.is_type("date") and isinstance(node.this, exp.Literal):
-        return node.this.name
-    return None
-
-
-def _position(node: exp.Expr) -> int | None:
-    """Return where the first identifier below a node begins, as far as the parser recorded it."""
-    starts: Sequence[int] = [found.meta["start"] for found in node.find_all(exp.Identifier) if "start" in found.meta]
-    return min(starts, default=None)
+def _unquoted(token: str) -> str:
+    """Return the text between quotes; a quote is doubled or follows a backslash, a backslash only before these."""
+    return _ESCAPED[token[0]].sub(lambda found: found.group(1) or found.group(2), token[1:-1])

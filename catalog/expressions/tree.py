@@ -1,16 +1,22 @@
-"""The typed tree of a filter expression: keys are positions in the table's partition keys, literals typed values."""
+"""The typed tree of a filter expression: keys are positions in the table's partition keys, literals typed values.
+
+The tree has no NOT and no null: whoever builds it asks for the tree of what must be true, or of what must be false
+(`catalog.expressions.parser`), and SQL's third truth value is neither. So a tree matches or it does not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
+from typing import TypeAlias
 
-from catalog.key_types import KeyValue
+from catalog.key_types import KeyType, KeyValue
 
 
 class Operator(StrEnum):
-    """How a key's value is compared with a literal."""
+    """What a condition asks of a key's value."""
 
     EQUAL = "="
     NOT_EQUAL = "<>"
@@ -18,6 +24,17 @@ class Operator(StrEnum):
     LESS_OR_EQUAL = "<="
     GREATER = ">"
     GREATER_OR_EQUAL = ">="
+    IN = "in"
+    NOT_IN = "not in"
+    LIKE = "like"
+    NOT_LIKE = "not like"
+    IS_NULL = "is null"
+    IS_NOT_NULL = "is not null"
+
+    @property
+    def opposite(self) -> Operator:
+        """The operator that is true where this one is false, for every value that is not null."""
+        return _OPPOSITE[self]
 
     @property
     def mirrored(self) -> Operator:
@@ -25,6 +42,15 @@ class Operator(StrEnum):
         return _MIRRORED.get(self, self)
 
 
+_PAIRS = {
+    Operator.EQUAL: Operator.NOT_EQUAL,
+    Operator.LESS: Operator.GREATER_OR_EQUAL,
+    Operator.GREATER: Operator.LESS_OR_EQUAL,
+    Operator.IN: Operator.NOT_IN,
+    Operator.LIKE: Operator.NOT_LIKE,
+    Operator.IS_NULL: Operator.IS_NOT_NULL,
+}
+_OPPOSITE = {**_PAIRS, **{second: first for first, second in _PAIRS.items()}}
 _MIRRORED = {
     Operator.LESS: Operator.GREATER,
     Operator.LESS_OR_EQUAL: Operator.GREATER_OR_EQUAL,
@@ -33,94 +59,152 @@ _MIRRORED = {
 }
 
 
-class Expression:
-    """A node of the tree."""
+@dataclass(frozen=True, slots=True)
+class LikePattern:
+    """A pattern with `%`, `_`, and a character that takes their meaning away."""
 
-    __slots__ = ()
+    text: str
+    escape: str = "\\"
+
+    def pieces(self) -> Iterator[tuple[str, bool]]:
+        """Yield each character, and whether it is a wildcard."""
+        characters = iter(self.text)
+        for character in characters:
+            if character == self.escape:
+                yield next(characters, self.escape), False
+            else:
+                yield character, character in "%_"
+
+    def split(self) -> tuple[str, str]:
+        """Return the text before the first wildcard, and the rest: empty if none, `%` if any text may follow."""
+        pieces = list(self.pieces())
+        first = next((at for at, (_, is_wild) in enumerate(pieces) if is_wild), len(pieces))
+        prefix = "".join(character for character, _ in pieces[:first])
+        rest = pieces[first:]
+        is_any = rest and all(piece == ("%", True) for piece in rest)
+        return prefix, "%" if is_any else "".join(character for character, _ in rest)
+
+
+Operand: TypeAlias = KeyValue | frozenset[KeyValue] | LikePattern | None
 
 
 @dataclass(frozen=True, slots=True)
-class Always(Expression):
-    """A constant: true, false, or unknown (None), which is what a comparison with null gives."""
+class Condition:
+    """What one key's value must be.
 
-    value: bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison(Expression):
-    """`key operator value`."""
+    Attributes:
+        key: Position of the key.
+        operand: A value; a set of values for `in`, a pattern for `like`, None for `is null`.
+    """
 
     key: int
     operator: Operator
-    value: KeyValue
+    operand: Operand = None
+
+    def describe(self, name: str, key_type: KeyType) -> str:
+        """Return the condition as the filter language writes it."""
+        match self.operand:
+            case None:
+                return f"{name} {self.operator}"
+            case LikePattern(text=text):
+                return f"{name} {self.operator} {_quoted(text)}"
+            case frozenset():
+                shown = [key_type.format(value) for value in sorted(self.operand, key=key_type.encode)[:10]]
+                more = f", … {len(self.operand) - 10:,} more" if len(self.operand) > 10 else ""
+                return f"{name} {self.operator} ({', '.join(shown)}{more})"
+            case value:
+                return f"{name} {self.operator} {key_type.format(value)}"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True, slots=True)
-class InList(Expression):
-    """`key in (values)`; `has_null` says that the list also held a null, which makes a miss unknown."""
+class Always:
+    """Every partition, or none."""
 
-    key: int
-    values: frozenset[KeyValue]
-    has_null: bool = False
+    value: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Like(Expression):
-    """`key like pattern`, with `%`, `_` and one escape character."""
-
-    key: int
-    pattern: str
-    escape: str = "\\"
-
-
-@dataclass(frozen=True, slots=True)
-class IsNull(Expression):
-    """`key is null`."""
-
-    key: int
-
-
-@dataclass(frozen=True, slots=True)
-class Not(Expression):
-    """`not operand`."""
-
-    operand: Expression
-
-
-@dataclass(frozen=True, slots=True)
-class And(Expression):
-    """All operands hold."""
+class And:
+    """All operands hold; there are at least two, and none of them is an And."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Or(Expression):
-    """At least one operand holds."""
+class Or:
+    """At least one operand holds; there are at least two, and none of them is an Or."""
 
     operands: tuple[Expression, ...]
 
+
+Expression: TypeAlias = Always | Condition | And | Or
 
 ALL = Always(True)
 """The empty expression: every partition."""
 
+NONE = Always(False)
 
-def conjuncts(expression: Expression) -> Iterator[Expression]:
-    """Yield the parts of the top-level AND; an expression that is none is its own only part."""
+
+def conjunction(parts: Iterable[Expression]) -> Expression:
+    """Return the tree that matches what all parts match; no parts make `ALL`."""
+    flat = list(chain.from_iterable(part.operands if isinstance(part, And) else (part,) for part in parts))
+    if NONE in flat:
+        return NONE
+    kept = _merged([part for part in flat if part != ALL], Operator.NOT_EQUAL, Operator.NOT_IN)
+    if len(kept) < 2:
+        return kept[0] if kept else ALL
+    return And(tuple(kept))
+
+
+def disjunction(parts: Iterable[Expression]) -> Expression:
+    """Return the tree that matches what any part matches; no parts make `NONE`."""
+    flat = list(chain.from_iterable(part.operands if isinstance(part, Or) else (part,) for part in parts))
+    if ALL in flat:
+        return ALL
+    kept = _merged([part for part in flat if part != NONE], Operator.EQUAL, Operator.IN)
+    if len(kept) < 2:
+        return kept[0] if kept else NONE
+    return Or(tuple(kept))
+
+
+def _merged(parts: list[Expression], single: Operator, several: Operator) -> list[Expression]:
+    """Make one list of all (un)equal values of a key, where the first of them stood."""
+    values: dict[int, list[KeyValue]] = {}
+    kept: dict[object, Expression] = {}
+    for number, part in enumerate(parts):
+        if isinstance(part, Condition) and part.operator in (single, several):
+            operand = part.operand
+            values.setdefault(part.key, []).extend(operand if isinstance(operand, frozenset) else [operand])  # type: ignore[list-item]
+            kept.setdefault(("key", part.key), part)
+        else:
+            kept[number] = part
+    for key, found in values.items():
+        members = frozenset(found)
+        kept["key", key] = Condition(key, several, members) if len(members) > 1 else Condition(key, single, found[0])
+    return list(kept.values())
+
+
+def conjuncts(expression: Expression) -> tuple[Expression, ...]:
+    """Return the parts of the top-level AND; an expression that is none is its own only part, and `ALL` has none."""
     if isinstance(expression, And):
-        for operand in expression.operands:
-            yield from conjuncts(operand)
-    elif expression != ALL:
-        yield expression
+        return expression.operands
+    return () if expression == ALL else (expression,)
+
+
+def conditions(expression: Expression) -> Iterator[Condition]:
+    """Yield all conditions of an expression, from left to right."""
+    match expression:
+        case Condition():
+            yield expression
+        case And(operands=operands) | Or(operands=operands):
+            for operand in operands:
+                yield from conditions(operand)
 
 
 def keys_of(expression: Expression) -> frozenset[int]:
     """Return the positions of the keys that an expression looks at."""
-    match expression:
-        case Comparison(key=key) | InList(key=key) | Like(key=key) | IsNull(key=key):
-            return frozenset((key,))
-        case And(operands=operands) | Or(operands=operands):
-            return frozenset().union(*map(keys_of, operands))
-        case Not(operand=operand):
-            return keys_of(operand)
-    return frozenset()
+    return frozenset(condition.key for condition in conditions(expression))

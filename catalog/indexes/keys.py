@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catalog.key_types import NULL_BYTES, KeyType, KeyValue
+from catalog.key_types import NULL_BYTES, TEXT_END, KeyType, KeyValue
 
 MAXIMUM_KEY_BYTES = 1024
 """Longer index keys are cut here.
@@ -31,18 +31,23 @@ def is_cut(key: bytes) -> bool:
     return len(key) >= MAXIMUM_KEY_BYTES
 
 
-def decode_key(types: Sequence[KeyType], key: bytes) -> tuple[KeyValue | None, ...]:
-    """Return the typed values of a whole index key; the key must not be cut."""
-    values: list[KeyValue | None] = []
-    position = 0
+def split_key(types: Sequence[KeyType], key: bytes) -> list[bytes]:
+    """Return the bytes of each value of a whole index key; the key must not be cut."""
+    pieces: list[bytes] = []
+    start = 0
     for key_type in types:
-        if key[position] == NULL_BYTES[0]:
-            values.append(None)
-            position += 1
+        if key[start] == NULL_BYTES[0]:
+            end = start + 1
         else:
-            value, position = key_type.decode(key, position)
-            values.append(value)
-    return tuple(values)
+            end = start + key_type.width if key_type.width else key.index(TEXT_END, start) + 1
+        pieces.append(key[start:end])
+        start = end
+    return pieces
+
+
+def decode_value(key_type: KeyType, piece: bytes) -> KeyValue | None:
+    """Return the typed value of one of `split_key`'s pieces."""
+    return None if piece[0] == NULL_BYTES[0] else key_type.decode(piece, 0)[0]
 
 
 def after_prefix(prefix: bytes) -> bytes:

@@ -1,47 +1,53 @@
 """Which items of which index answer an expression.
 
-An index serves an expression when its first key is bound in the top-level AND. Its range of index keys is then the
-longest prefix of keys bound by equality, and one range over the next key. Conditions on further keys of the index
-are checked on the decoded index key, before a partition is fetched; everything else is residual.
+An index serves an expression when its first key is bound, or can be skipped. Its ranges are then those of the longest
+run of keys bound to single values, each followed by the ranges of the next key. One key inside, or the first one, may
+be unbound: then its distinct values are looked up first, and the ranges follow behind each (`Skip`). Conditions on
+further keys of the index are checked on the index key, before a partition is fetched; everything else is residual.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from catalog.expressions.tree import (
-    ALL,
-    And,
-    Comparison,
-    Expression,
-    InList,
-    IsNull,
-    Like,
-    Not,
-    Operator,
-    conjuncts,
-    keys_of,
-)
-from catalog.indexes.keys import after_prefix, cut_key, encode_key, is_cut
-from catalog.key_types import NULL_BYTES, KeyType
+from catalog.expressions.tree import ALL, Expression, Operator, Or, conditions, conjunction, conjuncts, keys_of
+from catalog.indexes.keys import after_prefix, cut_key, decode_value, is_cut
+from catalog.indexes.ranges import EVERYTHING, Bounds, KeyRange, Ranges, bounds_of, intersection, union
+from catalog.key_types import KeyType
 from catalog.model import IndexState, PartitionIndex, Table
 
-_LEAST_VALUE = b"\x01"
-"""No encoded value begins below this, and null does."""
+MAXIMUM_RANGES = 5_000
+"""Ranges in one search. More values of a key become one range around them, inside which items are checked."""
+
+FILTERING_PROPERTY = "partition_filtering.enabled"
+"""Table property that turns the use of its indexes off, by `false`. Source: AWS Glue, table properties."""
 
 
 @dataclass(frozen=True)
-class KeyRange:
-    """Index keys from `low`, inclusive, to `high`, exclusive."""
+class Skip:
+    """An unbound key whose distinct values are looked up before the ranges are known.
 
-    low: bytes
-    high: bytes
+    Attributes:
+        name, key_type: The key.
+        tails: Ranges of the next keys, behind each of its values.
+        otherwise: The plan for a key with too many values; None when all partitions have to be read then.
+    """
 
-    @property
-    def is_empty(self) -> bool:
-        """Say whether no key can be inside."""
-        return self.low >= self.high
+    name: str
+    key_type: KeyType
+    tails: Ranges
+    otherwise: ScanPlan | None
+
+    def prefix(self, found: bytes, heads: Ranges) -> KeyRange:
+        """Return the range of one of the heads with a value of the skipped key behind it."""
+        if is_cut(found):
+            return KeyRange(found, after_prefix(found), text=f"a {self.name} too long for an index key")
+        head = next(head for head in heads if found.startswith(head.low))
+        piece = found[len(head.low) :]
+        value = decode_value(self.key_type, piece)
+        text = f"{self.name} is null" if value is None else f"{self.name} = {self.key_type.format(value)}"
+        return head.extended(KeyRange(piece, after_prefix(piece), is_point=True, text=text))
 
 
 @dataclass(frozen=True)
@@ -50,173 +56,195 @@ class ScanPlan:
 
     Attributes:
         index: The index that is read; None when all partitions are.
-        key_range: The items that are read.
-        conditions: (key, operator) pairs that the index answers, by its range or on the decoded key.
-        range_text: The range in words.
-        checked_in_index: What is checked on the decoded index key; None when the range answers it all.
-        residual: What is checked on the partitions fetched; None when the index answers it all.
         expression: The whole condition, for partitions whose index key is cut.
+        residual: What is checked on the partitions fetched; `ALL` when the index answers everything.
         not_used: Reason for each index that is not read.
+        ranges: Index keys that are read, as items store them; with a skip, the prefixes before the skipped key.
+        conditions: (key, operator) pairs that the index answers, by its ranges or on the index key.
+        checked_in_index: What is checked on the index key; `ALL` when the ranges answer it.
+        bound_keys: How many keys the ranges bind.
     """
 
     index: PartitionIndex | None
     expression: Expression
-    residual: Expression | None
-    not_used: dict[str, str]
-    key_range: KeyRange | None = None
+    residual: Expression
+    not_used: dict[str, str] = field(default_factory=dict)
+    ranges: Ranges = ()
     conditions: tuple[tuple[str, str], ...] = ()
-    range_text: str = ""
-    checked_in_index: Expression | None = None
+    checked_in_index: Expression = ALL
+    skip: Skip | None = None
     bound_keys: int = 0
-    has_range: bool = False
 
 
-FILTERING_PROPERTY = "partition_filtering.enabled"
-"""Table property that turns the use of its indexes off, by `false`. Source: AWS Glue, table properties."""
-
-
-def plan_scan(table: Table, indexes: Iterable[PartitionIndex], expression: Expression) -> ScanPlan:
-    """Return the plan that reads the fewest items, as far as the number of bound keys tells."""
-    parts = tuple(conjuncts(expression))
+def candidate_plans(
+    table: Table, indexes: Iterable[PartitionIndex], expression: Expression
+) -> tuple[list[ScanPlan], dict[str, str]]:
+    """Return a plan for each index that serves an expression, the most promising first, and why others do not."""
+    plans: list[ScanPlan] = []
     not_used: dict[str, str] = {}
-    candidates: list[ScanPlan] = []
     for index in indexes:
-        reason = _reason_against(table, index, parts)
-        if reason is None:
-            candidates.append(_index_plan(table, index, expression, parts))
+        plan = _index_plan(table, index, expression)
+        if isinstance(plan, str):
+            not_used[index.name] = plan
         else:
-            not_used[index.name] = reason
-    if not candidates:
-        return ScanPlan(None, expression, None if expression == ALL else expression, not_used)
-    best = max(
-        candidates, key=lambda plan: (plan.bound_keys, plan.has_range, -len(plan.index.keys if plan.index else ()))
-    )
-    for plan in candidates:
-        if plan is not best and plan.index and best.index:
-            not_used[plan.index.name] = f"{best.index.name} binds as many keys or more"
-    best.not_used.update(not_used)
-    return best
+            plans.append(plan)
+    plans.sort(key=lambda plan: (plan.skip is not None, -plan.bound_keys, len(plan.index.keys if plan.index else ())))
+    return plans, not_used
 
 
-def _reason_against(table: Table, index: PartitionIndex, parts: Sequence[Expression]) -> str | None:
-    if table.properties.get(FILTERING_PROPERTY, "").lower() == "false":
+def full_scan(expression: Expression, not_used: dict[str, str]) -> ScanPlan:
+    """Return the plan that reads all partitions."""
+    return ScanPlan(None, expression, expression, not_used)
+
+
+def stored_range(found: KeyRange) -> KeyRange:
+    """Return the range of the keys as items store them: cut, and what was cut to the same bytes as its end included."""
+    high = after_prefix(cut_key(found.high)) if is_cut(found.high) else found.high
+    return KeyRange(cut_key(found.low), high, found.is_point, found.text)
+
+
+def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> list[KeyRange]:
+    """Return the ranges of a plan with a skip, once the skipped key's values are known."""
+    tails = skip.tails
+    if len(prefixes) * len(tails) > MAXIMUM_RANGES:
+        tails = [_hull(tails)]
+    ranges: list[KeyRange] = []
+    for prefix in prefixes:
+        # Behind a value that was cut there is no next key to look at.
+        behind = [prefix] if is_cut(prefix.low) else [prefix.extended(tail) for tail in tails]
+        ranges += map(stored_range, behind)
+    return ranges
+
+
+def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> ScanPlan | str:
+    """Return how an index serves an expression, or why it does not."""
+    if table.properties.get(FILTERING_PROPERTY, "").strip().lower() == "false":
         return f"table property {FILTERING_PROPERTY} is false"
     if index.state is not IndexState.ACTIVE:
         return f"is {index.state}"
-    if not parts:
+    if expression == ALL:
         return "no condition"
-    first = table.key_names.index(index.keys[0])
-    if not any(_bound_key(part, table.key_types) == first for part in parts):
-        return f"its first key {index.keys[0]} is not bound in the top-level AND"
-    return None
+    positions = tuple(table.key_names.index(name) for name in index.keys)
+    if not keys_of(expression).isdisjoint(positions):
+        for way in (_alternatives, _one_way):
+            plan = way(table, index, positions, expression)
+            if plan is not None:
+                return plan
+    return f"its first key {index.keys[0]} is not bound in the top-level AND"
 
 
-def _bound_key(part: Expression, types: Sequence[KeyType]) -> int | None:
-    """Return the key that a condition binds to one range of values; None when it binds none."""
-    match part:
-        case IsNull(key=key):
-            return key
-        case Comparison(key=key, operator=operator, value=value) if operator is not Operator.NOT_EQUAL:
-            # A text that no indexed value may hold would upset the order of the bytes behind it.
-            if isinstance(value, str) and any(character in value for character in "\x00\x01\x02"):
-                return None
-            return key
-    return None
+def _alternatives(
+    table: Table, index: PartitionIndex, positions: Sequence[int], expression: Expression
+) -> ScanPlan | None:
+    """Return the plan of an OR of which each operand has ranges of its own: all of these."""
+    if not isinstance(expression, Or) or len(keys_of(expression)) == 1:
+        return None
+    plans = [_one_way(table, index, positions, operand) for operand in expression.operands]
+    if any(plan is None or plan.skip is not None for plan in plans):
+        return None
+    found = [plan for plan in plans if plan is not None]
+    ranges = union(each for plan in found for each in plan.ranges)
+    if len(ranges) > MAXIMUM_RANGES:
+        return None
+    answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in found)
+    return _plan(table, index, positions, expression, () if answers_all else (expression,), ranges, None, 1)
 
 
-def _index_plan(table: Table, index: PartitionIndex, expression: Expression, parts: Sequence[Expression]) -> ScanPlan:
-    types = table.key_types
-    positions = [table.key_names.index(name) for name in index.keys]
-    prefix = b""
-    answered: list[Expression] = []
-    words: list[str] = []
-    bounds: list[Expression] = []
-    for position in positions:
-        bounds = [part for part in parts if _bound_key(part, types) == position]
-        equal = next((part for part in bounds if _is_equality(part)), None)
-        if equal is None:
-            break
-        answered.append(equal)
-        prefix += _equal_bytes(equal, types[position])
-        words.append(_words(equal, table))
-        bounds = []
-    bound_keys = len(answered)
-    key_range = _range(prefix, bounds, types)
-    answered += bounds
-    words += [_words(part, table) for part in bounds]
-    others = [part for part in parts if part not in answered]
-    in_index = [part for part in others if keys_of(part) and keys_of(part) <= set(positions)]
-    residual = [part for part in others if part not in in_index]
-    conditions = [
-        (table.key_names[key], _operator(part)) for part in (*answered, *in_index) for key in sorted(keys_of(part))
-    ]
+def _one_way(table: Table, index: PartitionIndex, positions: Sequence[int], expression: Expression) -> ScanPlan | None:
+    parts = [(part, bounds_of(part, table)) for part in conjuncts(expression)]
+    bounds = {
+        position: intersection([each.keys[position] for _, each in parts if position in each.keys])
+        for position in positions
+        if any(position in each.keys for _, each in parts)
+    }
+    heads = _Run([EVERYTHING])
+    heads.follow(positions, bounds)
+    unbound = len(heads.bound)
+    can_skip = heads.is_open and unbound + 1 < len(positions) and positions[unbound + 1] in bounds
+    if not can_skip:
+        if not heads.bound:
+            return None
+        others = [part for part, each in parts if not heads.answers(each)]
+        ranges = [stored_range(each) for each in heads.ranges]
+        return _plan(table, index, positions, expression, others, ranges, None, len(heads.bound))
+    otherwise = None
+    if heads.bound:
+        others = [part for part, each in parts if not heads.answers(each)]
+        ranges = [stored_range(each) for each in heads.ranges]
+        otherwise = _plan(table, index, positions, expression, others, ranges, None, len(heads.bound))
+    tails = _Run([EVERYTHING])
+    tails.follow(positions[unbound + 1 :], bounds)
+    both = heads.together_with(tails)
+    skipped = positions[unbound]
+    skip = Skip(table.key_names[skipped], table.key_types[skipped], tails.ranges, otherwise)
+    others = [part for part, each in parts if not both.answers(each)]
+    return _plan(table, index, positions, expression, others, heads.ranges, skip, len(both.bound))
+
+
+class _Run:
+    """Ranges that grow key by key, as long as each key is bound to single values."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self.ranges = ranges
+        self.bound: set[int] = set()
+        self._loosely: set[int] = set()
+        self.is_open = True
+
+    def follow(self, positions: Sequence[int], bounds: Mapping[int, Ranges]) -> None:
+        """Add the keys at these positions, up to the first that is not bound, or not to single values."""
+        for position in positions:
+            if position not in bounds or not self.is_open:
+                return
+            found = bounds[position]
+            if len(self.ranges) * len(found) > MAXIMUM_RANGES:
+                found = [_hull(found)]
+                self._loosely.add(position)
+            self.ranges = [prefix.extended(each) for prefix in self.ranges for each in found]
+            self.bound.add(position)
+            self.is_open = all(each.is_point for each in found)
+
+    def together_with(self, other: _Run) -> _Run:
+        """Return a run that binds what both bind."""
+        both = _Run(other.ranges)
+        both.bound = self.bound | other.bound
+        both._loosely = self._loosely | other._loosely
+        return both
+
+    def answers(self, bounds: Bounds) -> bool:
+        """Say whether the ranges say all that a part of the expression says."""
+        return bounds.is_exact and set(bounds.keys) <= self.bound - self._loosely
+
+
+def _hull(ranges: Ranges) -> KeyRange:
+    first, last = ranges[0], ranges[-1]
+    return KeyRange(first.low, last.high, text=f"{first.text} … {last.text}")
+
+
+def _plan(
+    table: Table,
+    index: PartitionIndex,
+    positions: Sequence[int],
+    expression: Expression,
+    unanswered: Sequence[Expression],
+    ranges: Ranges,
+    skip: Skip | None,
+    bound_keys: int,
+) -> ScanPlan:
+    in_index = [part for part in unanswered if keys_of(part) <= set(positions)]
+    residual = [part for part in unanswered if part not in in_index]
+    answered = [part for part in conjuncts(expression) if part not in residual]
+    pairs = {(condition.key, condition.operator) for part in answered for condition in conditions(part)}
+    order = list(Operator)
     return ScanPlan(
         index=index,
         expression=expression,
-        residual=_conjunction(residual),
-        not_used={},
-        key_range=key_range,
-        conditions=tuple(conditions),
-        range_text=" and ".join(words),
-        checked_in_index=_conjunction(in_index),
+        residual=conjunction(residual),
+        ranges=[each for each in ranges if not each.is_empty],
+        conditions=tuple(
+            (table.key_names[key], operator.value)
+            for key, operator in sorted(pairs, key=lambda pair: (positions.index(pair[0]), order.index(pair[1])))
+        ),
+        checked_in_index=conjunction(in_index),
+        skip=skip,
         bound_keys=bound_keys,
-        has_range=bool(bounds),
     )
-
-
-def _is_equality(part: Expression) -> bool:
-    return isinstance(part, IsNull) or (isinstance(part, Comparison) and part.operator is Operator.EQUAL)
-
-
-def _equal_bytes(part: Expression, key_type: KeyType) -> bytes:
-    return key_type.encode(part.value) if isinstance(part, Comparison) else NULL_BYTES
-
-
-def _words(part: Expression, table: Table) -> str:
-    if isinstance(part, Comparison):
-        return f"{table.key_names[part.key]} {part.operator} {table.key_types[part.key].format(part.value)}"
-    assert isinstance(part, IsNull)
-    return f"{table.key_names[part.key]} is null"
-
-
-def _operator(part: Expression) -> str:
-    match part:
-        case Comparison(operator=operator):
-            return operator.value
-        case InList():
-            return "in"
-        case Like():
-            return "like"
-        case IsNull():
-            return "is null"
-        case Not(operand=operand):
-            return f"not {_operator(operand)}"
-        case And():
-            return "and"
-    return "or"
-
-
-def _range(prefix: bytes, bounds: Sequence[Expression], types: Sequence[KeyType]) -> KeyRange:
-    low, high = prefix, after_prefix(prefix)
-    if bounds:
-        low = prefix + _LEAST_VALUE
-    for part in bounds:
-        assert isinstance(part, Comparison)
-        value = prefix + encode_key([types[part.key]], [part.value])
-        match part.operator:
-            case Operator.LESS:
-                high = min(high, value)
-            case Operator.LESS_OR_EQUAL:
-                high = min(high, after_prefix(value))
-            case Operator.GREATER:
-                low = max(low, after_prefix(value))
-            case Operator.GREATER_OR_EQUAL:
-                low = max(low, value)
-    # Items hold cut keys: a cut upper bound has to include what was cut to the same bytes.
-    return KeyRange(cut_key(low), after_prefix(cut_key(high)) if is_cut(high) else high)
-
-
-def _conjunction(parts: Sequence[Expression]) -> Expression | None:
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else And(tuple(parts))

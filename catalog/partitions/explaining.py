@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.expressions.tree import conjuncts, keys_of
+from catalog.expressions.tree import keys_of
 from catalog.partitions.scanning import Scan
+
+_SHOWN_RANGES = 10
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,9 @@ class Explanation:
     Attributes:
         index: Name of the index that was read; None when all partitions were.
         index_conditions: (key, operator) pairs that the index answered.
+        checked_keys: Keys that were checked on the index key, before a partition was fetched.
         residual_keys: Keys that were checked on the partitions fetched.
+        skipped_key: Key of the index whose values were looked up first, because nothing binds it.
         ranges: Each range of the index in words.
         items_read: Index items read.
         partitions_fetched: Partitions read from the catalog.
@@ -27,7 +31,9 @@ class Explanation:
 
     index: str | None
     index_conditions: tuple[tuple[str, str], ...]
+    checked_keys: tuple[str, ...]
     residual_keys: tuple[str, ...]
+    skipped_key: str | None
     ranges: tuple[str, ...]
     items_read: int
     partitions_fetched: int
@@ -39,7 +45,9 @@ class Explanation:
         return {
             "index": self.index,
             "index_conditions": [{"key": key, "operator": operator} for key, operator in self.index_conditions],
+            "checked_keys": list(self.checked_keys),
             "residual_keys": list(self.residual_keys),
+            "skipped_key": self.skipped_key,
             "ranges": list(self.ranges),
             "items_read": self.items_read,
             "partitions_fetched": self.partitions_fetched,
@@ -53,7 +61,13 @@ class Explanation:
         if self.index:
             conditions = ", ".join(f"{key} {operator}" for key, operator in self.index_conditions)
             lines.append(f"answered by it:     {conditions}")
-            lines += [f"range:              {text}" for text in self.ranges]
+            if self.skipped_key:
+                lines.append(f"skipped:            {self.skipped_key}, by looking up its values first")
+            lines += [f"range:              {text}" for text in self.ranges[:_SHOWN_RANGES]]
+            if len(self.ranges) > _SHOWN_RANGES:
+                lines.append(f"                    and {len(self.ranges) - _SHOWN_RANGES:,} more ranges")
+            if self.checked_keys:
+                lines.append(f"checked in index:   {', '.join(self.checked_keys)}")
         lines.append(f"checked afterwards: {', '.join(self.residual_keys) or 'nothing'}")
         if self.index:
             lines.append(f"items read:         {self.items_read:,}")
@@ -68,12 +82,13 @@ def explain(scan: Scan) -> Explanation:
     for _ in scan.partitions:
         pass
     plan, names = scan.plan, scan.table.key_names
-    residual = () if plan.residual is None else conjuncts(plan.residual)
     return Explanation(
         index=None if plan.index is None else plan.index.name,
         index_conditions=plan.conditions,
-        residual_keys=tuple(names[key] for key in sorted({key for part in residual for key in keys_of(part)})),
-        ranges=(plan.range_text,) if plan.index else (),
+        checked_keys=tuple(names[key] for key in sorted(keys_of(plan.checked_in_index))),
+        residual_keys=tuple(names[key] for key in sorted(keys_of(plan.residual))),
+        skipped_key=plan.skip.name if plan.skip else None,
+        ranges=tuple(each.text for each in scan.ranges),
         items_read=scan.counts.items_read,
         partitions_fetched=scan.counts.partitions_fetched,
         partitions_found=scan.counts.partitions_found,

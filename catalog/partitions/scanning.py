@@ -1,30 +1,57 @@
-"""Finding partitions: through an index where one serves, else through all of them."""
+"""Finding partitions: through an index where one serves, else through all of them.
+
+A search that was planned before, and whose answer is small, is one statement: it carries the version of the table that
+the plan was made for, and finds nothing when that is not the table's version any more. Every other search, and one
+that found nothing, runs in a transaction of its own, from the table's definition on.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import compress
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, select, tuple_
+from sqlalchemy import Connection, Select, select
 
 from catalog.definitions import Definitions
 from catalog.errors import PartitionNotFoundError
-from catalog.expressions import compile_predicate, parse_expression
-from catalog.indexes.definitions import is_active, list_indexes
-from catalog.indexes.keys import decode_key, is_cut
-from catalog.indexes.planner import ScanPlan, plan_scan
+from catalog.expressions import Expression, Filter, parse_expression
+from catalog.expressions.tree import ALL, NONE
+from catalog.indexes.definitions import list_indexes
+from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
+from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_range
+from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.model import Partition, PartitionState, Table
 from catalog.partition_names import partition_path, unpack_values
+from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
 from catalog.storage import Storage
-from catalog.storage.bulk import among
-from catalog.storage.schema import IndexItemRow, PartitionRow
-from catalog.values import ValueEncoder, ValueReader
+from catalog.storage.bulk import batched
+from catalog.storage.schema import PartitionRow
+from catalog.values import ValueEncoder, read_packed
 
 _PAGE = 5_000
+_QUICK = 1_000
+"""Partitions up to which a search is one statement."""
 
-Query: TypeAlias = Select[*tuple[Any, ...]]
+_MAXIMUM_SKIPPED = 256
+"""Distinct values of a key up to which it is skipped."""
+
+_COUNTED = (1_000, 50_000)
+"""Items up to which the plans of several indexes are counted, to find the one that reads the fewest."""
+
+_CURSOR = "calve_partitions"
+_MAXIMUM_PREPARED = 512
+_PREPARED_SECONDS = 60.0
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
+PartitionRecord: TypeAlias = Sequence[Any]
+"""The columns `PARTITION_COLUMNS` of a partition's row."""
 
 
 @dataclass
@@ -36,17 +63,23 @@ class ScanCounts:
     partitions_found: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scan:
-    """A planned search: iterate `partitions` to run it; `counts` grows meanwhile.
+    """A search: iterate `partitions` to run it.
 
     The whole search sees one state of the catalog, whatever others commit while it runs.
+
+    Attributes:
+        plan: How partitions are found; may change when the search begins, if the table has changed since.
+        counts: What has been read so far.
+        ranges: The ranges of index keys that were read, once the search has begun.
     """
 
     table: Table
     plan: ScanPlan
     partitions: Iterator[Partition]
     counts: ScanCounts = field(default_factory=ScanCounts)
+    ranges: Ranges = ()
 
 
 class Scanner:
@@ -56,28 +89,119 @@ class Scanner:
         """Take the database and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
+        self._queries = Queries(storage.is_postgresql)
+        self._prepared: dict[tuple[str, str | None, bool], _Prepared] = {}
 
     def scan(self, name: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
         """Plan a search; no partition is read before the caller asks for the first one."""
-        with self._storage.read() as connection:
-            table = self._definitions.get_table(name, connection)
-            indexes = list_indexes(connection, table.id) if use_indexes else []
-        plan = plan_scan(table, indexes, parse_expression(expression, table))
-        counts = ScanCounts()
-        return Scan(table, plan, self._run(table, plan, state, counts), counts)
+        asked = (name, expression, use_indexes)
+        prepared = self._prepared.get(asked)
+        if prepared is None or prepared.expires_at < time.monotonic():
+            with self._storage.read() as connection:
+                prepared = self._prepare(connection, *asked)
+        scan = Scan(prepared.table, prepared.plan, iter(()))
+        scan.partitions = self._run(scan, prepared, asked, state)
+        return scan
+
+    def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
+        table = self._definitions.get_table(name, connection)
+        tree = parse_expression(expression, table)
+        indexes = list_indexes(connection, table.id) if use_indexes else []
+        plans, not_used = candidate_plans(table, indexes, tree)
+        plan = self._cheapest(connection, plans, not_used) if plans else full_scan(tree, not_used)
+        prepared = _Prepared(table, plan, self._queries)
+        if len(self._prepared) >= _MAXIMUM_PREPARED:
+            self._prepared.clear()
+        self._prepared[name, expression, use_indexes] = prepared
+        return prepared
+
+    def _cheapest(self, connection: Connection, plans: Sequence[ScanPlan], not_used: dict[str, str]) -> ScanPlan:
+        """Return the plan that reads the fewest items; of equal ones the first."""
+        best, counts = plans[0], [0] * len(plans)
+        if len(plans) > 1:
+            ranges = [self._resolved(connection, plan)[1] for plan in plans]
+            for most in _COUNTED:
+                counts = [
+                    most if found is None else self._count(connection, plan, found, most)
+                    for plan, found in zip(plans, ranges, strict=True)
+                ]
+                if min(counts) < most:
+                    break
+            best = plans[counts.index(min(counts))]
+        for plan, count in zip(plans, counts, strict=True):
+            if plan is not best and plan.index and best.index:
+                fewest = min(counts)
+                comparison = f"{fewest:,} item(s) against {count:,}" if count > fewest else f"as many items, {count:,}"
+                not_used[plan.index.name] = f"{best.index.name} reads {comparison}{' or more' * (count in _COUNTED)}"
+        best.not_used.update(not_used)
+        return best
+
+    def _count(self, connection: Connection, plan: ScanPlan, ranges: Ranges, most: int) -> int:
+        if not ranges:
+            return 0
+        assert plan.index is not None
+        items = self._queries.items(plan.index.id, ranges).limited(most)
+        sql = f"SELECT count(*) FROM ({items.sql}) AS counted"
+        return int(connection.exec_driver_sql(sql, items.parameters).scalar_one())
+
+    def _resolved(self, connection: Connection, plan: ScanPlan) -> tuple[ScanPlan, Ranges | None]:
+        """Return the plan as it can be carried out now, and the ranges it reads; None when all partitions are read."""
+        if plan.index is None:
+            return plan, None
+        if plan.skip is None:
+            return plan, plan.ranges
+        prefixes = self._skipped(connection, plan.index.id, plan.ranges, plan.skip)
+        if prefixes is not None:
+            return plan, ranges_behind(prefixes, plan.skip)
+        if plan.skip.otherwise is not None:
+            return self._resolved(connection, plan.skip.otherwise)
+        reason = f"its first key {plan.skip.name} is not bound and has more than {_MAXIMUM_SKIPPED} values"
+        return full_scan(plan.expression, {**plan.not_used, plan.index.name: reason}), None
+
+    def _skipped(self, connection: Connection, index_id: int, heads: Ranges, skip: Skip) -> list[KeyRange] | None:
+        """Return each head extended by each value of the skipped key; None when there are too many."""
+        whole = [each for each in heads if not is_cut(each.low)]
+        prefixes = [stored_range(each) for each in heads if is_cut(each.low)]
+        if whole:
+            query = self._queries.distinct_values(index_id, [each.low for each in whole], skip.key_type)
+            query = query.limited(_MAXIMUM_SKIPPED + 1)
+            found = [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
+            if len(found) > _MAXIMUM_SKIPPED:
+                return None
+            prefixes += [skip.prefix(value, whole) for value in found]
+        return sorted(prefixes, key=lambda each: each.low)
 
     def _run(
-        self, table: Table, plan: ScanPlan, state: PartitionState | None, counts: ScanCounts
+        self, scan: Scan, prepared: _Prepared, asked: tuple[str, str | None, bool], state: PartitionState | None
     ) -> Iterator[Partition]:
+        rows = self._storage.fetch(*prepared.quick) if prepared.quick else []
+        if 0 < len(rows) < _QUICK:
+            scan.ranges = prepared.plan.ranges
+            scan.counts.items_read = len(rows)
+            yield from self._partitions(scan, prepared, rows, state)
+            return
         with self._storage.read() as connection:
-            if plan.index is not None and not is_active(connection, plan.index.id):
-                # It was dropped after the plan was made; its items may be going.
-                plan = ScanPlan(None, plan.expression, plan.expression, plan.not_used)
-            run = _ScanRun(connection, table, plan, counts)
-            for partition in run.matching():
-                if state is None or partition.state is state:
-                    counts.partitions_found += 1
-                    yield partition
+            if self._definitions.get_table(asked[0], connection).version != prepared.table.version:
+                prepared = self._prepare(connection, *asked)
+            plan, ranges = self._resolved(connection, prepared.plan)
+            if plan is not prepared.plan:
+                prepared = _Prepared(prepared.table, plan, self._queries)
+            scan.table, scan.plan, scan.ranges = prepared.table, plan, ranges or ()
+            search = _Search(connection, self._queries, prepared, ranges, scan.counts)
+            for page in search.pages():
+                yield from self._partitions(scan, prepared, page, state)
+
+    @staticmethod
+    def _partitions(
+        scan: Scan, prepared: _Prepared, rows: Sequence[PartitionRecord], state: PartitionState | None
+    ) -> Iterator[Partition]:
+        scan.counts.partitions_fetched += len(rows)
+        make = prepared.factory.make
+        for row in prepared.matching(rows):
+            partition = make(row)
+            if state is None or partition.state is state:
+                scan.counts.partitions_found += 1
+                yield partition
 
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
@@ -96,9 +220,8 @@ class Scanner:
         with self._storage.read() as connection:
             table = self._definitions.get_table(name, connection)
             factory = PartitionFactory(table)
-            query = partition_query(table).where(PartitionRow.operation_number == operation_number)
-            for row in _pages_by_id(connection, query):
-                yield factory.make(row)
+            for page in _pages(connection, self._queries.partitions_of_operation(table.id, operation_number)):
+                yield from map(factory.make, page)
 
 
 class PartitionFactory:
@@ -106,146 +229,124 @@ class PartitionFactory:
 
     def __init__(self, table: Table) -> None:
         """Take the table."""
-        self._root = table.location
-        self._key_prefixes = [partition_path([key], [""]) for key in table.key_names]
+        names = (partition_path([key], [""]).replace("%", "%%") for key in table.key_names)
+        self._default_location = "/".join((table.location.replace("%", "%%"), *(f"{name}%s" for name in names)))
 
-    def make(self, row: Row[Any]) -> Partition:
-        """Return the partition of a row of `partition_query`."""
-        packed: str = row.packed_values
-        location = row.location
-        if location is None:
-            pieces = map(str.__add__, self._key_prefixes, packed.split("/"))
-            location = f"{self._root}/{'/'.join(pieces)}"
+    def make(self, row: PartitionRecord) -> Partition:
+        """Return the partition of a row."""
+        number, packed, location, file_count, row_count, size_bytes, properties, is_quarantined, created_at_ms = row
         return Partition(
-            row.id,
+            number,
             unpack_values(packed),
-            location,
-            row.file_count,
-            row.row_count,
-            row.size_bytes,
-            json.loads(row.properties) if row.properties else {},
-            PartitionState.QUARANTINED if row.is_quarantined else PartitionState.VISIBLE,
-            row.created_at_ms,
+            self._default_location % tuple(packed.split("/")) if location is None else location,
+            file_count,
+            row_count,
+            size_bytes,
+            json.loads(properties) if properties else _NO_PROPERTIES,
+            PartitionState.QUARANTINED if is_quarantined else PartitionState.VISIBLE,
+            created_at_ms,
         )
 
 
-class _ScanRun:
+class _Prepared:
+    """A plan, and everything of it that can be made before it is carried out."""
+
+    def __init__(self, table: Table, plan: ScanPlan, queries: Queries) -> None:
+        self.table = table
+        self.plan = plan
+        self.factory = PartitionFactory(table)
+        self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
+        self._residual = self._filter(plan.residual)
+        self._whole = None if plan.index is None else self._filter(plan.expression)
+        # An encoded character has at most 4 bytes, and an encoded number 8 more than its shortest text.
+        self._shortest_cut = (MAXIMUM_KEY_BYTES - 9 * len(table.partition_keys)) // 4
+        # Which plan is the cheapest was decided by what was counted then.
+        self.expires_at = time.monotonic() + _PREPARED_SECONDS
+        self.quick: Query | None = None
+        if plan.index and plan.ranges and plan.skip is None and plan.checked_in_index == ALL:
+            self.quick = queries.first_partitions_in_ranges(plan.index.id, plan.ranges, _QUICK, table.id, table.version)
+
+    def _filter(self, expression: Expression) -> Filter[str] | None:
+        return None if expression == ALL else Filter(expression, self._readers)
+
+    def matching(self, rows: Sequence[PartitionRecord]) -> Sequence[PartitionRecord]:
+        """Return the rows that match what the index has not answered."""
+        rows = _filtered(rows, self._residual)
+        if self._whole is None:
+            return rows
+        cut = [row for row in rows if len(row[1]) >= self._shortest_cut]
+        if not cut:
+            return rows
+        return [row for row in rows if len(row[1]) < self._shortest_cut] + list(_filtered(cut, self._whole))
+
+
+def _filtered(rows: Sequence[PartitionRecord], condition: Filter[str] | None) -> Sequence[PartitionRecord]:
+    if condition is None or not rows:
+        return rows
+    width = rows[0][1].count("/") + 1
+    # One text of all: a list for each row would take longer than everything else here.
+    pieces = "/".join([row[1] for row in rows]).split("/")
+    return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
+
+
+class _Search:
     """One search in one transaction."""
 
-    def __init__(self, connection: Connection, table: Table, plan: ScanPlan, counts: ScanCounts) -> None:
+    def __init__(
+        self, connection: Connection, queries: Queries, prepared: _Prepared, ranges: Ranges | None, counts: ScanCounts
+    ) -> None:
         self._connection = connection
-        self._table = table
-        self._plan = plan
+        self._queries = queries
+        self._table = prepared.table
+        self._plan = prepared.plan
+        self._ranges = ranges
         self._counts = counts
-        self._whole = compile_predicate(plan.expression)
-        self._residual = None if plan.residual is None else compile_predicate(plan.residual)
-        self._reader = ValueReader(table)
-        self._factory = PartitionFactory(table)
 
-    def matching(self) -> Iterator[Partition]:
-        """Yield the partitions that match, quarantined ones too."""
+    def pages(self) -> Iterator[Sequence[PartitionRecord]]:
+        """Yield the rows of the partitions that the index answers for, or of all."""
+        if self._plan.expression == NONE:
+            return
         if self._plan.index is None:
-            for row in _pages_by_id(self._connection, partition_query(self._table)):
-                self._counts.partitions_fetched += 1
-                yield from self._checked(row, is_exact=True)
-        elif self._plan.checked_in_index is None:
-            yield from self._through_join()
-        else:
-            yield from self._through_items()
+            yield from _pages(self._connection, self._queries.all_partitions(self._table.id))
+        elif self._ranges and self._plan.checked_in_index == ALL:
+            for page in _pages(self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)):
+                self._counts.items_read += len(page)
+                yield page
+        elif self._ranges:
+            for ids in batched(self._checked_ids(self._ranges), _PAGE):
+                yield self._connection.exec_driver_sql(*self._queries.partitions_by_id(ids)).all()
 
-    def _checked(self, row: Row[Any], *, is_exact: bool) -> Iterator[Partition]:
-        partition = self._factory.make(row)
-        check = self._residual if is_exact else self._whole
-        if check is None or check(self._reader.typed(partition.values)) is True:
-            yield partition
-
-    def _through_join(self) -> Iterator[Partition]:
-        """Read items and their partitions in one statement a page; the range answers for every key of the index."""
-        columns = [IndexItemRow.key.label("item_key"), IndexItemRow.partition_id, *_PARTITION_COLUMNS]
-        query = select(*columns).join(PartitionRow, PartitionRow.id == IndexItemRow.partition_id)
-        for row in self._item_pages(query):
-            self._counts.partitions_fetched += 1
-            yield from self._checked(row, is_exact=not is_cut(row.item_key))
-
-    def _through_items(self) -> Iterator[Partition]:
-        """Read items, check the decoded keys, and fetch the partitions of those that pass."""
+    def _checked_ids(self, ranges: Ranges) -> Iterator[int]:
+        """Yield the ids of the items whose key passes, and of those whose key is cut."""
         assert self._plan.index is not None
-        assert self._plan.checked_in_index is not None
         positions = [self._table.key_names.index(key) for key in self._plan.index.keys]
         types = [self._table.key_types[position] for position in positions]
-        matches = compile_predicate(self._plan.checked_in_index)
-        values: list[Any] = [None] * len(self._table.key_types)
-        wanted: dict[int, bool] = {}
-        query = select(IndexItemRow.key.label("item_key"), IndexItemRow.partition_id)
-        for row in self._item_pages(query):
-            is_exact = not is_cut(row.item_key)
-            if is_exact:
-                for position, value in zip(positions, decode_key(types, row.item_key), strict=True):
-                    values[position] = value
-                if matches(values) is not True:
-                    continue
-            wanted[row.partition_id] = is_exact
-            if len(wanted) == _PAGE:
-                yield from self._fetched(wanted)
-                wanted.clear()
-        yield from self._fetched(wanted)
-
-    def _fetched(self, wanted: dict[int, bool]) -> Iterator[Partition]:
-        if not wanted:
-            return
-        query = partition_query(self._table).where(among(self._connection, PartitionRow.id, list(wanted)))
-        for row in self._connection.execute(query):
-            self._counts.partitions_fetched += 1
-            yield from self._checked(row, is_exact=wanted[row.id])
-
-    def _item_pages(self, query: Query) -> Iterator[Row[Any]]:
-        """Yield the rows of a query on items inside the plan's range, a keyset page at a time."""
-        assert self._plan.index is not None
-        key_range = self._plan.key_range
-        assert key_range is not None
-        if key_range.is_empty:
-            return
-        order = (IndexItemRow.key, IndexItemRow.partition_id)
-        query = query.where(
-            IndexItemRow.index_id == self._plan.index.id,
-            IndexItemRow.key >= key_range.low,
-            IndexItemRow.key < key_range.high,
-        )
-        page = query.order_by(*order).limit(_PAGE)
-        while rows := self._connection.execute(page).all():
-            self._counts.items_read += len(rows)
-            yield from rows
-            if len(rows) < _PAGE:
-                return
-            last = (rows[-1].item_key, rows[-1].partition_id)
-            page = query.where(tuple_(*order) > last).order_by(*order).limit(_PAGE)
+        readers = {position: partial(decode_value, self._table.key_types[position]) for position in positions}
+        condition = Filter(self._plan.checked_in_index, readers)
+        for page in _pages(self._connection, self._queries.items(self._plan.index.id, ranges)):
+            self._counts.items_read += len(page)
+            whole = [(bytes(key), partition_id) for key, partition_id in page if not is_cut(key)]
+            yield from (partition_id for key, partition_id in page if is_cut(key))
+            if whole:
+                columns = zip(*[split_key(types, key) for key, _ in whole], strict=True)
+                mask = condition.mask(dict(zip(positions, columns, strict=True)))
+                yield from compress((partition_id for _, partition_id in whole), mask)
 
 
-_PARTITION_COLUMNS = (
-    PartitionRow.id,
-    PartitionRow.packed_values,
-    PartitionRow.location,
-    PartitionRow.file_count,
-    PartitionRow.row_count,
-    PartitionRow.size_bytes,
-    PartitionRow.properties,
-    PartitionRow.is_quarantined,
-    PartitionRow.created_at_ms,
-)
-
-
-def partition_query(table: Table) -> Query:
+def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
     """Return the query of a table's partitions, as `PartitionFactory` takes them."""
-    return select(*_PARTITION_COLUMNS).where(PartitionRow.table_id == table.id)
+    columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
+    return select(*columns).where(PartitionRow.table_id == table.id)
 
 
-def _pages_by_id(connection: Connection, query: Query) -> Iterator[Row[Any]]:
-    """Yield the rows of a query on partitions, a keyset page at a time."""
-    last_id: ColumnElement[bool] | None = None
-    while True:
-        page = query if last_id is None else query.where(last_id)
-        rows = connection.execute(page.order_by(PartitionRow.id).limit(_PAGE)).all()
-        yield from rows
-        if len(rows) < _PAGE:
-            return
-        last_id = PartitionRow.id > rows[-1].id
+def _pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a query, some thousands at a time, without holding all of them.
+
+    Past SQLAlchemy, whose rows take longer to make than partitions do.
+    """
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    with closing(driver.cursor(_CURSOR) if connection.dialect.name == "postgresql" else driver.cursor()) as cursor:
+        cursor.execute(*query)
+        while page := cursor.fetchmany(_PAGE):
+            yield page

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -39,6 +40,7 @@ class Storage:
         self.engine = self._create_engine()
         isolation = "REPEATABLE READ" if self.is_postgresql else "SERIALIZABLE"
         self._reader = self.engine.execution_options(isolation_level=isolation) if self.is_postgresql else self.engine
+        self._alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
 
     def _create_engine(self) -> Engine:
@@ -62,6 +64,22 @@ class Storage:
         """Open a transaction that commits at its end, or leaves nothing behind when an error passes through."""
         with _reachable(self.url), self._writer.begin() as connection:
             yield connection
+
+    def fetch(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Return the rows of one reading statement, in the driver's notation, with nothing between it and the driver.
+
+        Returns:
+            The rows; none when the connection was lost, so whoever gets none asks again in a transaction.
+        """
+        with _reachable(self.url), self._alone.connect() as connection:
+            driver = connection.connection.driver_connection
+            assert driver is not None
+            try:
+                rows: list[tuple[Any, ...]] = driver.execute(sql, parameters).fetchall()
+            except (psycopg.OperationalError, sqlite3.OperationalError) as error:
+                connection.invalidate(error)
+                return []
+            return rows
 
     def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool) -> bool:
         """Hold the table's row until the transaction ends; return whether the table still exists.

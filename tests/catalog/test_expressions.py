@@ -15,9 +15,10 @@ from catalog.errors import (
     UnknownColumnError,
     UnsupportedExpressionError,
 )
-from catalog.expressions import compile_predicate, parse_expression
+from catalog.expressions import Filter, parse_expression
 from catalog.expressions.parser import MAXIMUM_LENGTH
-from catalog.expressions.tree import ALL, Comparison, Operator
+from catalog.expressions.tree import ALL, Condition, Operator, conjuncts
+from catalog.key_types import KeyValue
 from tests.catalog.strategies import TYPE_NAMES, values
 
 TABLE = Table(
@@ -31,9 +32,20 @@ TABLE = Table(
 
 
 def matches(expression: str, s: str | None = None, n: int | None = None, d: str | None = None) -> bool | None:
-    """Return what an expression says of a partition."""
+    """Return what an expression says of a partition: None if neither it nor its opposite is true."""
     day = None if d is None else TABLE.key_types[2].parse(d)
-    return compile_predicate(parse_expression(expression, TABLE))([s, n, day, None])
+    is_true, is_false = (is_matched(text, s, n, day) for text in (expression, f"not ({expression})"))
+    assert not (is_true and is_false)
+    return True if is_true else False if is_false else None
+
+
+def is_matched(expression: str, *values: KeyValue | None) -> bool:
+    """Say whether a partition with these typed values, and nulls behind them, matches."""
+    columns = {number: (value,) for number, value in enumerate((*values, None, None, None, None))}
+    condition: Filter[KeyValue | None] = Filter(
+        parse_expression(expression, TABLE), dict.fromkeys(range(4), lambda value: value)
+    )
+    return next(iter(condition.mask(columns)))
 
 
 @pytest.mark.parametrize("text", [None, "", "  \n"])
@@ -87,30 +99,36 @@ def test_an_expression_follows_three_valued_logic(expression: str, answer: bool 
 @pytest.mark.parametrize(
     ("expression", "error", "named", "position"),
     [
-        ("n =", ExpressionSyntaxError, "'='", 2),
-        ("n = 1 and", ExpressionSyntaxError, "'and'", 6),
-        ("n = 1 n = 2", ExpressionSyntaxError, "'='", 8),
+        ("n =", ExpressionSyntaxError, "the end cannot be read", 3),
+        ("n = 1 and", ExpressionSyntaxError, "the end cannot be read", 9),
+        ("n in ()", ExpressionSyntaxError, "a literal", 6),
+        ("n = 1 n = 2", ExpressionSyntaxError, "'n'", 6),
         ("s = 'open", ExpressionSyntaxError, "a quote is not closed", 4),
         ("s = 'it\\'s", ExpressionSyntaxError, "a quote is not closed", 4),
-        ("n = 1; n = 2", ExpressionSyntaxError, "semicolon", None),
+        ("n = 1; n = 2", ExpressionSyntaxError, "';'", 5),
         ("missing = 1", UnknownColumnError, "'missing' is not a partition key of demo.t", 0),
         ("n = 1 and V = 2", UnknownColumnError, "'V'", 10),
-        ("n = 'foo'", LiteralTypeError, "'foo' is not a whole number", None),
-        ("n = 1.5", LiteralTypeError, "'1.5'", None),
-        ("n = 3000000000", LiteralTypeError, "outside", None),
-        ("d = '2023-02-30'", LiteralTypeError, "'2023-02-30'", None),
-        ("s like 5", LiteralTypeError, "quoted pattern", None),
+        ("n = 'foo'", LiteralTypeError, "'foo' is not a whole number", 4),
+        ("n = 1.5", LiteralTypeError, "'1.5'", 4),
+        ("n in (1, 3000000000)", LiteralTypeError, "outside", 9),
+        ("d = '2023-02-30'", LiteralTypeError, "'2023-02-30'", 4),
+        ("s like 5", LiteralTypeError, "quoted pattern", 7),
         ("n like '1%'", UnsupportedExpressionError, "'n' is of type int", 0),
         ("d like '2023%'", UnsupportedExpressionError, "'d' is of type date", 0),
-        ("n = n", UnsupportedExpressionError, "filter language", 4),
-        ("n + 1 = 2", UnsupportedExpressionError, "filter language", 0),
-        ("upper(s) = 'A'", UnsupportedExpressionError, "filter language", 6),
-        ("n", UnsupportedExpressionError, "filter language", 0),
-        ("n = 1 x", UnsupportedExpressionError, "filter language", 0),
-        ("t.n = 1", UnsupportedExpressionError, "filter language", 0),
-        ("n in (select 1)", UnsupportedExpressionError, "filter language", 0),
-        ("n is true", UnsupportedExpressionError, "filter language", 0),
-        ("select 1", UnsupportedExpressionError, "filter language", None),
+        ("n = n", UnsupportedExpressionError, "two partition keys", 4),
+        ('"n" = "s"', UnsupportedExpressionError, "two partition keys", 6),
+        ("1 in (n)", UnsupportedExpressionError, "a literal stands where a partition key", 0),
+        ("n between n and 2", UnsupportedExpressionError, "a partition key stands where a literal", 10),
+        ("1 = 'a'", UnsupportedExpressionError, "a number is compared with a text", 0),
+        ("s like 'a' escape 'xx'", UnsupportedExpressionError, "one quoted character", 18),
+        ("n + 1 = 2", ExpressionSyntaxError, "'+'", 2),
+        ("upper(s) = 'A'", ExpressionSyntaxError, "'('", 5),
+        ("n", ExpressionSyntaxError, "the end", 1),
+        ("n = 1 x", ExpressionSyntaxError, "'x'", 6),
+        ("t.n = 1", ExpressionSyntaxError, "'.'", 1),
+        ("n in (select 1)", ExpressionSyntaxError, "'1'", 13),
+        ("n is true", ExpressionSyntaxError, "'true'", 5),
+        ("select 1", ExpressionSyntaxError, "'1'", 7),
     ],
 )
 def test_a_faulty_expression_is_refused_where_it_is_wrong(
@@ -135,9 +153,7 @@ def test_a_long_list_of_alternatives_is_read() -> None:
     "expression",
     [
         "n = 1 or " * (MAXIMUM_LENGTH // 9) + "n = 1000",
-        "(" * 20_000 + "n = 1" + ")" * 20_000,
-        "not " * 5_000 + "n = 1",
-        "n = 1 and (n = 2 or (" * 2_000 + "n = 3" + "))" * 2_000,
+        "n > 1 and (n < 2 or (" * 2_000 + "n = 3" + "))" * 2_000,
     ],
 )
 def test_an_expression_beyond_reason_is_too_complex(expression: str) -> None:
@@ -154,7 +170,8 @@ def test_what_is_read_can_be_evaluated_however_deep_it_is(depth: int, opened: st
     except ExpressionTooComplexError:
         assert depth >= 50
     else:
-        assert compile_predicate(parsed)(["", 1, None, None]) is not None
+        assert conjuncts(parsed)
+        assert is_matched(expression, "", 1) in (True, False)
 
 
 @given(st.data())
@@ -163,4 +180,4 @@ def test_a_typed_value_is_written_as_a_literal_that_reads_as_the_same_value(name
     table = Table("demo", "t", (), (Column("k", name),), FileFormat.PARQUET, "/demo/t")
     [key_type] = table.key_types
     value = key_type.parse(str(data.draw(values(name))))
-    assert parse_expression(f"k = {key_type.format(value)}", table) == Comparison(0, Operator.EQUAL, value)
+    assert parse_expression(f"k = {key_type.format(value)}", table) == Condition(0, Operator.EQUAL, value)

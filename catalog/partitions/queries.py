@@ -1,0 +1,156 @@
+"""The SQL of finding partitions, for each database.
+
+On PostgreSQL partitions are fetched by an array of ids, which the B-tree walks in order: as fast as a table made for
+the query (measured against a join, which descends once a partition). On SQLite the join is as fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from catalog.indexes.ranges import Ranges
+from catalog.key_types import KeyType
+
+PARTITION_COLUMNS = (
+    "id",
+    "packed_values",
+    "location",
+    "file_count",
+    "row_count",
+    "size_bytes",
+    "properties",
+    "is_quarantined",
+    "created_at_ms",
+)
+"""Columns of a partition's row, in the order in which every query here returns them."""
+
+_PARTITION = ", ".join(f"p.{column}" for column in PARTITION_COLUMNS)
+
+
+class Query(NamedTuple):
+    """A statement in the driver's own notation, and its parameters."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+    def limited(self, count: int) -> Query:
+        """Return the query of the first rows only."""
+        return Query(f"{self.sql} LIMIT {count:d}", self.parameters)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Builds the queries for one kind of database."""
+
+    is_postgresql: bool
+
+    @property
+    def _mark(self) -> str:
+        return "%s" if self.is_postgresql else "?"
+
+    def all_partitions(self, table_id: int) -> Query:
+        """Return the query of all partitions of a table."""
+        return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.table_id = {self._mark}", (table_id,))
+
+    def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
+        """Return the query of the partitions that an operation added."""
+        every = self.all_partitions(table_id)
+        return Query(f"{every.sql} AND p.operation_number = {self._mark}", (table_id, operation_number))
+
+    def partitions_by_id(self, ids: Sequence[int]) -> Query:
+        """Return the query of the partitions with these ids."""
+        if self.is_postgresql:
+            return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.id = ANY(%s)", (list(ids),))
+        marks = ", ".join("?" * len(ids))
+        return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.id IN ({marks})", tuple(ids))
+
+    def items(self, index_id: int, ranges: Ranges) -> Query:
+        """Return the query of the index keys and partition ids in some ranges."""
+        source, parameters = self._items(index_id, ranges)
+        return Query(f"SELECT i.key, i.partition_id FROM {source}", parameters)
+
+    def partitions_in_ranges(self, index_id: int, ranges: Ranges) -> Query:
+        """Return the query of the partitions whose items are in some ranges."""
+        return self._partitions_in_ranges(index_id, ranges, "")
+
+    def first_partitions_in_ranges(
+        self, index_id: int, ranges: Ranges, count: int, table_id: int, version: int
+    ) -> Query:
+        """Return the query of the first of these partitions; of none when the table has another version now."""
+        found = self._partitions_in_ranges(index_id, ranges, f" LIMIT {count:d}")
+        check = f" AND (SELECT t.version FROM calve_table AS t WHERE t.id = {self._mark}) = {self._mark}"
+        query = Query(found.sql + check, (*found.parameters, table_id, version))
+        return query if self.is_postgresql else query.limited(count)
+
+    def _partitions_in_ranges(self, index_id: int, ranges: Ranges, limit: str) -> Query:
+        source, parameters = self._items(index_id, ranges)
+        if self.is_postgresql:
+            ids = f"SELECT i.partition_id FROM {source}{limit}"
+            return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.id = ANY(ARRAY({ids}))", parameters)
+        joined = source.replace(" WHERE ", " CROSS JOIN calve_partition AS p WHERE p.id = i.partition_id AND ")
+        return Query(f"SELECT {_PARTITION} FROM {joined}", parameters)
+
+    def _items(self, index_id: int, ranges: Ranges) -> tuple[str, tuple[Any, ...]]:
+        """Return what stands behind FROM for the items in some ranges."""
+        lows, highs = [each.low for each in ranges], [each.high for each in ranges]
+        if len(ranges) == 1:
+            mark = self._mark
+            source = f"calve_index_item AS i WHERE i.index_id = {mark} AND i.key >= {mark} AND i.key < {mark}"
+            return source, (index_id, lows[0], highs[0])
+        if self.is_postgresql:
+            return (
+                "unnest(%s::bytea[], %s::bytea[]) AS r (low, high) CROSS JOIN calve_index_item AS i "
+                "WHERE i.index_id = %s AND i.key >= r.low AND i.key < r.high"
+            ), (lows, highs, index_id)
+        pairs = ", ".join(["(?, ?)"] * len(ranges))
+        flat = [end for each in ranges for end in (each.low, each.high)]
+        return (
+            f"(VALUES {pairs}) AS r CROSS JOIN calve_index_item AS i "
+            "WHERE i.index_id = ? AND i.key >= r.column1 AND i.key < r.column2"
+        ), (*flat, index_id)
+
+    def distinct_values(self, index_id: int, prefixes: Sequence[bytes], key_type: KeyType) -> Query:
+        """Return the query of each prefix extended by each value that the next key has behind it.
+
+        A loose index scan: from each value, one look-up finds the next.
+        """
+        mark, end = self._mark, self._bytes("ff")
+        if self.is_postgresql:
+            seed, parameters = "SELECT unnest(%s::bytea[])", (list(prefixes),)
+        else:
+            seed, parameters = f"VALUES {', '.join(['(?)'] * len(prefixes))}", tuple(prefixes)  # type: ignore[assignment]
+
+        def first_value(prefix: str, low: str) -> str:
+            value = f"substr(i.key, 1, {self._end_of_value(f'length({prefix})', key_type)})"
+            return (
+                f"(SELECT {value} FROM calve_index_item AS i WHERE i.index_id = {mark} AND i.key >= {low} "
+                f"AND i.key < {self._joined(prefix, end)} ORDER BY i.key LIMIT 1)"
+            )
+
+        sql = (
+            f"WITH RECURSIVE seed (prefix) AS ({seed}), found (prefix, value) AS ("
+            f"SELECT s.prefix, {first_value('s.prefix', 's.prefix')} FROM seed AS s UNION ALL "
+            f"SELECT f.prefix, {first_value('f.prefix', self._joined('f.value', end))} FROM found AS f "
+            "WHERE f.value IS NOT NULL) SELECT value FROM found WHERE value IS NOT NULL"
+        )
+        return Query(sql, (*parameters, index_id, index_id))
+
+    def _end_of_value(self, start: str, key_type: KeyType) -> str:
+        """Return the position of the last byte of the value that begins behind `start` bytes of an index key."""
+        begins_null = f"substr(i.key, {start} + 1, 1) = {self._bytes('00')}"
+        if key_type.width is not None:
+            return f"{start} + CASE WHEN {begins_null} THEN 1 ELSE {key_type.width:d} END"
+        rest, terminator = f"substr(i.key, {start} + 1)", self._bytes("01")
+        found = f"position({terminator} IN {rest})" if self.is_postgresql else f"instr({rest}, {terminator})"
+        return (
+            f"CASE WHEN {begins_null} THEN {start} + 1 WHEN {found} = 0 THEN length(i.key) ELSE {start} + {found} END"
+        )
+
+    def _bytes(self, digits: str) -> str:
+        return f"'\\x{digits}'::bytea" if self.is_postgresql else f"x'{digits}'"
+
+    def _joined(self, left: str, right: str) -> str:
+        """Return the expression of two byte strings in one; SQLite's `||` makes a text of them."""
+        return f"({left} || {right})" if self.is_postgresql else f"CAST({left} || {right} AS BLOB)"
