@@ -70,6 +70,8 @@ class PartitionRow(Base):
 
     `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values`
     keeps the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
+    There is no foreign key to the table: to check it takes longer than to write the row, and whoever adds partitions
+    holds the table's row.
     """
 
     __tablename__ = "calve_partition"
@@ -81,7 +83,7 @@ class PartitionRow(Base):
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    table_id: Mapped[int] = mapped_column(ForeignKey("calve_table.id"))
+    table_id: Mapped[int] = mapped_column(BigId)
     identity: Mapped[bytes] = mapped_column(LargeBinary(16))
     packed_values: Mapped[str] = mapped_column(Text)
     location: Mapped[str | None] = mapped_column(Text)

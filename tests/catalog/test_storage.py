@@ -10,12 +10,12 @@ from threading import Barrier, Thread
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import inspect, text
+from sqlalchemy import func, insert, inspect, select, text
 
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError
 from catalog.storage import Storage
-from catalog.storage.schema import Base
+from catalog.storage.schema import Base, PartitionCheckRow
 from catalog.storage.upgrade import downgrade, upgrade
 
 
@@ -50,6 +50,28 @@ def test_the_revisions_make_the_schema_that_the_code_expects(storage: Storage) -
     with storage.read() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": "calve_alembic_version"})
         assert compare_metadata(context, Base.metadata) == []
+
+
+def test_going_down_and_up_again_loses_no_partition_and_gives_no_id_twice(catalog: Catalog, flights: Table) -> None:
+    catalog.add_partitions("demo.flights", [NewPartition(["JFK", str(year), None]) for year in range(2010, 2014)])
+    last = max(partition.id for partition in catalog.get_partitions("demo.flights"))
+    catalog.drop_partitions("demo.flights", "year = 2013")
+    kept = sorted(catalog.get_partitions("demo.flights"))
+    with catalog.storage.write() as connection:
+        checks = [
+            {"partition_id": each.id, "operation_number": 1, "passed": True, "failures": [], "checked_at_ms": 1}
+            for each in kept
+        ]
+        connection.execute(insert(PartitionCheckRow), checks)
+
+    downgrade(catalog.storage, "0003")
+    upgrade(catalog.storage)
+
+    assert sorted(catalog.get_partitions("demo.flights")) == kept
+    with catalog.storage.read() as connection:
+        assert connection.scalar(select(func.count()).select_from(PartitionCheckRow)) == len(kept)
+    catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None])])
+    assert catalog.get_partition("demo.flights", ["JFK", "2013", None]).id > last
 
 
 def test_initialising_twice_keeps_what_is_there(catalog: Catalog, catalog_url: str) -> None:
