@@ -1,0 +1,416 @@
+"""SQL over catalog tables, each read from just the partitions that the statement needs.
+
+Which these are, Spark's own optimizer says: the statement is planned once over tables without files, and whatever
+filter arrives at a table decides about its partitions. What moves through joins, outer joins, subqueries and types is
+Spark's knowledge then; here is only known how one simple condition on a partition key is said to the catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+from uuid import uuid4
+
+import sqlglot
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructField, StructType
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.optimizer.scope import traverse_scope
+
+from catalog import Catalog, Table
+from catalog.errors import (
+    ExpressionError,
+    ExpressionSyntaxError,
+    InvalidIdentifierError,
+    NotFoundError,
+    UnsupportedExpressionError,
+)
+from catalog.identifiers import DEFAULT_DATABASE
+from catalog.key_types import CharType, DateType, KeyValueError
+from catalog.partitions.counting import count_visible
+from spark_jobs.reading import PrunedTable, empty_table, opened, prune_table, table_schema
+
+log = logging.getLogger("spark_jobs.query")
+
+_MARK = "calve.occurrence"
+"""Metadata of the columns of a stand-in for a table: which occurrence in the statement it is."""
+
+_NOTHING = "false"
+"""The condition of an occurrence of which no partition matters."""
+
+_LONGEST_CONDITION = 30_000
+"""Longer conditions prune nothing, in characters: the catalog refuses filters of more than 65,536."""
+
+_IS_NULL, _IS_NOT_NULL = " is null", " is not null"
+
+# Catalyst's expressions, as the catalog says them.
+_COMPARISONS = {
+    "EqualTo": "{key} = {literal}",
+    "EqualNullSafe": "{key} = {literal} and {key} is not null",
+    "LessThan": "{key} < {literal}",
+    "LessThanOrEqual": "{key} <= {literal}",
+    "GreaterThan": "{key} > {literal}",
+    "GreaterThanOrEqual": "{key} >= {literal}",
+    **dict.fromkeys(("Like", "StartsWith", "EndsWith", "Contains"), "{key} like {literal}"),
+}
+_PATTERNS = {"StartsWith": "{}%", "EndsWith": "%{}", "Contains": "%{}%"}
+_MIRRORED = {
+    "EqualTo": "EqualTo",
+    "EqualNullSafe": "EqualNullSafe",
+    "LessThan": "GreaterThan",
+    "LessThanOrEqual": "GreaterThanOrEqual",
+    "GreaterThan": "LessThan",
+    "GreaterThanOrEqual": "LessThanOrEqual",
+}
+_WILDCARD = re.compile(r"[\\%_]")
+
+_SAMPLE = re.compile(r"\s*TABLESAMPLE\s*\([^()]*\)(\s*REPEATABLE\s*\([^()]*\))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class PrunedQuery:
+    """A statement's answer, and what it reads.
+
+    Attributes:
+        frame: The answer.
+        tables: Each occurrence of a catalog table in the statement, in its order; `where` is what was found out about
+            the partitions that it needs. An occurrence that cannot matter is not read at all.
+    """
+
+    frame: DataFrame
+    tables: tuple[PrunedTable, ...]
+
+
+def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None) -> DataFrame:
+    """Return the answer of a SELECT over catalog tables; the same as over the whole tables, from fewer partitions.
+
+    Tables are named `database.table`, or `table` in the database `default`. The names of common table expressions and
+    of temporary views come first, and a name that the catalog does not know is left to Spark.
+
+    The partitions are those that readers see now, and `current_date` and the like are those of now, too.
+
+    Args:
+        sql: One SELECT, in Spark's dialect.
+        catalog: By default the one that `CALVE_CATALOG_URL` names.
+
+    Raises:
+        ExpressionSyntaxError: The statement cannot be read.
+        UnsupportedExpressionError: It is not one SELECT.
+        CatalogError: As `read_table`.
+    """
+    answer = prune_query(spark, sql, catalog=catalog)
+    for table in answer.tables:
+        log.info("%s", table)
+    return answer.frame
+
+
+def prune_query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None) -> PrunedQuery:
+    """Return what `query` returns, and what it reads of each table.
+
+    Raises:
+        CatalogError: As `query`.
+    """
+    with opened(catalog) as source:
+        statement = _Statement(spark, source, sql)
+        planned = statement.over([_stand_in(spark, table, n) for n, table in enumerate(statement.tables)])
+        while True:
+            conditions = _conditions(_as_of_now(planned), statement.tables)
+            pruned = [_prune(spark, source, *each) for each in zip(statement.tables, conditions, strict=True)]
+            frame = _as_of_now(statement.over([each.frame for each in pruned]))
+            # Midnight between the two plans may have changed which partitions are meant.
+            if not _reads_clock(planned) or _conditions(_as_of_now(planned), statement.tables) == conditions:
+                return PrunedQuery(frame, tuple(pruned))
+
+
+def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
+    if condition == _NOTHING:
+        total = count_visible(catalog.storage, table)
+        frame = empty_table(spark, table)
+        return PrunedTable(frame, table.full_name, condition, 0, total.partitions, 0, total.files)
+    try:
+        return prune_table(spark, table.full_name, condition, catalog=catalog)
+    except ExpressionError as error:
+        log.warning("%s is read whole: %s", table.full_name, error)
+        return prune_table(spark, table.full_name, catalog=catalog)
+
+
+class _Statement:
+    """A SELECT whose catalog tables can be replaced by DataFrames; the rest of its text stays as it is.
+
+    Attributes:
+        tables: The table of each occurrence, in the order of the text.
+    """
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, sql: str) -> None:
+        self._spark = spark
+        tree = _parsed(sql)
+        occurrences = [
+            (node, table) for node in _table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
+        ]
+        self.tables = [table for _, table in occurrences]
+        prefix = f"calve_{uuid4().hex}"
+        self._views = [f"{prefix}_{number}" for number in range(len(occurrences))]
+        edits: list[tuple[int, int, str]] = []
+        unaliased = set()
+        for (node, table), view in zip(occurrences, self._views, strict=True):
+            start, end = _start(node.parts[0]), node.parts[-1].meta["end"] + 1
+            edits.append((start, end, view))
+            if not node.alias:
+                unaliased.add((table.database, table.name))
+                sample = _SAMPLE.match(sql, end)
+                end = sample.end() if sample else end
+                edits.append((end, end, f" AS `{table.name}`"))
+        for column in tree.find_all(exp.Column):
+            names = tuple(part.name.lower() for part in column.parts[:2])
+            if len(column.parts) > 2 and names in unaliased:
+                edits.append((_start(column.parts[0]), _start(column.parts[1]), ""))
+        self._text = _edited(sql, edits)
+
+    def over(self, frames: Sequence[DataFrame]) -> DataFrame:
+        """Return the statement's answer with a frame in the place of each table."""
+        try:
+            for view, frame in zip(self._views, frames, strict=True):
+                frame.createOrReplaceTempView(view)
+            return self._spark.sql(self._text)
+        finally:
+            for view in self._views:
+                self._spark.catalog.dropTempView(view)
+
+
+def _parsed(sql: str) -> exp.Query:
+    try:
+        statements = [statement for statement in sqlglot.parse(sql, dialect="spark") if statement is not None]
+    except ParseError as error:
+        found = error.errors[0]
+        raise ExpressionSyntaxError(
+            f"{found['description']}, line {found['line']}, column {found['col']},", sql
+        ) from None
+    except TokenError as error:
+        raise ExpressionSyntaxError(str(error), sql) from None
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise UnsupportedExpressionError("one SELECT is expected", sql)
+    return statements[0]
+
+
+def _table_nodes(tree: exp.Query) -> list[exp.Table]:
+    """Return the places that name a table, in the order of the text; those that name a common table expression not."""
+    found: dict[int, exp.Table] = {}
+    for scope in traverse_scope(tree):
+        defined = {name.lower() for name in scope.cte_sources}
+        for node in scope.tables:
+            if isinstance(node.this, exp.Identifier) and (node.db or node.name.lower() not in defined):
+                found[_start(node.parts[0])] = node
+    return [found[start] for start in sorted(found)]
+
+
+def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Table | None:
+    """Return the catalog table that a place names; None when it is Spark's to find."""
+    if node.catalog:
+        return None
+    try:
+        table = catalog.get_table(f"{node.db or DEFAULT_DATABASE}.{node.name}")
+    except (NotFoundError, InvalidIdentifierError):
+        return None
+    name = f"`{table.name}`"
+    if not node.db and spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary:
+        return None
+    return table
+
+
+def _start(identifier: exp.Expr) -> int:
+    return int(identifier.meta["start"])
+
+
+def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return the text with some of its parts, each from start to end, replaced."""
+    for start, end, replacement in sorted(edits, reverse=True):
+        text = f"{text[:start]}{replacement}{text[end:]}"
+    return text
+
+
+def _stand_in(spark: SparkSession, table: Table, number: int) -> DataFrame:
+    """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
+    schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in table_schema(table)])
+    return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+
+
+def _as_of_now(frame: DataFrame) -> DataFrame:
+    """Return a frame for which `current_date` and the like are fixed."""
+    spark = frame.sparkSession
+    sql: Any = spark.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+    plan = sql.catalyst.optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed())
+    return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def _reads_clock(frame: DataFrame) -> bool:
+    patterns: Any = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.catalyst.trees  # type: ignore[union-attr]
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.TreePattern.CURRENT_LIKE()))
+
+
+def _conditions(planned: DataFrame, tables: Sequence[Table]) -> list[str | None]:
+    """Return, for each stand-in of a table, a condition that all partitions that matter to a statement meet.
+
+    None is for all partitions. A stand-in that the optimizer has removed does not matter at all.
+    """
+    found: list[list[str | None]] = [[] for _ in tables]
+    for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
+        number = _marked(leaf)
+        if number is not None:
+            found[number].append(None if condition is None else _implied(condition, tables[number]))
+    return [_any(conditions) if conditions else _NOTHING for conditions in found]
+
+
+def _leaves(plan: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of a plan and of its subqueries, each with the condition of the filter right above it."""
+    rest = [(plan, None)]
+    while rest:
+        node, condition = rest.pop()
+        children = _items(node.children())
+        if not children:
+            yield node, condition
+        own = node.condition() if _kind(node) == "Filter" else None
+        rest += [(child, own) for child in children]
+        rest += [(inner, None) for inner in _items(node.innerChildren())]
+
+
+def _marked(leaf: Any) -> int | None:
+    if _kind(leaf) != "LogicalRDD" or leaf.output().isEmpty():
+        return None
+    metadata = leaf.output().head().metadata()
+    return int(metadata.getLong(_MARK)) if metadata.contains(_MARK) else None
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(position) for position in range(sequence.size())]
+
+
+def _kind(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _implied(expression: Any, table: Table) -> str | None:
+    """Return a filter on partition keys that is true wherever Spark's expression is; None when there is none."""
+    kind = _kind(expression)
+    if kind == "And":
+        parts = [_implied(operand, table) for operand in _operands(expression, kind)]
+        return _all([part for part in parts if part is not None and len(part) <= _LONGEST_CONDITION])
+    if kind == "Or":
+        return _any([_implied(operand, table) for operand in _operands(expression, kind)])
+    return _predicate(expression, table)
+
+
+def _operands(expression: Any, kind: str) -> Iterator[Any]:
+    """Yield the parts of a chain of ANDs or of ORs, in order."""
+    rest = [expression]
+    while rest:
+        node = rest.pop()
+        if _kind(node) == kind:
+            rest += [node.right(), node.left()]
+        else:
+            yield node
+
+
+def _all(conditions: Sequence[str]) -> str | None:
+    # Spark adds `is not null` for each key that is compared, which the comparison implies.
+    plain = [each for each in conditions if not each.endswith(_IS_NOT_NULL)]
+    needed = [
+        each
+        for each in dict.fromkeys(conditions)
+        if each in plain or not any(each.removesuffix(_IS_NOT_NULL) in other for other in plain)
+    ]
+    return " and ".join(each if len(needed) == 1 else f"({each})" for each in needed) or None
+
+
+def _any(conditions: Sequence[str | None]) -> str | None:
+    if None in conditions:
+        return None
+    distinct = list(dict.fromkeys(conditions))
+    return distinct[0] if len(distinct) == 1 else " or ".join(f"({each})" for each in distinct)
+
+
+def _predicate(expression: Any, table: Table) -> str | None:
+    """Say a condition on one partition key in the catalog's language, where it means the same; else None."""
+    kind = _kind(expression)
+    if kind == "Not":
+        negated = _predicate(expression.child(), table)
+        return None if negated is None else f"not ({negated})"
+    if kind in ("IsNull", "IsNotNull"):
+        key = _key(expression.child(), table)
+        return key and key + (_IS_NULL if kind == "IsNull" else _IS_NOT_NULL)
+    if kind in ("In", "InSet"):
+        key = _key(expression.children().head(), table)
+        return key and _in(key, _members(expression, kind, table))
+    if kind in _COMPARISONS:
+        return _comparison(expression, kind, table)
+    return None
+
+
+def _comparison(expression: Any, kind: str, table: Table) -> str | None:
+    left, right = expression.left(), expression.right()
+    if _kind(left) == "Literal" and kind in _MIRRORED:
+        left, right, kind = right, left, _MIRRORED[kind]
+    key = _key(left, table)
+    if key is None or _kind(right) != "Literal" or not right.dataType().equals(left.dataType()):
+        return None
+    if kind == "Like" and expression.escapeChar() != "\\":
+        return None
+    value = right.value()
+    if kind in _PATTERNS:
+        value = _PATTERNS[kind].format(_WILDCARD.sub(r"\\\g<0>", str(value)))
+    literal = _literal(value, left, table)
+    return literal and _COMPARISONS[kind].format(key=key, literal=literal)
+
+
+def _in(key: str, literals: Sequence[str | None]) -> str | None:
+    known = [literal for literal in literals if literal is not None]
+    return f"{key} in ({', '.join(known)})" if known and len(known) == len(literals) else None
+
+
+def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
+    """Return the members of an IN as literals, None for one that cannot be said."""
+    attribute = expression.children().head()
+    if kind == "InSet":
+        # One call for all of them. A null among texts becomes the text null: it matches more, which does no harm.
+        values = expression.hset().mkString("\0").split("\0")
+        return (
+            [_literal(value, attribute, table) for value in values] if len(values) == expression.hset().size() else []
+        )
+    return [
+        _literal(member.value(), attribute, table)
+        if _kind(member) == "Literal" and member.dataType().equals(attribute.dataType())
+        else None
+        for member in _items(expression.list())
+    ]
+
+
+def _key(expression: Any, table: Table) -> str | None:
+    """Return the partition key that an expression is, quoted; None when it is anything else."""
+    if _kind(expression) != "AttributeReference" or table.key_position(expression.name()) is None:
+        return None
+    return f"`{expression.name().lower()}`"
+
+
+def _literal(value: Any, attribute: Any, table: Table) -> str | None:
+    """Return a value of Spark's as a literal for the key that it is compared with; None when it cannot be one.
+
+    Args:
+        value: A number, Spark's text, or the days since 1970; or one of these as text.
+    """
+    position = table.key_position(attribute.name())
+    if value is None or position is None:
+        return None
+    key_type = table.key_types[position]
+    try:
+        if isinstance(key_type, DateType):
+            value = date.fromordinal(date(1970, 1, 1).toordinal() + int(value))
+        # A char's trailing blanks count for Spark, and not for the catalog.
+        if isinstance(key_type, CharType) and str(value).endswith(" "):
+            return None
+        return key_type.format(key_type.parse_literal(str(value)))
+    except (KeyValueError, ValueError, OverflowError):
+        return None

@@ -1,0 +1,308 @@
+"""A catalog table as a DataFrame over just the partitions that an expression asks for."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from catalog import Catalog, FileFormat, Partition, Table
+from catalog.errors import InvalidConfigurationError, VerificationFailedError
+from catalog.key_types import DateType, KeyType, StringType
+from catalog.model import Column
+from catalog.partitions.counting import count_visible
+from spark_jobs.sources import spark_path
+
+log = logging.getLogger("spark_jobs.reading")
+
+_READ_OPTIONS = {FileFormat.CSV: {"header": "true"}}
+_SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*[0-9]+\s*\)")
+_SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
+_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+
+# Columns of the join that gives partitions at locations of their own their values; no column name can have a slash.
+_FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
+
+
+@dataclass(frozen=True)
+class PrunedTable:
+    """A table over the partitions that match an expression, and how much of it that is.
+
+    Attributes:
+        frame: The table's columns, then its partition keys.
+        table: Its name, `database.table`.
+        where: The expression; None for all.
+        files_read, files_total: None when the catalog does not know the file count of all these partitions.
+    """
+
+    frame: DataFrame
+    table: str
+    where: str | None
+    partitions_read: int
+    partitions_total: int
+    files_read: int | None
+    files_total: int | None
+
+    def __str__(self) -> str:
+        """Say in one line what is read."""
+        known = self.files_read is not None and self.files_total is not None
+        files = f", {self.files_read:,} of {self.files_total:,} files" if known else ""
+        return f"{self.table}: {self.partitions_read:,} of {self.partitions_total:,} partitions{files}"
+
+
+def read_table(
+    spark: SparkSession, table: str, where: str | None = None, *, catalog: Catalog | None = None
+) -> DataFrame:
+    """Return a table over just the partitions that an expression asks for; equal to reading all of it and filtering.
+
+    The partitions are those that readers see now; ones that come later are not in the frame. No other folder is
+    listed, and no match at all needs no Spark job.
+
+    Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char's
+    trailing blanks are not in a key. A column that a file lacks is null, and so is a key whose text is not of its type.
+
+    Args:
+        where: The filter on partition keys, as `Catalog.get_partitions` takes it; None for all partitions.
+        catalog: By default the one that `CALVE_CATALOG_URL` names.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        ExpressionError: The expression cannot be used.
+        InvalidConfigurationError: The table's files are Avro, and Spark has no reader for it.
+        VerificationFailedError: The folder of a partition is not there.
+    """
+    with opened(catalog) as source:
+        scan = source.scan_partitions(table, where)
+        partitions = list(scan.partitions)
+    log.info("%s: reading %d partitions", scan.table.full_name, len(partitions))
+    return read_partitions(spark, scan.table, partitions)
+
+
+def prune_table(
+    spark: SparkSession, table: str, where: str | None = None, *, catalog: Catalog | None = None
+) -> PrunedTable:
+    """Return what `read_table` returns, and how many partitions and files it reads, of how many.
+
+    Raises:
+        CatalogError: As `read_table`.
+    """
+    with opened(catalog) as source:
+        scan = source.scan_partitions(table, where)
+        partitions = list(scan.partitions)
+        total = count_visible(source.storage, scan.table)
+    counts = [partition.file_count for partition in partitions]
+    known = [count for count in counts if count is not None]
+    return PrunedTable(
+        frame=read_partitions(spark, scan.table, partitions),
+        table=scan.table.full_name,
+        where=where,
+        partitions_read=len(partitions),
+        partitions_total=total.partitions,
+        files_read=sum(known) if len(known) == len(counts) else None,
+        files_total=total.files,
+    )
+
+
+def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
+    """Return the catalog for a block; the one that the environment names is closed afterwards."""
+    return Catalog.open() if catalog is None else nullcontext(catalog)
+
+
+def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Partition]) -> DataFrame:
+    """Return the rows of these partitions of a table; of a table without partition keys, all its rows.
+
+    Raises:
+        InvalidConfigurationError, VerificationFailedError: As `read_table`.
+    """
+    if not table.partition_keys:
+        return _read_unpartitioned(spark, table)
+    told_by_path: list[Partition] = []
+    others: list[Partition] = []
+    for partition in partitions:
+        (told_by_path if _is_told_by_path(table, partition) else others).append(partition)
+    frames = []
+    if told_by_path:
+        frames.append(_read_by_path(spark, table, told_by_path))
+    if others:
+        frames.append(_read_by_folder(spark, table, others))
+    if not frames:
+        return empty_table(spark, table)
+    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+
+
+def table_schema(table: Table) -> StructType:
+    """Return the columns of a table's DataFrame: those of its files, then its partition keys; all may be null."""
+    return _schema((*table.columns, *table.partition_keys))
+
+
+def empty_table(spark: SparkSession, table: Table) -> DataFrame:
+    """Return a table's DataFrame without rows, which Spark answers without a job."""
+    nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(table)]
+    return spark.range(0).select(*nulls).where("false")
+
+
+def _schema(columns: Sequence[Column]) -> StructType:
+    # Spark's readers take no char and no varchar.
+    return _parsed((column.name, _SIZED_TEXT.sub("string", column.type)) for column in columns)
+
+
+def _file_schema(table: Table) -> StructType:
+    """Return the schema to read a table's files with; the columns have their own types only when they are cast."""
+    schema = _schema(table.columns)
+    if table.format is not FileFormat.AVRO:
+        return schema
+    # Avro has no integers below int.
+    return _parsed((field.name, _SMALL_INTEGER.sub("int", field.dataType.simpleString())) for field in schema)
+
+
+def _parsed(columns: Iterable[tuple[str, str]]) -> StructType:
+    text = ", ".join(f"`{name}` {type_text}" for name, type_text in columns)
+    schema = StructType.fromDDL(text) if text else StructType()
+    assert isinstance(schema, StructType)
+    return schema
+
+
+def _read_unpartitioned(spark: SparkSession, table: Table) -> DataFrame:
+    with _reader_errors(spark, table):
+        try:
+            rows = _reader(spark, table).schema(_file_schema(table)).load(spark_path(table.location))
+            return rows.select(*_typed(table.columns))
+        except AnalysisException as error:
+            if error.getCondition() == "PATH_NOT_FOUND":
+                return empty_table(spark, table)
+            raise
+
+
+def _is_told_by_path(table: Table, partition: Partition) -> bool:
+    """Say whether Spark reads exactly the partition's values out of its path below the table's location."""
+    return all(map(_is_read_as_it_is, table.key_types, partition.values)) and (
+        partition.location == table.default_partition_location(partition.name(table))
+    )
+
+
+def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
+    if text is None:
+        return True
+    value = key_type.comparable(text)
+    # Spark takes an empty value for a mistake, and knows nothing of blanks that do not count.
+    return text not in ("", None) and value == text if isinstance(key_type, StringType) else value is not None
+
+
+def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
+    """Read partitions whose keys Spark finds in their paths, where it goes on pruning by itself, in joins too."""
+    schema = StructType([*_file_schema(table), *_schema(table.partition_keys)])
+    reader = _reader(spark, table).option("basePath", spark_path(table.location)).schema(schema)
+    return _load(spark, table, reader, partitions).select(*_typed((*table.columns, *table.partition_keys)))
+
+
+def _read_by_folder(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
+    """Read partitions anywhere; each row gets its keys by the folder of its file.
+
+    A file below one of the folders, in a folder that is none of them, is an error: nobody knows its keys.
+    """
+    # Otherwise Spark looks for keys in the paths below the folders.
+    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
+    rows = _load(spark, table, reader, partitions)
+    file = rows.metadataColumn("_metadata")
+    folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
+    values = [(_reported_folder(partition.location), True, *_key_texts(table, partition)) for partition in partitions]
+    schema = [f"`{_FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
+    known = f.broadcast(spark.createDataFrame(values, ", ".join(schema)))
+    message = f.concat(
+        f.lit(f"table {table.full_name}: a file is in "),
+        f.col(f"`{_FOLDER}`"),
+        f.lit(", which is no partition's location; move it, or add a partition with this location"),
+    )
+    return (
+        rows.withColumn(_FOLDER, folder)
+        .join(known, on=_FOLDER, how="left")
+        .where(f.when(f.col(f"`{_IS_KNOWN}`"), True).otherwise(f.raise_error(message).cast("boolean")))
+        .select(*_typed(table.columns), *_typed(table.partition_keys, prefix=_KEY))
+    )
+
+
+def _typed(columns: Sequence[Column], *, prefix: str = "") -> Iterator[SparkColumn]:
+    """Yield columns by their names, of their types; they are read under these names with a prefix."""
+    for field in _schema(columns):
+        yield f.col(f"`{prefix}{field.name}`").cast(field.dataType).alias(field.name)
+
+
+def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
+    """Yield a partition's values as texts that Spark casts to the keys' types."""
+    for key_type, text in zip(table.key_types, partition.values, strict=True):
+        value = None if text is None else key_type.comparable(text)
+        if value is None or isinstance(key_type, DateType):
+            yield None if value is None else text
+        else:
+            yield str(value)
+
+
+def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
+    # Locations are no patterns, whatever characters they have.
+    return spark.read.format(table.format).options(**_READ_OPTIONS.get(table.format, {}), __globPaths__="false")
+
+
+def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
+    paths = list(dict.fromkeys(spark_path(partition.location) for partition in partitions))
+    with _reader_errors(spark, table), _listing_in_few_tasks(spark):
+        return reader.load(paths)
+
+
+@contextmanager
+def _reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
+    """Turn what Spark says when it cannot begin to read into an error that says what to do."""
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise VerificationFailedError(
+                f"table {table.full_name}: {(error.getMessageParameters() or {}).get('path')} is the location of a "
+                "partition, and is not there; bring its files back, or drop the partition"
+            ) from error
+        if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
+            raise InvalidConfigurationError(
+                f"table {table.full_name} is Avro, which Spark cannot read by itself; give Spark the package "
+                f"org.apache.spark:spark-avro_2.13:{spark.version} in `spark.jars.packages`"
+            ) from error
+        raise
+
+
+@contextmanager
+def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
+    """Let Spark list folders in a job of few tasks; one for each of 10,000 folders takes 15 times as long."""
+    before = str(spark.conf.get(_LISTING_TASKS))
+    spark.conf.set(_LISTING_TASKS, str(min(int(before), max(32, 4 * spark.sparkContext.defaultParallelism))))
+    try:
+        yield
+    finally:
+        spark.conf.set(_LISTING_TASKS, before)
+
+
+_LOCATION = re.compile("([^:/]+):(//[^/]*)?(/.*)", re.DOTALL)
+# What Java's `URI` escapes in a path: ASCII that a path may not have, and the blanks and control characters beyond.
+_ESCAPED = re.compile(
+    "[^A-Za-z0-9_\\-!.~'()*:@&=+$,/;\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
+)
+
+
+def _reported_folder(location: str) -> str:
+    """Return a location as `_metadata.file_path` begins for the files in it.
+
+    Source: Hadoop's `Path`, which removes dots and repeated slashes, and Java's `URI.toString`.
+    """
+    found = _LOCATION.fullmatch(spark_path(location))
+    if found is None:
+        return location
+    scheme, authority, path = found.groups()
+    escaped = _ESCAPED.sub(lambda character: quote(character.group(), safe=""), posixpath.normpath(path))
+    return f"{scheme}:{'' if authority in (None, '//') else authority}{escaped}"

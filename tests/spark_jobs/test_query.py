@@ -1,0 +1,339 @@
+"""A query's answer is that of the same statement over the whole tables, from no more partitions than it needs."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog import Catalog, NewPartition
+from catalog.errors import ExpressionSyntaxError, UnsupportedExpressionError
+from catalog.partition_names import partition_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+COUNTRIES = ("US", "DE", "O'Hara\\%", None)
+TABLES = {
+    "shop.orders": (
+        [("id", "bigint"), ("customer", "bigint")],
+        [("country", "string"), ("n", "int"), ("day", "date")],
+        [(country, str(n), f"2024-01-0{n}") for country in COUNTRIES for n in (1, 2, 3)],
+    ),
+    "shop.customers": (
+        [("id", "bigint"), ("customer", "bigint")],
+        [("country", "string"), ("tier", "char(3)")],
+        [(country, tier) for country in COUNTRIES for tier in ("a ", "b", None)],
+    ),
+    "default.days": ([("id", "bigint")], [("day", "date")], [(f"2024-01-0{n}",) for n in (1, 2, 3, 4)]),
+}
+
+
+@dataclass
+class Shop:
+    """The tables in Calve's catalog, and with the same names and rows in Spark's own."""
+
+    spark: SparkSession
+    catalog: Catalog
+
+    def check(self, sql: str, partitions_read: Sequence[int]) -> None:
+        """Make sure that a query answers as Spark does by itself, from so many partitions of each occurrence."""
+        from spark_jobs.query import prune_query
+
+        answer = prune_query(self.spark, sql, catalog=self.catalog)
+        assert [table.partitions_read for table in answer.tables] == list(partitions_read), (sql, answer.tables)
+        self.check_rows(sql, answer.frame)
+
+    def check_rows(self, sql: str, frame: DataFrame) -> None:
+        assert counted(frame) == counted(self.spark.sql(sql)), sql
+
+
+def counted(frame: DataFrame) -> Counter[str]:
+    return Counter(map(repr, frame.collect()))
+
+
+@pytest.fixture(scope="module")
+def shop(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    from spark_jobs.reading import read_table
+
+    folder = tmp_path_factory.mktemp("shop")
+    shutil.copyfile(sqlite_template, folder / "catalog.db")
+    spark.sql("CREATE DATABASE shop")
+    with Catalog.open(f"sqlite:///{folder}/catalog.db", warehouse=str(folder)) as catalog:
+        number = 0
+        for name, (columns, keys, partitions) in TABLES.items():
+            catalog.create_database(name.partition(".")[0], if_not_exists=True)
+            table = catalog.create_table(name, columns=columns, partition_keys=keys)
+            for values in partitions:
+                path = Path(f"{table.location}/{partition_path(table.key_names, values)}")
+                path.mkdir(parents=True)
+                rows = pyarrow.table({"id": [number, number + 1], "customer": [number % 5, None]})
+                pyarrow.parquet.write_table(rows, path / "data.parquet")
+                number += 2
+            catalog.add_partitions(name, [NewPartition(values, file_count=1) for values in partitions])
+            read_table(spark, name, catalog=catalog).coalesce(1).write.saveAsTable(name)
+        yield Shop(spark, catalog)
+    spark.sql("DROP DATABASE shop CASCADE")
+    spark.sql("DROP TABLE default.days")
+
+
+CONDITIONS = {
+    "country = 'US'": 3,
+    "'US' = o.country and 2 <= n": 2,
+    'country = "O\'Hara\\\\%"': 3,
+    "country in ('US', 'DE') and n between 1 and 2": 4,
+    "n in (1, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)": 4,
+    "country in ('US', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k')": 3,
+    "country not in ('US', 'DE')": 3,
+    "country is null": 3,
+    "not (country <=> 'US')": 9,
+    "country <=> 'US' or country <=> null": 6,
+    "country like 'O%' or country like '%S'": 6,
+    "country like '%\\\\\\\\\\\\%' and n <> 1": 2,
+    "day = '2024-01-02'": 4,
+    "day >= date'2024-01-01' + interval 1 day and day < timestamp'2024-01-03 00:00:00'": 4,
+    "(country = 'US' and id > 1) or (n = 2 and customer is null)": 6,
+    "not (country = 'US' or n = 1)": 4,
+    "n > 1.5": 8,
+    "n = 1 and n = 2": 0,
+    "1 = 0": 0,
+    # What is not understood reads all, but for the nulls that Spark knows cannot match.
+    "upper(country) = 'US'": 9,
+    "try_cast(country AS int) = 5": 9,
+    "n % 2 = 1": 12,
+    "n = 1 or id = 3": 12,
+    "n + 0 = id": 12,
+}
+
+
+JOINS = {
+    "SELECT * FROM shop.orders o JOIN shop.customers c ON o.country = c.country WHERE c.country = 'US'": [3, 3],
+    "SELECT * FROM shop.orders o, shop.customers c WHERE o.id = c.customer AND o.n = 2 AND c.tier = 'b'": [4, 4],
+    # An outer join keeps the rows of one side whatever ON says of it.
+    "SELECT * FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.customer AND c.tier = 'b' AND o.n = 1": [
+        12,
+        4,
+    ],
+    "SELECT * FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id WHERE o.n = 1 AND c.tier IS NULL": [
+        4,
+        12,
+    ],
+    "SELECT * FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.id WHERE c.tier = 'b'": [12, 4],
+    "SELECT * FROM shop.orders o RIGHT JOIN shop.customers c ON o.id = c.id AND o.n = 1 AND c.tier = 'b'": [4, 12],
+    "SELECT * FROM shop.orders o FULL JOIN shop.customers c ON o.id = c.id AND o.n = 1 AND c.tier = 'b'": [12, 12],
+    "SELECT * FROM shop.orders o FULL JOIN shop.customers c ON o.id = c.id WHERE o.n = 1": [4, 12],
+    "SELECT * FROM shop.orders o LEFT ANTI JOIN shop.customers c ON o.customer = c.customer AND c.tier = 'b'": [12, 4],
+    "SELECT * FROM shop.orders o LEFT SEMI JOIN shop.customers c ON o.customer = c.customer AND o.n = 3": [4, 12],
+    # The same table twice, each occurrence by itself.
+    "SELECT * FROM shop.orders a JOIN shop.orders b ON a.customer = b.customer WHERE a.n = 1 AND b.country = 'US'": [
+        4,
+        3,
+    ],
+    "SELECT x.id FROM shop.orders x JOIN days USING (day) WHERE day > '2024-01-02'": [4, 2],
+}
+
+SUBQUERIES = {
+    "SELECT * FROM (SELECT id, country AS land, n AS country FROM shop.orders) WHERE country = 2 AND land = 'US'": [1],
+    "SELECT * FROM shop.orders WHERE n = 1 AND customer IN (SELECT customer FROM shop.customers WHERE tier = 'b')": [
+        4,
+        4,
+    ],
+    "SELECT * FROM shop.orders o WHERE NOT EXISTS (SELECT 1 FROM shop.customers c WHERE c.id = o.id AND tier = 'b')": [
+        12,
+        4,
+    ],
+    "SELECT id, (SELECT max(id) FROM shop.customers WHERE country = 'DE') AS m FROM shop.orders WHERE n = 3": [3, 4],
+    "SELECT * FROM shop.orders WHERE n = (SELECT min(n) FROM shop.orders WHERE country = 'US')": [12, 3],
+    "SELECT * FROM (SELECT * FROM shop.orders ORDER BY id LIMIT 5) WHERE n = 2": [12],
+    "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY n ORDER BY id) r FROM shop.orders) WHERE n = 2": [4],
+    "SELECT * FROM (SELECT *, row_number() OVER (PARTITION BY country ORDER BY id) r FROM shop.orders) WHERE n = 2": [
+        12
+    ],
+    "SELECT country, n, count(*) FROM shop.orders GROUP BY country, n HAVING n = 2 AND count(*) > 0": [4],
+    "SELECT id FROM shop.orders WHERE n = 1 UNION ALL SELECT id FROM shop.orders WHERE country = 'US'": [4, 3],
+    "SELECT id FROM shop.orders WHERE n = 1 EXCEPT SELECT id FROM shop.customers WHERE tier LIKE 'a%'": [4, 4],
+    "SELECT * FROM (SELECT n, id FROM shop.orders UNION SELECT id, customer FROM shop.customers) WHERE n = 1": [4, 12],
+    "SELECT * FROM shop.orders o JOIN LATERAL (SELECT * FROM shop.customers c WHERE c.id = o.customer) WHERE n = 1": [
+        4,
+        12,
+    ],
+}
+
+NAMES = {
+    # A common table expression, and an alias, that are named like a table.
+    "WITH orders AS (SELECT * FROM shop.orders WHERE n = 1) SELECT * FROM orders a JOIN orders b USING (id)": [4],
+    "WITH Days AS (SELECT * FROM shop.orders WHERE n = 1) SELECT * FROM days WHERE country = 'US'": [1],
+    "WITH days AS (SELECT * FROM days WHERE id > 0) SELECT * FROM days WHERE day = '2024-01-03'": [1],
+    "WITH x AS (SELECT * FROM shop.orders) SELECT * FROM x a JOIN x b ON a.id = b.id WHERE a.n = 1 AND b.n = 2": [8],
+    "SELECT days.id FROM shop.orders AS days WHERE days.n = 1": [4],
+    # Without an alias a table goes by its name, with the database before it or not.
+    "SELECT shop.orders.id, orders.n FROM shop.orders WHERE shop.orders.n = 1 AND Orders.country = 'US'": [1],
+    "SELECT shop.orders.* FROM shop.orders JOIN shop.customers ON orders.id = customers.id WHERE tier = 'b'": [12, 4],
+    "SELECT `Orders`.`N` FROM `SHOP`.`Orders`\n  -- shop.orders in a comment\n WHERE '\n shop.orders' <> country": [9],
+    "FROM days |> WHERE day = '2024-01-03' |> SELECT id": [1],
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT r.n + 1 FROM r JOIN shop.orders o ON o.n = r.n "
+    "WHERE o.country = 'US' AND o.id % 2 = 0) SELECT * FROM r": [3],
+    "SELECT 1": [],
+}
+
+
+def test_conditions_on_one_table_prune_it(shop: Shop) -> None:
+    selects = [f"SELECT {n} AS number, o.* FROM shop.orders o WHERE {where}" for n, where in enumerate(CONDITIONS)]
+    shop.check(" UNION ALL ".join(selects), list(CONDITIONS.values()))
+
+
+@pytest.mark.parametrize("sql", JOINS)
+def test_joins_are_pruned_on_the_sides_that_may_be(shop: Shop, sql: str) -> None:
+    shop.check(sql, JOINS[sql])
+
+
+@pytest.mark.parametrize("sql", SUBQUERIES)
+def test_subqueries_are_pruned(shop: Shop, sql: str) -> None:
+    shop.check(sql, SUBQUERIES[sql])
+
+
+@pytest.mark.parametrize("sql", NAMES)
+def test_names_mean_what_they_mean_to_spark(shop: Shop, sql: str) -> None:
+    shop.check(sql, NAMES[sql])
+
+
+def test_temporary_view_comes_before_a_table(shop: Shop) -> None:
+    shop.spark.sql("CREATE TEMPORARY VIEW days AS SELECT 7 AS id")
+    try:
+        shop.check("SELECT * FROM days", [])
+        shop.check("SELECT * FROM default.days WHERE day > '2024-01-03'", [1])
+    finally:
+        shop.spark.catalog.dropTempView("days")
+
+
+def test_sample_is_taken_of_the_whole_table(shop: Shop) -> None:
+    from spark_jobs.query import prune_query
+
+    answer = prune_query(
+        shop.spark,
+        "SELECT orders.id FROM shop.orders TABLESAMPLE (100 PERCENT) WHERE orders.n = 1",
+        catalog=shop.catalog,
+    )
+    assert answer.tables[0].partitions_read == 12
+    assert answer.frame.count() == 8
+
+
+def test_today_is_the_day_of_the_call(shop: Shop) -> None:
+    from spark_jobs.query import prune_query
+
+    sql = "SELECT *, now() AS at FROM shop.orders WHERE day < current_date() - 7 AND day = current_date() - 7"
+    assert prune_query(shop.spark, sql, catalog=shop.catalog).tables[0].partitions_read == 0
+    sql = "SELECT *, now() AS at FROM shop.orders WHERE day < current_date() - interval 7 days AND n = 1"
+    answer = prune_query(shop.spark, sql, catalog=shop.catalog)
+    assert answer.tables[0].partitions_read == 4
+    assert len({row.at for row in (*answer.frame.collect(), *answer.frame.collect())}) == 1
+
+
+def test_answer_says_what_was_pruned_and_leaves_no_views(shop: Shop) -> None:
+    from spark_jobs.query import prune_query, query
+
+    before = {table.name for table in shop.spark.catalog.listTables()}
+    sql = "SELECT count(*) AS c FROM shop.orders o JOIN shop.customers c ON o.id = c.id WHERE n = 1 AND tier = 'b'"
+    first, second = prune_query(shop.spark, sql, catalog=shop.catalog).tables
+    assert str(first) == "shop.orders: 4 of 12 partitions, 4 of 12 files"
+    assert (first.where, second.where) == ("`n` = 1", "`tier` = 'b'")
+    assert (second.table, second.partitions_read, second.files_total) == ("shop.customers", 4, 12)
+    assert query(shop.spark, sql, catalog=shop.catalog).columns == ["c"]
+    assert {table.name for table in shop.spark.catalog.listTables()} == before
+
+
+def test_condition_too_long_for_the_catalog_prunes_nothing(shop: Shop) -> None:
+    members = ", ".join(f"'{'x' * 300}{number}'" for number in range(300))
+    shop.check(f"SELECT * FROM shop.orders WHERE n = 1 AND country IN ('US', {members})", [4])
+
+
+@pytest.mark.parametrize(
+    ("sql", "error"),
+    [
+        ("SELECT * FROM shop.orders WHERE", ExpressionSyntaxError),
+        ("SELECT * FROM shop.orders WHERE country = 'US", ExpressionSyntaxError),
+        ("DROP TABLE shop.orders", UnsupportedExpressionError),
+        ("INSERT INTO shop.orders SELECT * FROM shop.orders", UnsupportedExpressionError),
+        ("CREATE TABLE x AS SELECT * FROM shop.orders", UnsupportedExpressionError),
+        ("SELECT 1; SELECT 2", UnsupportedExpressionError),
+        ("", UnsupportedExpressionError),
+    ],
+)
+def test_what_is_no_select_is_refused(shop: Shop, sql: str, error: type[Exception]) -> None:
+    from spark_jobs.query import query
+
+    with pytest.raises(error):
+        query(shop.spark, sql, catalog=shop.catalog)
+
+
+def comparisons(side: str, keys: dict[str, list[str]]) -> st.SearchStrategy[str]:
+    """Conditions on one key of one side of a join, and on its rows."""
+    key = st.sampled_from(sorted(keys)).flatmap(
+        lambda name: st.tuples(
+            st.just(f"{side}.{name}"),
+            st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]),
+            st.sampled_from(keys[name]),
+            st.sampled_from(keys[name]),
+        )
+    )
+    return st.one_of(
+        key.map(lambda drawn: f"{drawn[0]} {drawn[1]} {drawn[2]}"),
+        key.map(lambda drawn: f"{drawn[2]} {drawn[1]} {drawn[0]}"),
+        key.map(lambda drawn: f"{drawn[0]} IN ({drawn[2]}, {drawn[3]})"),
+        key.map(lambda drawn: f"{drawn[0]} BETWEEN {drawn[2]} AND {drawn[3]}"),
+        key.map(lambda drawn: f"{drawn[0]} IS NULL"),
+        st.sampled_from(
+            [f"{side}.id > 9", f"{side}.customer IS NULL", "l.country = r.country", "l.country < r.country"]
+        ),
+    )
+
+
+ORDERS_KEYS = {
+    "country": ["'US'", "'DE'", "'E'", "NULL", "upper('us')"],
+    "n": ["1", "2", "'2'", "2.5", "3L", "NULL"],
+    "day": ["'2024-01-02'", "DATE'2024-01-01' + INTERVAL 1 DAY", "TIMESTAMP'2024-01-02 12:00:00'"],
+}
+CUSTOMERS_KEYS = {"country": ORDERS_KEYS["country"], "tier": ["'a'", "'a '", "'b'", "NULL", "concat('b', '')"]}
+
+
+def either_side() -> st.SearchStrategy[str]:
+    leaf = comparisons("l", ORDERS_KEYS) | comparisons("r", CUSTOMERS_KEYS)
+    return st.recursive(
+        leaf,
+        lambda inner: st.one_of(
+            st.tuples(inner, inner).map(lambda both: f"({both[0]} AND {both[1]})"),
+            st.tuples(inner, inner).map(lambda both: f"({both[0]} OR {both[1]})"),
+            inner.map(lambda one: f"NOT ({one})"),
+        ),
+        max_leaves=4,
+    )
+
+
+JOINED = st.builds(
+    "FROM shop.orders l {} JOIN shop.customers r ON l.customer = r.customer AND {} WHERE {}".format,
+    st.sampled_from(["INNER", "LEFT", "RIGHT", "FULL"]),
+    either_side(),
+    either_side(),
+)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(joins=st.lists(JOINED, min_size=5, max_size=5, unique=True))
+def test_any_join_under_any_conditions_answers_as_the_whole_tables_do(shop: Shop, joins: list[str]) -> None:
+    from spark_jobs.query import query
+
+    columns = "count(*), sum(l.id), sum(r.id), sum(l.id * r.id), count(l.id), count(r.id)"
+    # One statement for several joins, because each has its price.
+    sql = " UNION ALL ".join(f"SELECT {n} AS number, {columns} {join}" for n, join in enumerate(joins))
+    shop.check_rows(sql, query(shop.spark, sql, catalog=shop.catalog))
