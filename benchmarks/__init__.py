@@ -6,4 +6,5 @@ A benchmark is a module with two names, listed in `benchmarks.__main__.BENCHMARK
 - `HEADINGS` says, for the first part of its figures' names, what is compared with what.
 
 Figures are named `<what>.<case>.<partitions>.<database>`; the table, the chart and the JSON follow from that.
+The chart that the README shows is made by `python -m benchmarks --chart docs/benchmark.svg`.
 """
