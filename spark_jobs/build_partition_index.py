@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from sqlalchemy import Connection
 
 from catalog import Catalog, IndexState
 from catalog.errors import CatalogError
@@ -18,7 +17,11 @@ from catalog.indexes.definitions import IdRange, IndexFailure
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
+from spark_jobs.backfill_task import backfill_ranges, run_task
 from spark_jobs.session import run_job
+
+_TASKS_A_CORE = 2
+"""Spark takes a tenth of a second for a Python task that does nothing."""
 
 log = logging.getLogger("spark_jobs.build_partition_index")
 
@@ -32,6 +35,7 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
     Raises:
         IndexNotFoundError: The index was deleted.
         IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
+        FencedError: The attempt was given up.
     """
     table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
     building.clear_ended(catalog.storage, table)
@@ -42,19 +46,9 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
     if catalog.storage.is_postgresql and ranges:
         report = _backfill_in_executors(spark, catalog, job, table, index, ranges)
     else:
-        report = _backfill(catalog, job, table, index, ranges)
+        report = backfill_ranges(catalog.storage, job, table, index, ranges)
     log.info("%s: %d items written for index %s", job.table, report.item_count, index.name)
     return _finish(catalog, job, table, index, building.check_build(catalog.storage, table, index, report))
-
-
-def _backfill(
-    catalog: Catalog, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
-) -> BackfillReport:
-    def guard(connection: Connection) -> None:
-        # What a given-up attempt still writes is what its successor would have written.
-        catalog.operations.guard(connection, job.operation_id, job.step, job.attempt, hold=False)
-
-    return building.backfill(catalog.storage, table, index, ranges, guard)
 
 
 def _backfill_in_executors(
@@ -66,28 +60,15 @@ def _backfill_in_executors(
     ranges: Sequence[IdRange],
 ) -> BackfillReport:
     url = catalog.storage.url.render_as_string(hide_password=False)
-    backfill = partial(_backfill_own, url, job, table, index)
-    outcomes = spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(backfill).collect()
-    if errors := [outcome for outcome in outcomes if isinstance(outcome, CatalogError)]:
-        raise errors[0]
-    return sum(outcomes, BackfillReport())
-
-
-def _backfill_own(
-    url: str, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
-) -> Iterator[BackfillReport | CatalogError]:
-    """Backfill the ranges of one task.
-
-    Yields:
-        The report; or an error that no repetition mends, as it is: Spark would wrap it into a stack of the JVM's.
-    """
-    with Catalog.open(url) as catalog:
-        try:
-            yield _backfill(catalog, job, table, index, ranges)
-        except CatalogError as error:
-            if error.retryable:
-                raise
-            yield error
+    task = partial(run_task, url, job, table, index)
+    task_count = min(len(ranges), _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+    outcomes = spark.sparkContext.parallelize(ranges, task_count).mapPartitions(task).collect()
+    report = BackfillReport()
+    for outcome in outcomes:
+        if isinstance(outcome, CatalogError):
+            raise outcome
+        report += outcome
+    return report
 
 
 def _finish(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,7 +11,12 @@ from catalog.model import PartitionIndex, Table
 from catalog.partition_names import given_values
 
 
-def encode_index_keys(table: Table, index: PartitionIndex, packed_values: Sequence[str]) -> pa.BinaryArray | None:
+def split_lines(text: str) -> pa.StringArray:
+    """Return the lines of a text."""
+    return pc.split_pattern(pa.array([text]), "\n").values
+
+
+def encode_index_keys(table: Table, index: PartitionIndex, packed_values: pa.StringArray) -> pa.BinaryArray | None:
     """Return the cut index keys of partitions, in their order; None when the index does not admit one of them.
 
     The keys are those of `ValueEncoder`, which also says what is wrong with a partition.
@@ -21,20 +24,20 @@ def encode_index_keys(table: Table, index: PartitionIndex, packed_values: Sequen
     Args:
         packed_values: The partitions' values, as `catalog.partition_names.pack_values` packs them.
     """
-    parts = pc.split_pattern(pa.array(packed_values, pa.string()), "/")
+    parts = pc.split_pattern(packed_values, "/")
     pieces = []
     for key in index.keys:
         position = table.key_names.index(key)
         texts = pc.list_element(parts, position).dictionary_encode()
-        encoded = [_encoded(table.key_types[position], text) for text in texts.dictionary.to_pylist()]
+        encoded = [encode_packed(table.key_types[position], text) for text in texts.dictionary.to_pylist()]
         if None in encoded:
             return None
         pieces.append(pa.array(encoded, pa.binary()).take(texts.indices))
     return pc.binary_slice(pc.binary_join_element_wise(*pieces, b""), 0, MAXIMUM_KEY_BYTES)
 
 
-def _encoded(key_type: KeyType, packed: str) -> bytes | None:
-    """Return the bytes of one packed value; None when it is lacking or not of the type."""
+def encode_packed(key_type: KeyType, packed: str) -> bytes | None:
+    """Return the bytes of one packed value in keys and identities; None when it is lacking or not of the type."""
     match given_values(packed):
         case (None,):
             return NULL_BYTES
