@@ -20,6 +20,7 @@ from catalog.indexes.definitions import (
     list_indexes,
 )
 from catalog.indexes.verifying import Verification, verify
+from catalog.key_changes import changed_columns, prepare_key_changes
 from catalog.loading import Loading
 from catalog.model import (
     AddResult,
@@ -228,27 +229,44 @@ class Catalog:
         *,
         rename_to: str | None = None,
         add_columns: Iterable[ColumnLike] = (),
+        change_columns: Mapping[str, ColumnLike] | None = None,
+        key_order: Sequence[str] | None = None,
         properties: Mapping[str, str | None] | None = None,
         location: str | None = None,
     ) -> Table:
-        """Change a table: its name (in the same database), new columns at the end, properties, or location.
+        """Change a table: its name (in the same database), its columns and keys, properties, or location.
+
+        No file is touched. Formats that find columns by name, as Parquet does, show a renamed column as null for the
+        files that exist. Folders of partitions keep the old name of a renamed key.
 
         Args:
+            add_columns: New columns, at the end.
+            change_columns: Name of a column or partition key → what it becomes: another name, type or comment. With
+                an index on the table no key changes its name, and no indexed key its type. A key's type changes only
+                if all values of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is
+                longer.
+            key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
+                the order. No indexed key may move.
             properties: Those to set; one set to None goes away.
             location: Only for a table without partitions, whose folders would seem to move with it.
 
         Raises:
             TableNotFoundError: There is none of this name.
             TableAlreadyExistsError: The new name is taken.
-            InvalidTableError: A new column's name is taken, or the location cannot change.
-            ConflictError: An operation is changing the table, and the name or the location would change.
+            InvalidTableError: A column's new name is taken, there is no such column, or partitions do not admit the
+                change.
+            InvalidKeyTypeError: A key has a type that no partition key can have.
+            IndexedKeyError: A partition index does not admit the change of a key.
+            ConflictError: An operation is changing the table, and more than properties or new columns would change.
         """
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
-            if rename_to is not None or location is not None:
+            if change_columns or not (rename_to is key_order is location is None):
                 self._definitions.refuse_if_busy(connection, table)
-            columns = (*table.columns, *normalise_columns(add_columns))
-            check_columns(table.full_name, columns, table.partition_keys)
+            columns, keys = changed_columns(table, change_columns or {}, key_order)
+            columns = (*columns, *normalise_columns(add_columns))
+            check_columns(table.full_name, columns, tuple(keys.values()))
+            prepare_key_changes(connection, self._definitions, table, keys)
             if location is not None and self._definitions.has_partitions(connection, table):
                 raise InvalidTableError(
                     f"table {table.full_name} has partitions below {table.location}; drop them before its location "
@@ -260,6 +278,7 @@ class Catalog:
                 table,
                 name=new_name,
                 columns=columns,
+                partition_keys=tuple(keys.values()),
                 properties=self._definitions.changed_properties(table, properties),
                 location=table.location if location is None else normalise_location(location),
             )

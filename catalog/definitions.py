@@ -224,8 +224,8 @@ class Definitions:
 
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
         """Write changed fields of a table that the caller holds."""
-        if "columns" in values:
-            values["columns"] = [_column_json(column) for column in values["columns"]]
+        for name in values.keys() & {"columns", "partition_keys"}:
+            values[name] = [_column_json(column) for column in values[name]]
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
@@ -240,8 +240,8 @@ class Definitions:
         self.refuse_if_busy(connection, table)
         indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
         # The ranges first: that waits for builds at work, and none begins again.
-        for row in (BackfillRangeRow, IndexItemRow):
-            connection.execute(delete(row).where(row.index_id.in_(indexes)))
+        connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(indexes)))
+        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
         for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
             connection.execute(delete(row).where(row.table_id == table.id))
         connection.execute(delete(TableRow).where(TableRow.id == table.id))

@@ -1,0 +1,134 @@
+"""Changing the columns and partition keys of a table, and what that does to the partitions it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
+
+from catalog.definitions import ColumnLike, Definitions, normalise_columns
+from catalog.errors import IndexedKeyError, InvalidTableError
+from catalog.identifiers import normalise_identifier
+from catalog.indexes.definitions import maintained_indexes
+from catalog.indexes.encoding import encode_packed
+from catalog.key_types import parse_key_type
+from catalog.model import Column, Table
+from catalog.partition_names import partition_path, unpack_values
+from catalog.storage.schema import PartitionRow
+
+_SHOWN = 5
+
+
+def changed_columns(
+    table: Table, changes: Mapping[str, ColumnLike], key_order: Sequence[str] | None
+) -> tuple[tuple[Column, ...], dict[str, Column]]:
+    """Return the columns after some changes, and the partition keys: old name → key, in the new order.
+
+    Raises:
+        InvalidTableError: A change names no column of the table, or the order does not name each key once.
+    """
+    wanted = {
+        normalise_identifier(name, "column"): column
+        for name, column in zip(changes, normalise_columns(changes.values()), strict=True)
+    }
+    known = {column.name for column in (*table.columns, *table.partition_keys)}
+    if unknown := [name for name in wanted if name not in known]:
+        raise InvalidTableError(
+            f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    order = table.key_names if key_order is None else [normalise_identifier(name, "column") for name in key_order]
+    if sorted(order) != sorted(table.key_names):
+        raise InvalidTableError(
+            f"the new order of the partition keys of {table.full_name} is ({', '.join(order)}); it has to name each "
+            f"of {', '.join(table.key_names)} once"
+        )
+    keys = {key.name: key for key in table.partition_keys}
+    columns = tuple(wanted.get(column.name, column) for column in table.columns)
+    return columns, {name: wanted.get(name, keys[name]) for name in order}
+
+
+def prepare_key_changes(
+    connection: Connection, definitions: Definitions, table: Table, keys: Mapping[str, Column]
+) -> None:
+    """Make sure that the keys of a table that the caller holds may change, and make its partitions ready for it.
+
+    The folders of partitions stay where they are when a key's name changes.
+
+    Args:
+        keys: Old name → key, in the new order.
+
+    Raises:
+        IndexedKeyError: A partition index forbids it.
+        InvalidTableError: The table has partitions that would not be the same afterwards.
+    """
+    renamed = [old for old, key in keys.items() if key.name != old]
+    retyped = {
+        key.name: keys[key.name]
+        for key in table.partition_keys
+        if str(parse_key_type(key.type)) != str(parse_key_type(keys[key.name].type))
+    }
+    moved = [old for old, new in zip(table.key_names, keys, strict=True) if old != new]
+    _refuse_if_indexed(connection, table, keys, renamed, retyped, moved)
+    if not definitions.has_partitions(connection, table):
+        return
+    if moved:
+        raise InvalidTableError(
+            f"table {table.full_name} has partitions, whose folders follow the order of its keys; drop them before "
+            "the order changes"
+        )
+    for old, key in retyped.items():
+        _check_values(connection, table, old, key)
+    if renamed:
+        _pin_locations(connection, table)
+
+
+def _refuse_if_indexed(
+    connection: Connection,
+    table: Table,
+    keys: Mapping[str, Column],
+    renamed: Sequence[str],
+    retyped: Mapping[str, Column],
+    moved: Sequence[str],
+) -> None:
+    indexes = maintained_indexes(connection, table.id)
+    if renamed and indexes:
+        change = f"partition key {renamed[0]} cannot become {keys[renamed[0]].name}"
+        raise IndexedKeyError(table.full_name, change, [index.name for index in indexes])
+    for old in (*retyped, *moved):
+        if needing := [index.name for index in indexes if old in index.keys]:
+            what = f"become {retyped[old].type}" if old in retyped else "move to another position"
+            raise IndexedKeyError(table.full_name, f"partition key {old} cannot {what}", needing)
+
+
+def _check_values(connection: Connection, table: Table, old: str, key: Column) -> None:
+    """Make sure that each stored value means the same under a key's new type: the identities stay as they are."""
+    position = table.key_names.index(old)
+    old_type, new_type = table.key_types[position], parse_key_type(key.type)
+    distinct = (
+        select(func.split_part(PartitionRow.packed_values, "/", position + 1))
+        .where(PartitionRow.table_id == table.id)
+        .distinct()
+    )
+    differing = sorted(
+        text for text in connection.scalars(distinct) if encode_packed(old_type, text) != encode_packed(new_type, text)
+    )
+    if differing:
+        shown = ", ".join(repr(unpack_values(text)[0]) for text in differing[:_SHOWN])
+        raise InvalidTableError(
+            f"table {table.full_name}: partition key {old} cannot become {new_type}, because {len(differing):,} of its "
+            f"values would not be the same as {old_type}: {shown}. Drop their partitions, change the key, and add "
+            "them again"
+        )
+
+
+def _pin_locations(connection: Connection, table: Table) -> None:
+    """Write down the default locations, which would follow the keys' new names."""
+    location: ColumnElement[str] = literal(table.location, Text)
+    for number, name in enumerate(table.key_names, 1):
+        prefix = literal("/" + partition_path([name], [""]), Text)
+        location = location + prefix + func.split_part(PartitionRow.packed_values, "/", number, type_=Text)
+    connection.execute(
+        update(PartitionRow)
+        .where(PartitionRow.table_id == table.id, PartitionRow.location.is_(None))
+        .values(location=location)
+    )
