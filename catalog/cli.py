@@ -179,6 +179,17 @@ def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
         click.echo(f"{table} has no ACTIVE partition indexes.", err=True)
 
 
+@main.command("cancel-build")
+@click.argument("table")
+@click.argument("index")
+@_reporting_errors
+def cancel_build(table: str, index: str) -> None:
+    """Give up the build of a partition index of TABLE: the index is FAILED, and its items go."""
+    with Catalog.open() as catalog:
+        cancelled = catalog.cancel_partition_index_build(table, index, reason="cancelled by `calve cancel-build`")
+    click.echo(f"Partition index {cancelled.name} of {table} is {cancelled.state}: {cancelled.failure_code}.")
+
+
 @main.command()
 @click.argument("table")
 @click.option("--where", "expression", help="Only the partitions that match this filter.")

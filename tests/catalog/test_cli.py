@@ -107,6 +107,16 @@ def test_verify_names_what_differs_and_repairs_it(flights: Catalog) -> None:
     assert calve("verify", "demo.flights").exit_code == 0
 
 
+def test_a_build_is_cancelled(flights: Catalog) -> None:
+    flights.create_partition_index("demo.flights", "by_month", ["month"])
+    done = calve("cancel-build", "demo.flights", "by_month")
+    assert (done.exit_code, done.stdout) == (0, "Partition index by_month of demo.flights is FAILED: CANCELLED.\n")
+    assert "CANCELLED: cancelled by `calve cancel-build`" in calve("indexes", "demo.flights").stdout
+    refused = calve("cancel-build", "demo.flights", "by_origin")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert "by_origin of demo.flights is ACTIVE" in refused.stderr
+
+
 def test_operation_given_up_releases_its_table(flights: Catalog) -> None:
     flights.operations.begin("run/1", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)
     assert calve("give-up", "run/1").stdout == "Operation run/1 is FAILED.\n"
