@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
 
 from catalog.errors import InvalidPartitionError, PartitionProblem, RefusedPartition
 from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
+from catalog.memo import Memo
 from catalog.model import PartitionIndex, Table
 from catalog.partition_names import NULL_VALUE, escape, partition_path, unpack_values
 
-_LACKING_PIECE = b"\x02"
 _UNFIT = b"\x02"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MAXIMUM_CACHED = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+class _Piece(NamedTuple):
     """One value of one key: its packed text, its bytes in keys and identities, and what is wrong with it."""
 
     packed: str
     encoded: bytes
     problem: PartitionProblem | None = None
+
+
+_LACKING = _Piece("%", b"\x02", PartitionProblem.MISSING_VALUE)
+"""What stands for a value that a partition lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,24 @@ class EncodedValues:
     index_keys: tuple[bytes, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """The values of many partitions as the catalog stores them, a column at a time.
+
+    Attributes:
+        packed, identities: As in `EncodedValues`, one for each partition.
+        index_keys: For each index, its uncut keys, one for each partition.
+        typed: Bytes that sort as the partitions' values do, whatever their spelling.
+        refused: Why an index does not admit a partition, by the partition's number.
+    """
+
+    packed: Sequence[str]
+    identities: Sequence[bytes]
+    index_keys: Sequence[Sequence[bytes]]
+    typed: Sequence[bytes]
+    refused: Mapping[int, RefusedPartition]
+
+
 class ValueEncoder:
     """Encodes the values of many partitions of one table. Each distinct text is parsed once."""
 
@@ -52,7 +75,7 @@ class ValueEncoder:
         self._types = table.key_types
         self._positions = [tuple(table.key_names.index(key) for key in index.keys) for index in indexes]
         self._indexed = sorted({position for positions in self._positions for position in positions})
-        self._known: list[dict[str | None, _Piece]] = [{} for _ in self._types]
+        self._known = [Memo(partial(self._new_piece, position)) for position in range(len(self._types))]
 
     def encode(self, values: Sequence[str | None]) -> EncodedValues | RefusedPartition:
         """Return what to store for a partition, or the first reason why an index does not admit it.
@@ -62,12 +85,45 @@ class ValueEncoder:
         """
         pieces = self._pieces(values)
         for position in self._indexed:
-            if pieces[position].problem is not None:
-                return self._refusal(values, position, pieces[position])
+            if (problem := pieces[position].problem) is not None:
+                return self._refusal(values, position, problem)
         return EncodedValues(
             "/".join([piece.packed for piece in pieces]),
             hashlib.blake2b(b"".join([piece.encoded for piece in pieces]), digest_size=16).digest(),
             tuple([b"".join([pieces[position].encoded for position in positions]) for positions in self._positions]),
+        )
+
+    def encode_all(self, rows: Sequence[Sequence[str | None]]) -> EncodedBatch:
+        """Return what to store for at least one partition; a column at a time, which takes a third of the time.
+
+        Raises:
+            InvalidPartitionError: A partition has more values than there are keys.
+        """
+        width = len(self._types)
+        if all(len(row) == width for row in rows):
+            columns = zip(*rows, strict=True)
+            pieces = [list(map(known.__getitem__, column)) for known, column in zip(self._known, columns, strict=True)]
+        else:
+            pieces = list(map(list, zip(*map(self._pieces, rows), strict=True)))
+        packs, encoded, problems = (
+            [list(map(itemgetter(field), column)) for column in pieces] for field in range(len(_LACKING))
+        )
+        refused: dict[int, RefusedPartition] = {}
+        for position in self._indexed:
+            if any(problems[position]):
+                for number, problem in enumerate(problems[position]):
+                    if problem is not None and number not in refused:
+                        refused[number] = self._refusal(rows[number], position, problem)
+        typed = list(map(b"".join, zip(*encoded, strict=True)))
+        return EncodedBatch(
+            list(map("/".join, zip(*packs, strict=True))),
+            [hashlib.blake2b(each, digest_size=16).digest() for each in typed],
+            [
+                list(map(b"".join, zip(*[encoded[position] for position in positions], strict=True)))
+                for positions in self._positions
+            ],
+            typed,
+            refused,
         )
 
     def identity(self, values: Sequence[str | None]) -> bytes:
@@ -82,28 +138,19 @@ class ValueEncoder:
                 reason=f"{list(values)} has {len(values)} values for {len(self._types)} partition keys "
                 f"({', '.join(self.table.key_names)}); give one value for each key",
             )
-        pieces = [
-            known.get(value) or self._new_piece(position, value)
-            for position, (known, value) in enumerate(zip(self._known, values, strict=False))
-        ]
-        lacking = len(self._types) - len(values)
-        return pieces + [_Piece("%", _LACKING_PIECE, PartitionProblem.MISSING_VALUE)] * lacking
+        pieces = [known[value] for known, value in zip(self._known, values, strict=False)]
+        return pieces + [_LACKING] * (len(self._types) - len(values))
 
     def _new_piece(self, position: int, value: str | None) -> _Piece:
-        known = self._known[position]
-        if len(known) >= _MAXIMUM_CACHED:
-            known.clear()
-        known[value] = piece = _piece(self._types[position], value)
         if value is not None and position not in self._indexed and _SURROGATE.search(value):
             raise InvalidPartitionError(
                 self.table.full_name,
                 reason=f"key {self.table.key_names[position]!r} has the value {value!r}, which is no Unicode text and "
                 "cannot be stored; decode it with the encoding that it was written in",
             )
-        return piece
+        return _piece(self._types[position], value)
 
-    def _refusal(self, values: Sequence[str | None], position: int, piece: _Piece) -> RefusedPartition:
-        assert piece.problem is not None
+    def _refusal(self, values: Sequence[str | None], position: int, problem: PartitionProblem) -> RefusedPartition:
         needing = next(
             index for index, positions in zip(self.indexes, self._positions, strict=True) if position in positions
         )
@@ -112,7 +159,7 @@ class ValueEncoder:
             key=self.table.key_names[position],
             value=values[position] if position < len(values) else None,
             expected_type=str(self._types[position]),
-            code=piece.problem,
+            code=problem,
             index=needing.name,
         )
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from catalog.expressions.tree import Always, And, Condition, Expression, LikePattern, Operator, Or
 from catalog.key_types import KeyValue
+from catalog.memo import Memo
 
 Raw = TypeVar("Raw")
 
@@ -22,7 +23,6 @@ COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
     Operator.GREATER: operator.gt,
     Operator.GREATER_OR_EQUAL: operator.ge,
 }
-_MAXIMUM_KNOWN = 200_000
 
 
 class Filter(Generic[Raw]):
@@ -52,7 +52,8 @@ class Filter(Generic[Raw]):
             case Always(value=value):
                 return lambda _columns: repeat(value)
             case Condition(key=key):
-                known = _Known(readers[key], _test(expression))
+                read, test = readers[key], _test(expression)
+                known: Memo[Raw, bool] = Memo(lambda raw: test(read(raw)))
                 return lambda columns: map(known.__getitem__, columns[key])
             case And(operands=operands):
                 parts = [self._compiled(operand, readers) for operand in operands]
@@ -60,21 +61,6 @@ class Filter(Generic[Raw]):
             case Or(operands=operands):
                 parts = [self._compiled(operand, readers) for operand in operands]
                 return lambda columns: map(any, zip(*[part(columns) for part in parts], strict=True))
-
-
-class _Known(dict[Raw, bool]):
-    """The answers of one condition, by the raw value."""
-
-    def __init__(self, read: Callable[[Raw], KeyValue | None], test: Callable[[KeyValue | None], bool]) -> None:
-        super().__init__()
-        self._read = read
-        self._test = test
-
-    def __missing__(self, raw: Raw) -> bool:
-        if len(self) >= _MAXIMUM_KNOWN:
-            self.clear()
-        self[raw] = answer = self._test(self._read(raw))
-        return answer
 
 
 def _test(condition: Condition) -> Callable[[KeyValue | None], bool]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
 
 from sqlalchemy import Connection, select
 
 from catalog.clock import now_ms
 from catalog.definitions import Definitions, normalise_location
-from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, RefusedPartition
+from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, PartitionProblem, RefusedPartition
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
-from catalog.model import AddResult, NewPartition, OnInvalid, Table
+from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.partition_names import partition_path, unpack_values
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.schema import IndexItemRow, PartitionRow
-from catalog.values import EncodedValues, ValueEncoder
+from catalog.values import ValueEncoder
 
 _COLUMNS = (
     "id",
@@ -34,8 +36,24 @@ _COLUMNS = (
     "created_at_ms",
 )
 
-_Entry: TypeAlias = tuple[NewPartition, EncodedValues]
-_Batch: TypeAlias = dict[bytes, _Entry]
+
+@dataclass(frozen=True)
+class _Batch:
+    """Partitions that fit, and what to store for each; the lists have one order."""
+
+    partitions: Sequence[NewPartition]
+    packed: Sequence[str]
+    identities: Sequence[bytes]
+    index_keys: Sequence[Sequence[bytes]]
+
+    def only(self, numbers: Sequence[int]) -> _Batch:
+        """Return the batch of some of its partitions, in this order."""
+        return _Batch(
+            [self.partitions[number] for number in numbers],
+            [self.packed[number] for number in numbers],
+            [self.identities[number] for number in numbers],
+            [[keys[number] for number in numbers] for keys in self.index_keys],
+        )
 
 
 class PartitionAdder:
@@ -64,6 +82,7 @@ class PartitionAdder:
         self._encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id))
         self._is_quarantined = is_quarantined
         self._operation_number = operation_number
+        self._looks_first = False
 
     def add(self, partitions: Iterable[NewPartition], *, if_not_exists: bool, on_invalid: OnInvalid) -> AddResult:
         """Add partitions; see `Catalog.add_partitions`."""
@@ -75,80 +94,104 @@ class PartitionAdder:
                 raise InvalidPartitionError(self.table.full_name, refused)
             known = self._insert_new(batch)
             if (known or twice) and not if_not_exists:
-                raise self._exists([batch[identity][1] for identity in known] + twice)
-            added += len(batch) - len(known)
+                raise self._exists([batch.packed[number] for number in known] + twice)
+            added += len(batch.packed) - len(known)
             existing += len(known) + len(twice)
         return AddResult(added, existing, tuple(refused))
 
-    def _encode(
-        self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]
-    ) -> tuple[_Batch, list[EncodedValues]]:
-        """Return the partitions that fit, by identity, and those named twice; add the others to `refused`."""
-        batch: _Batch = {}
-        twice: list[EncodedValues] = []
-        for partition in partitions:
-            encoded = self._encoder.encode(partition.values)
-            if isinstance(encoded, RefusedPartition):
-                refused.append(encoded)
-            elif encoded.identity in batch:
-                twice.append(encoded)
-            else:
-                batch[encoded.identity] = (partition, encoded)
-                if partition.location is None and len(partition.values) < len(self.table.partition_keys):
-                    name = partition_path(self.table.key_names, partition.values)
-                    raise InvalidPartitionError(
-                        self.table.full_name,
-                        reason=f"partition {name} lacks a value, so it has no default folder; give it a location",
-                    )
+    def _encode(self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]) -> tuple[_Batch, list[str]]:
+        """Return the partitions that fit, and the packed values of those named twice; add the others to `refused`.
+
+        They are in the order of their values: those who add the same partitions insert them in one order, as they
+        would otherwise wait for each other for ever, and what is looked up together lies together.
+        """
+        encoded = self._encoder.encode_all([partition.values for partition in partitions])
+        problems = {**self._encrypted(partitions), **encoded.refused}
+        refused += [problems[number] for number in sorted(problems)]
+        first_of = dict(zip(reversed(encoded.identities), range(len(partitions) - 1, -1, -1), strict=True))
+        wanted: Iterable[int] = first_of.values()
+        twice: list[str] = []
+        if problems or len(first_of) < len(partitions):
+            wanted = [number for number in first_of.values() if number not in problems]
+            chosen = {*wanted, *problems}
+            twice = [encoded.packed[number] for number in range(len(partitions)) if number not in chosen]
+        batch = _Batch(partitions, encoded.packed, encoded.identities, encoded.index_keys)
+        batch = batch.only(sorted(wanted, key=encoded.typed.__getitem__))
+        self._check_locations(batch)
         return batch, twice
 
-    def _insert_new(self, batch: _Batch) -> list[bytes]:
-        """Insert the partitions that are not there yet; return the identities of the others.
+    def _encrypted(self, partitions: Sequence[NewPartition]) -> dict[int, RefusedPartition]:
+        """Return the partitions that no index admits because they are encrypted, by their numbers."""
+        if not self._encoder.indexes:
+            return {}
+        index, names = self._encoder.indexes[0].name, self.table.key_names
+        return {
+            number: RefusedPartition(
+                partition_path(names, partition.values), None, None, None, PartitionProblem.ENCRYPTED, index
+            )
+            for number, partition in enumerate(partitions)
+            if partition.properties and is_encrypted(partition.properties)
+        }
 
-        Somebody else may be adding the same partition: then the insert waits for their commit and fails, and the
-        second look sees what they added.
+    def _check_locations(self, batch: _Batch) -> None:
+        for partition in batch.partitions:
+            if partition.location is None and len(partition.values) < len(self.table.partition_keys):
+                name = partition_path(self.table.key_names, partition.values)
+                raise InvalidPartitionError(
+                    self.table.full_name,
+                    reason=f"partition {name} lacks a value, so it has no default folder; give it a location",
+                )
+
+    def _insert_new(self, batch: _Batch) -> list[int]:
+        """Insert the partitions that are not there yet; return the numbers of the others.
+
+        Looking first would take as long as inserting, so that waits until something was found to be there. Somebody
+        else may be adding the same partition: then the insert waits for their commit and fails, and the look
+        afterwards sees what they added.
         """
+        known: list[int] = []
         while True:
-            known = registered(self._connection, self.table, list(batch))
-            new = [entry for identity, entry in batch.items() if identity not in known]
+            if self._looks_first:
+                there = registered(self._connection, self.table, batch.identities)
+                known = [number for number, identity in enumerate(batch.identities) if identity in there]
+            new = batch.only([*_others(len(batch.packed), known)]) if known else batch
             try:
                 with self._connection.begin_nested():
                     self._insert(new)
             except Exception as error:
-                if _is_unique_violation(error):
-                    continue
-                raise
-            return [identity for identity in batch if identity in known]
+                if not _is_unique_violation(error):
+                    raise
+                self._looks_first = True
+            else:
+                return known
 
-    def _insert(self, new: Sequence[_Entry]) -> None:
-        if not new:
+    def _insert(self, new: _Batch) -> None:
+        if not new.packed:
             return
-        ids = reserve_partition_ids(self._connection, len(new))
-        numbered = list(zip(ids, new, strict=True))
-        # In one order for everybody: two who add the same partitions would otherwise wait for each other for ever.
-        in_order = sorted(numbered, key=lambda each: each[1][1].identity)
-        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(in_order))
-        for number, index in enumerate(self._encoder.indexes):
-            items = (
-                (index.id, cut_key(encoded.index_keys[number]), partition_id) for partition_id, (_, encoded) in numbered
-            )
+        ids = reserve_partition_ids(self._connection, len(new.packed))
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
+        for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):
+            items = zip(repeat(index.id), map(cut_key, keys), ids)
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
-    def _rows(self, numbered: Sequence[tuple[int, _Entry]]) -> Iterator[tuple[Any, ...]]:
-        now = now_ms()
-        for partition_id, (partition, encoded) in numbered:
+    def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
+        now, table_id = now_ms(), self.table.id
+        is_quarantined, operation_number = self._is_quarantined, self._operation_number
+        for partition_id, partition, packed, identity in zip(
+            ids, new.partitions, new.packed, new.identities, strict=True
+        ):
             yield (
                 partition_id,
-                self.table.id,
-                encoded.identity,
-                encoded.packed,
+                table_id,
+                identity,
+                packed,
                 self._own_location(partition),
                 partition.file_count,
                 partition.row_count,
                 partition.size_bytes,
                 json.dumps(dict(partition.properties)) if partition.properties else None,
-                self._is_quarantined,
-                self._operation_number,
+                is_quarantined,
+                operation_number,
                 now,
             )
 
@@ -161,12 +204,17 @@ class PartitionAdder:
         is_default = location == self.table.default_partition_location(path)
         return None if is_default and len(partition.values) == len(self.table.partition_keys) else location
 
-    def _exists(self, known: Sequence[EncodedValues]) -> PartitionAlreadyExistsError:
-        names = [partition_path(self.table.key_names, unpack_values(encoded.packed)) for encoded in known[:5]]
+    def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
+        names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
         return PartitionAlreadyExistsError(
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
             f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
         )
+
+
+def _others(count: int, numbers: Sequence[int]) -> Iterator[int]:
+    known = set(numbers)
+    return (number for number in range(count) if number not in known)
 
 
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:

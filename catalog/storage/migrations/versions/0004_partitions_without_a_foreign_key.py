@@ -1,4 +1,4 @@
-"""Checking the table of each new partition takes longer than writing it, and whoever adds one holds the table anyway."""
+"""To check the table of each new partition takes longer than to write it, and whoever adds one holds the table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def downgrade() -> None:
 
 
 def _keep_what_sqlite_would_lose() -> None:
-    """SQLite changes a table by making another one: the checks would go with the first, and its last id be forgotten."""
+    """SQLite makes another table to change one: the checks would go with the first, and its last id be forgotten."""
     if op.get_bind().dialect.name == "sqlite":
         op.execute("CREATE TEMPORARY TABLE kept_check AS SELECT * FROM calve_partition_check")
         op.execute(
