@@ -13,7 +13,7 @@ from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from spark_jobs.session import run_job
-from spark_jobs.sources import CORRUPT, bad_count, read_source, source_errors, spark_path, unreadable_lines
+from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
 
 log = logging.getLogger("spark_jobs.write_partitions")
 
@@ -43,7 +43,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     with source_errors():
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
-        _write(rows.drop(CORRUPT), table, f"{folder}/{STAGED_DATA}")
+        _write(rows, table, f"{folder}/{STAGED_DATA}")
     if read.get["bad"]:
         raise unreadable_lines(source)
     manifest = _manifest(spark, table, f"{folder}/{STAGED_DATA}")
@@ -61,6 +61,8 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 def _write(rows: DataFrame, table: Table, folder: str) -> None:
     """Write the rows, each partition in as few files as its size allows."""
     keys = [f"`{key}`" for key in table.key_names]
+    # In the table's order, whatever the source's is: readers of CSV go by position.
+    rows = rows.select(*[f"`{column.name}`" for column in table.columns], *keys)
     (
         rows.hint("rebalance", *[f.col(key) for key in keys])
         .write.partitionBy(*table.key_names)
