@@ -16,3 +16,17 @@ def state_folder() -> Path:
 def tables_path() -> Path:
     """Return the path of the YAML list of tables: `CALVE_TABLES`, or `tables.yaml` beside the project's folders."""
     return Path(os.environ.get("CALVE_TABLES") or REPOSITORY / "tables.yaml")
+
+
+def spark_pool() -> str:
+    """Return the Airflow pool that bounds how many Spark jobs of mapped tasks run at once: `CALVE_SPARK_POOL`.
+
+    Unless it is set, Airflow's own pool, which always exists: tasks of a pool that does not would wait for ever.
+    """
+    return os.environ.get("CALVE_SPARK_POOL") or "default_pool"
+
+
+def verification_schedule() -> str | None:
+    """Return when all partition indexes are verified: `CALVE_VERIFY_SCHEDULE`, a cron expression, preset or `none`."""
+    schedule = os.environ.get("CALVE_VERIFY_SCHEDULE") or "@daily"
+    return None if schedule.lower() == "none" else schedule

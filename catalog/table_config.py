@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
-from catalog.model import FileFormat
+from catalog.model import FileFormat, Table
 from catalog.quality import QualityRules
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
@@ -117,6 +117,55 @@ def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
     configs = [_table_config(f"{path}, table {name}", str(name), entry) for name, entry in entries.items()]
     return {config.table: config for config in configs}
+
+
+def wanted_indexes(
+    existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()
+) -> dict[str, dict[str, list[str]]]:
+    """Return the partition indexes that tables shall have: table → index → keys.
+
+    Args:
+        existing: The tables of the catalog.
+        tables: The tables that are meant; none for all, of which those that do not exist yet, or lack a key, have no
+            part.
+        indexes: Indexes that each of these tables shall have, such as `by_day: year, day`; none for those that its
+            entry in the list names.
+
+    Raises:
+        InvalidConfigurationError: An index cannot be read, or neither `indexes` nor the list says what a table needs.
+    """
+    names = [str(TableName.parse(name)) for name in tables]
+    if indexes:
+        asked = dict(_name_and_keys(str(each)) for each in indexes)
+        if names:
+            return dict.fromkeys(names, asked)
+        return _without_empty({table.full_name: _fitting(asked, table) for table in existing})
+    listed = _without_empty({name: dict(config.indexes) for name, config in load_table_configs().items()})
+    if not names:
+        known = {table.full_name for table in existing}
+        return {name: listed[name] for name in listed if name in known}
+    if unknown := [name for name in names if name not in listed]:
+        raise InvalidConfigurationError(
+            f"{tables_path()} names no indexes of {', '.join(unknown)}; add them there, or say which ones to build"
+        )
+    return {name: listed[name] for name in names}
+
+
+def _without_empty(wanted: Mapping[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+    return {table: indexes for table, indexes in wanted.items() if indexes}
+
+
+def _fitting(indexes: Mapping[str, list[str]], table: Table) -> dict[str, list[str]]:
+    return {name: keys for name, keys in indexes.items() if set(keys) <= set(table.key_names)}
+
+
+def _name_and_keys(text: str) -> tuple[str, list[str]]:
+    name, _, keys = text.partition(":")
+    if not keys.strip():
+        raise InvalidConfigurationError(f"index {text!r} has no keys; write a name and its keys: by_day: year, day")
+    return normalise_identifier(name, "partition index"), [
+        normalise_identifier(key, "column") for key in keys.split(",")
+    ]
 
 
 def _table_config(place: str, name: str, entry: Any) -> TableConfig:

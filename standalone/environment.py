@@ -116,6 +116,7 @@ class StackSettings:
             "SPARK_LOCAL_IP": HOST,
             "SPARK_SUBMIT_OPTS": jvm_options(self.java_home),
             "GX_ANALYTICS_ENABLED": "false",
+            "CALVE_SPARK_POOL": SPARK_POOL,
         }
 
 

@@ -91,3 +91,42 @@ def index_params() -> dict[str, Param]:
             description="Partition keys, in the index's order: those that filters bind by equality first.",
         ),
     }
+
+
+def backfill_params() -> dict[str, Param]:
+    """Return the form of a backfill of partition indexes."""
+    return {
+        "tables": _tables_param("Empty: all. Of all tables, those without the keys of an index have no part."),
+        "indexes": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": r"^[^:]+:.+$"},
+            title="Indexes",
+            description="Name and keys of each, one a line, such as: by_day: year, day. Every table above gets them. "
+            "Empty: those that the table's entry in the YAML list names.",
+        ),
+    }
+
+
+def verify_params() -> dict[str, Param]:
+    """Return the form of a verification of partition indexes."""
+    return {
+        "tables": _tables_param("Empty: all tables of the catalog. Their ACTIVE indexes are verified."),
+        "repair": Param(
+            False,
+            type="boolean",
+            title="Repair",
+            description="Repair what differs: items that are missing, wrong or superfluous. Otherwise a difference "
+            "is reported, and the run fails.",
+        ),
+    }
+
+
+def _tables_param(description: str) -> Param:
+    return Param(
+        None,
+        type=["null", "array"],
+        items={"type": "string", "pattern": TABLE_PATTERN},
+        title="Tables",
+        description=f"Written as database.table, one a line. {description}",
+    )

@@ -10,7 +10,8 @@ import yaml
 
 from catalog.errors import InvalidConfigurationError
 from catalog.jobs import ValidateSourceJob
-from catalog.table_config import configured_load, load_table_configs
+from catalog.model import Column, FileFormat, Table
+from catalog.table_config import configured_load, load_table_configs, wanted_indexes
 
 ENTRY: dict[str, Any] = {"source": "/raw", "keys": {"Country": "string", "day": "int"}}
 
@@ -100,3 +101,52 @@ def test_request_of_a_job_survives_its_command_line(write: Any) -> None:
     job = ValidateSourceJob(operation_id="op", step="validate_source", attempt=1, **request)
     assert ValidateSourceJob.from_json(job.to_json()) == job
     assert list(job.key_types) == ["country", "day"]
+
+
+def table(name: str, *keys: str) -> Table:
+    database, _, short = name.partition(".")
+    return Table(database, short, (), tuple(Column(key, "int") for key in keys), FileFormat.PARQUET, "/")
+
+
+EXISTING = [table("shop.orders", "country", "day"), table("shop.returns", "day"), table("shop.items")]
+
+
+@pytest.mark.parametrize(
+    ("tables", "indexes", "wanted"),
+    [
+        ([], [], {"shop.orders": {"by_day": ["day"]}}),
+        (["Shop.Orders"], [], {"shop.orders": {"by_day": ["day"]}}),
+        (["shop.returns", "shop.new"], ["I: Day"], {"shop.returns": {"i": ["day"]}, "shop.new": {"i": ["day"]}}),
+        (
+            [],
+            ["i: day", "j: day , country"],
+            {"shop.orders": {"i": ["day"], "j": ["day", "country"]}, "shop.returns": {"i": ["day"]}},
+        ),
+    ],
+    ids=["all as listed", "one as listed", "named ones as said", "all that have the keys"],
+)
+def test_form_and_list_say_which_indexes_a_table_shall_have(
+    write: Any, tables: list[str], indexes: list[str], wanted: dict[str, dict[str, list[str]]]
+) -> None:
+    write(indexes={"by_day": ["Day"]})
+    assert wanted_indexes(EXISTING, tables, indexes) == wanted
+
+
+def test_listed_table_that_does_not_exist_yet_has_no_part(write: Any) -> None:
+    write(indexes={"by_day": ["day"]})
+    assert wanted_indexes([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("tables", "indexes", "said"),
+    [
+        (["shop.orders"], [], "names no indexes of shop.orders"),
+        (["shop.returns"], [], "names no indexes of shop.returns"),
+        (["shop.orders"], ["by_day"], "index 'by_day' has no keys"),
+        (["shop.orders"], ["by_day:"], "index 'by_day:' has no keys"),
+    ],
+)
+def test_unclear_wish_for_indexes_is_refused(write: Any, tables: list[str], indexes: list[str], said: str) -> None:
+    write()
+    with pytest.raises(InvalidConfigurationError, match=said):
+        wanted_indexes(EXISTING, tables, indexes)

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
-DAG_IDS = {"add_partitions", LISTED, "build_partition_index"}
+BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
+OF_MANY_TABLES = {BACKFILL, VERIFY}
+OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index"}
+DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
 # Prints what the DAG files took and touched, beyond what importing Airflow does.
 PARSE = """
@@ -132,13 +135,45 @@ def test_dag_can_be_stored(dags: dict[str, DAG], dag_id: str) -> None:
 
 
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
-def test_every_task_is_tried_again_and_gives_its_table_free_in_the_end(dags: dict[str, DAG], dag_id: str) -> None:
+def test_every_task_is_tried_again(dags: dict[str, DAG], dag_id: str) -> None:
     assert {task.retries for task in dags[dag_id].tasks} == {2}
+
+
+@pytest.mark.parametrize("dag_id", sorted(OF_ONE_TABLE))
+def test_failed_run_gives_its_table_free(dags: dict[str, DAG], dag_id: str) -> None:
     assert dags[dag_id].has_on_failure_callback
 
 
-@pytest.mark.parametrize("dag_id", ["add_partitions", LISTED])
-def test_one_load_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
+@pytest.mark.parametrize("dag_id", sorted(OF_MANY_TABLES))
+def test_run_over_many_tables_ends_as_its_summary_says(dags: dict[str, DAG], dag_id: str) -> None:
+    (last,) = [task for task in dags[dag_id].tasks if not task.downstream_task_ids]
+    assert (last.task_id, last.trigger_rule) == ("summarise", "all_done")
+
+
+@pytest.mark.parametrize(("dag_id", "task_id"), [(BACKFILL, "build"), (VERIFY, "verify")])
+def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
+    monkeypatch: pytest.MonkeyPatch, dags: dict[str, DAG], dag_id: str, task_id: str
+) -> None:
+    assert dags[dag_id].get_task(task_id).pool == "default_pool"
+    monkeypatch.setenv("CALVE_SPARK_POOL", "small")
+    assert read_dags().dags[dag_id].get_task(task_id).pool == "small"
+
+
+@pytest.mark.parametrize(("said", "schedule"), [("", "@daily"), ("0 4 * * 1", "0 4 * * 1"), ("none", None)])
+def test_indexes_are_verified_daily_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, said: str, schedule: str | None
+) -> None:
+    monkeypatch.setenv("CALVE_VERIFY_SCHEDULE", said)
+    assert read_dags().dags[VERIFY].schedule == schedule
+
+
+def test_nothing_is_repaired_unless_asked_for(dags: dict[str, DAG]) -> None:
+    assert dags[VERIFY].params["repair"] is False
+    assert dags[VERIFY].params["tables"] is None
+
+
+@pytest.mark.parametrize("dag_id", ["add_partitions", LISTED, *sorted(OF_MANY_TABLES)])
+def test_one_run_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
     assert dags[dag_id].max_active_runs == 1
     assert not dags[dag_id].catchup
 
@@ -151,7 +186,7 @@ def test_load_by_form_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -
 def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[[str], DagBag]) -> None:
     bag = read_dags_of("{source: /data, keys: {day: date}, schedule: '@daily'}")
     assert bag.import_errors == {}
-    assert set(bag.dags) == {"add_partitions", "add_partitions.shop.orders", "build_partition_index"}
+    assert set(bag.dags) == DAG_IDS - {LISTED} | {"add_partitions.shop.orders"}
     assert bag.dags["add_partitions.shop.orders"].schedule == "@daily"
 
 

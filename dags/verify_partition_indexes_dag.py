@@ -1,0 +1,52 @@
+"""Compare the items of all partition indexes with the partitions, and repair what differs if asked to.
+
+An ACTIVE index has exactly one item for each partition. This looks whether it is so: daily, or when the environment's
+`CALVE_VERIFY_SCHEDULE` says (a cron expression, a preset, or `none`), and by the form. Partitions that are added and
+dropped meanwhile are no differences, and the tables stay readable and writable.
+
+| task | does |
+| --- | --- |
+| plan | finds the ACTIVE indexes |
+| verify | for each index: compares it with its table, and repairs it if asked to (Spark) |
+| summarise | says in its log, and returns, what was found in each index; fails when one differs, and says what to do |
+
+A run that finds a difference and does not repair it fails, so that somebody is told. What was found is also kept with
+the operation of each index: `calve operations --json` shows it. As many indexes are verified at a time as the pool has
+slots that `CALVE_SPARK_POOL` names.
+
+Examples: `{}`; `{"tables": ["demo.flights"], "repair": true}`
+"""
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from calve_airflow.forms import verify_params
+from calve_airflow.load_operators import OPERATION_ID
+from calve_airflow.verify_operators import (
+    PlanVerificationOperator,
+    SummariseVerificationOperator,
+    VerifyIndexOperator,
+)
+from catalog.environment import spark_pool, verification_schedule
+
+with DAG(
+    "verify_partition_indexes",
+    schedule=verification_schedule(),
+    params=verify_params(),
+    doc_md=__doc__,
+    tags=["calve", "indexes"],
+    catchup=False,
+    max_active_runs=1,
+    render_template_as_native_obj=True,
+    default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
+):
+    plan = PlanVerificationOperator(task_id="plan", tables="{{ params.tables }}", repair="{{ params.repair }}")
+    verify = VerifyIndexOperator.partial(
+        task_id="verify",
+        pool=spark_pool(),
+        map_index_template="{{ task.request.table }} {{ task.request.index }}",
+    ).expand_kwargs(plan.output)
+    summarise = SummariseVerificationOperator(task_id="summarise", planned="{{ ti.xcom_pull('plan') }}")
+
+    verify >> summarise

@@ -1,0 +1,215 @@
+"""The partition indexes of many tables: what is missing, built, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog_errors
+from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.summary import Outcome, SummaryOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog, PartitionIndex
+
+Indexes = Mapping[str, Sequence[str]]
+"""Index → keys."""
+
+
+class PlanBackfillOperator(BaseOperator):
+    """Finds the partition indexes that tables shall have, and which of them are not there.
+
+    Args:
+        tables: `database.table` of those that are meant (templated); None or none for all.
+        indexes: Indexes that each of them shall have, such as `by_day: year, day` (templated); None or none for those
+            that the YAML list names.
+
+    Returns:
+        `table` and `indexes` (name → keys) for each table that lacks one; those that are ACTIVE are left out. Another
+        XCom, `wanted`, is the same with them.
+
+    Raises:
+        AirflowFailException: An index cannot be read, or nothing says which indexes a table needs.
+    """
+
+    template_fields: Sequence[str] = ("tables", "indexes")
+
+    def __init__(self, *, tables: Sequence[str] | None, indexes: Sequence[str] | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+        self.indexes = indexes
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Compare what is wanted with what is there."""
+        from catalog import Catalog
+        from catalog.table_config import wanted_indexes
+
+        with catalog_errors(), Catalog.open() as catalog:
+            existing = {table.full_name: table for table in catalog.list_tables()}
+            wanted = wanted_indexes(existing.values(), self.tables or (), self.indexes or ())
+            missing = {
+                # A table that is not there fails where its index would be built, and stops no other.
+                table: _missing(catalog, table, indexes) if table in existing else indexes
+                for table, indexes in wanted.items()
+            }
+        for table, indexes in missing.items():
+            self.log.info("%s: %s", table, f"to build: {', '.join(indexes)}" if indexes else "all indexes are ACTIVE")
+        context["ti"].xcom_push(key="wanted", value=_listed(wanted))
+        return _listed({table: indexes for table, indexes in missing.items() if indexes})
+
+
+class BackfillIndexesOperator(SparkJobOperator):
+    """Creates the missing partition indexes of one table and builds them, one Spark job after the other.
+
+    An index whose build died is taken up where it stopped. One that cannot be created, or whose job fails, does not
+    stop the others; it fails the task in the end.
+
+    Args:
+        operation_id: The run (templated); each build is an operation of its own below it.
+        table: `database.table` (templated).
+        indexes: Name → keys (templated).
+
+    Returns:
+        The names of the indexes: each is ACTIVE or FAILED now. Another XCom, `problems`, is index → reason of those
+        that are neither.
+
+    Raises:
+        AirflowFailException: There is no such table, or an index cannot be created like this.
+        SparkJobFailedError, SparkJobLostError: A job ended without building its index.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "table", "indexes")
+    template_fields_renderers = {"indexes": "json"}  # noqa: RUF012 - read by Airflow
+
+    def __init__(self, *, table: str, indexes: Indexes, **kwargs: Any) -> None:
+        super().__init__(job="build_partition_index", request={}, **kwargs)
+        self.table = table
+        self.indexes = indexes
+
+    def execute(self, context: Context) -> list[str]:  # type: ignore[override]  # several jobs, not the result of one
+        """Build one index after the other."""
+        from catalog.errors import CatalogError
+
+        run = self.operation_id
+        problems: dict[str, Exception] = {}
+        for name, keys in self.indexes.items():
+            try:
+                self._build(context, run, name, keys)
+            except (AirflowFailException, SparkJobFailedError, SparkJobLostError, CatalogError) as error:
+                self.log.error("Partition index %s of %s: %s", name, self.table, error)
+                problems[name] = error
+        context["ti"].xcom_push(key="problems", value={name: str(error) for name, error in problems.items()})
+        passing = [error for error in problems.values() if not isinstance(error, AirflowFailException)]
+        if problems:
+            raise (passing or list(problems.values()))[0]
+        return list(self.indexes)
+
+    def _build(self, context: Context, run: str, name: str, keys: Sequence[str]) -> None:
+        from catalog import Catalog, IndexState
+        from catalog.operations import OperationKind
+
+        with catalog_errors(), Catalog.open() as catalog:
+            index = _current(catalog, self.table, name)
+            if index is None or index.state is IndexState.FAILED or index.keys != tuple(keys):
+                index = catalog.create_partition_index(self.table, name, keys)
+            self.log.info("Partition index %s of %s is %s", name, self.table, index.state)
+            if index.state is not IndexState.CREATING:
+                return
+            self.operation_id = _operation_id(run, self.table, index)
+            self.request = {"table": self.table, "index": index.name}
+            catalog.operations.begin(
+                self.operation_id,
+                OperationKind.BUILD_INDEX,
+                self.table,
+                {"index": index.name, "keys": list(keys)},
+                requested_by=context["dag_run"].triggering_user_name,
+            )
+        super().execute(context)
+
+
+class SummariseBackfillOperator(SummaryOperator):
+    """Says what became of each index that a backfill was to see to; fails if one is not ACTIVE.
+
+    Args:
+        operation_id: The run (templated).
+        planned: What `PlanBackfillOperator` returned (templated).
+        wanted: Its XCom `wanted` (templated).
+        built_by: Id of the mapped task that builds, to know its problems.
+    """
+
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "wanted")
+
+    def __init__(self, *, wanted: Sequence[Mapping[str, Any]], built_by: str = "build", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.wanted = wanted
+        self.built_by = built_by
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at the catalog; why something is not there, the tasks have said."""
+        instances = range(len(self.planned))
+        said = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
+        problems = {each["table"]: found or {} for each, found in zip(self.planned, said, strict=True)}
+        planned = {(each["table"], name) for each in self.planned for name in each["indexes"]}
+        return [
+            self._outcome(catalog, table, name, keys, (table, name) in planned, problems.get(table, {}).get(name))
+            for table, indexes in ((each["table"], each["indexes"]) for each in self.wanted)
+            for name, keys in indexes.items()
+        ]
+
+    def _outcome(
+        self, catalog: Catalog, table: str, name: str, keys: Sequence[str], was_missing: bool, problem: str | None
+    ) -> Outcome:
+        from catalog.errors import NotFoundError
+        from catalog.model import IndexState
+
+        try:
+            index = _current(catalog, table, name)
+        except NotFoundError:
+            index = None
+        state = index.state if index is not None and index.keys == tuple(keys) else None
+        if state is IndexState.ACTIVE:
+            said = "ACTIVE, built by this run" if was_missing else "ACTIVE before"
+        elif index is not None and state is IndexState.FAILED:
+            said = f"FAILED: {index.failure_code}: {index.failure_detail}"
+        elif index is not None and state is IndexState.CREATING:
+            said = f"CREATING: {problem or 'its build has not ended'}; the next run takes it up where it stopped"
+            self._give_up(catalog, table, index, said)
+        else:
+            said = f"not created: {problem or 'the log of its task says why'}"
+        row = {"table": table, "index": name, "keys": ", ".join(keys), "outcome": said}
+        return Outcome(row, None if state is IndexState.ACTIVE else f"partition index {name} of {table}: {said}")
+
+    def _give_up(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
+        """End the operation of a build of this run, which nobody works on any more."""
+        operation_id = _operation_id(self.operation_id, table, index)
+        if catalog.operations.find(operation_id) is not None:
+            catalog.operations.fail(operation_id, "RUN_FAILED", reason)
+
+
+def _listed(indexes: Mapping[str, Indexes]) -> list[dict[str, Any]]:
+    # A list, because Airflow's database forgets the order of a mapping.
+    return [{"table": table, "indexes": dict(named)} for table, named in indexes.items()]
+
+
+def _missing(catalog: Catalog, table: str, indexes: Indexes) -> dict[str, Sequence[str]]:
+    from catalog.model import IndexState
+
+    active = {
+        (index.name, index.keys) for index in catalog.get_partition_indexes(table) if index.state is IndexState.ACTIVE
+    }
+    return {name: keys for name, keys in indexes.items() if (name.lower(), tuple(keys)) not in active}
+
+
+def _current(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
+    """Return the index that has a name now; of several FAILED ones the last."""
+    return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
+
+
+def _operation_id(run: str, table: str, index: PartitionIndex) -> str:
+    # With the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
+    return f"{run}/{table}/{index.name}/{index.id}"

@@ -1,0 +1,183 @@
+"""Which indexes a backfill builds, how it goes on past a failure, and what it says in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.backfill_operators import (
+    BackfillIndexesOperator,
+    PlanBackfillOperator,
+    SummariseBackfillOperator,
+)
+from calve_airflow.errors import SparkJobLostError
+from calve_airflow.spark_job import SparkJobOperator
+from catalog import Catalog, IndexState, NewPartition
+from catalog.operations import OperationKind, OperationState
+
+TABLE = "demo.flights"
+RUN = "backfill_partition_indexes/run"
+BY_CARRIER, BY_MONTH = {"by_carrier": ["carrier"]}, {"by_month": ["month"]}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        keys = [("carrier", "string"), ("month", "int")]
+        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys)
+        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
+        yield catalog
+
+
+class Task(dict[str, Any]):
+    """The XComs of a run, as its tasks see them."""
+
+    def context(self) -> Context:
+        run = SimpleNamespace(triggering_user_name="somebody")
+        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+    def xcom_pull(self, task_id: str, *, key: str, map_indexes: range) -> list[Any]:
+        assert task_id == "build"
+        return [self.get(key) for _ in map_indexes]
+
+
+@pytest.fixture
+def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """A function that says what stands for the Spark job: for an index an error, for any other its build."""
+    built: list[str] = []
+
+    def become(errors: Mapping[str, Exception] | None = None) -> list[str]:
+        def execute(operator: SparkJobOperator, context: Context) -> None:
+            index = operator.request["index"]
+            built.append(operator.operation_id)
+            catalog.operations.start_job(operator.operation_id, operator.job)
+            if errors and index in errors:
+                raise errors[index]
+            catalog.build_partition_index(operator.request["table"], index)
+
+        monkeypatch.setattr(SparkJobOperator, "execute", execute)
+        return built
+
+    return become
+
+
+def plan(task: Task, **form: Any) -> list[dict[str, Any]]:
+    operator = PlanBackfillOperator(task_id="plan", **{"tables": [TABLE], "indexes": None, **form})
+    return operator.execute(task.context())
+
+
+def build(task: Task, indexes: dict[str, list[str]]) -> list[str]:
+    operator = BackfillIndexesOperator(task_id="build", operation_id=RUN, table=TABLE, indexes=indexes)
+    return operator.execute(task.context())
+
+
+def summarise(task: Task, planned: list[dict[str, Any]]) -> list[str]:
+    operator = SummariseBackfillOperator(task_id="summarise", operation_id=RUN, planned=planned, wanted=task["wanted"])
+    operator.execute(task.context())
+    return [row["outcome"] for row in task["return_value"]]
+
+
+def test_active_index_is_reported_and_not_built(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    catalog.build_partition_index(TABLE, "by_carrier")
+    task = Task()
+    assert plan(task, indexes=["By_Carrier: Carrier"]) == []
+    assert summarise(task, []) == ["ACTIVE before"]
+
+
+def test_index_that_is_not_active_is_missing(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "by_month", ["month"])
+    catalog.build_partition_index(TABLE, "by_month")
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    wanted = ["by_month: month", "by_carrier: carrier", "both: carrier, month"]
+    (missing,) = plan(Task(), indexes=wanted)
+    assert missing["table"] == TABLE
+    assert list(missing["indexes"]) == ["by_month", "by_carrier", "both"]
+
+
+def test_missing_indexes_are_created_and_built_one_after_the_other(catalog: Catalog, job: Callable[..., Any]) -> None:
+    built = job()
+    task = Task()
+    planned = plan(task, indexes=["by_carrier: carrier", "by_month: month"])
+    assert build(task, planned[0]["indexes"]) == ["by_carrier", "by_month"]
+    states = {index.name: index.state for index in catalog.get_partition_indexes(TABLE)}
+    assert states == {"by_carrier": IndexState.ACTIVE, "by_month": IndexState.FAILED}
+    assert [each.rpartition("/")[0] for each in built] == [f"{RUN}/{TABLE}/by_carrier", f"{RUN}/{TABLE}/by_month"]
+    assert catalog.operations.get(built[0]).requested_by == "somebody"
+    with pytest.raises(AirflowFailException, match=r"1 of 2 failed: partition index by_month of demo.flights: FAILED"):
+        summarise(task, planned)
+
+
+def test_index_that_is_being_created_is_taken_up(catalog: Catalog, job: Callable[..., Any]) -> None:
+    job()
+    catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
+    build(Task(), BY_CARRIER)
+    assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
+
+
+def test_index_that_failed_is_created_again_by_an_operation_of_its_own(
+    catalog: Catalog, job: Callable[..., Any]
+) -> None:
+    built = job()
+    build(Task(), BY_MONTH)
+    catalog.drop_partitions(TABLE, "month is null")
+    build(Task(), BY_MONTH)
+    assert catalog.get_partition_index(TABLE, "by_month").state is IndexState.ACTIVE
+    assert len(set(built)) == 2
+
+
+def test_index_that_cannot_be_created_does_not_stop_the_others(catalog: Catalog, job: Callable[..., Any]) -> None:
+    job()
+    catalog.create_partition_index(TABLE, "taken", ["month", "carrier"])
+    task = Task()
+    planned = plan(task, indexes=["by_delay: delay", "taken: carrier, month", "by_carrier: carrier"])
+    with pytest.raises(AirflowFailException, match="InvalidIndexError"):
+        build(task, planned[0]["indexes"])
+    assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
+    with pytest.raises(AirflowFailException, match=r"2 of 3 failed: .*by_delay.*InvalidIndexError.*IndexAlreadyExists"):
+        summarise(task, planned)
+    assert [row["outcome"].partition(":")[0] for row in task["return_value"]] == [
+        "not created",
+        "not created",
+        "ACTIVE, built by this run",
+    ]
+
+
+def test_lost_job_is_tried_again_and_its_operation_ends_with_the_run(catalog: Catalog, job: Callable[..., Any]) -> None:
+    job({"by_carrier": SparkJobLostError("gone")})
+    task = Task()
+    planned = plan(task, indexes=["by_carrier: carrier", "by_delay: delay"])
+    with pytest.raises(SparkJobLostError):
+        build(task, planned[0]["indexes"])
+    with pytest.raises(AirflowFailException, match=r"by_carrier of demo.flights: CREATING: gone; the next run"):
+        summarise(task, planned)
+    (operation,) = catalog.operations.list(TABLE)
+    assert (operation.kind, operation.state) == (OperationKind.BUILD_INDEX, OperationState.FAILED)
+
+
+def test_table_that_does_not_exist_fails_where_it_would_be_built(catalog: Catalog, job: Callable[..., Any]) -> None:
+    job()
+    task = Task()
+    planned = plan(task, tables=["demo.none"], indexes=["by_carrier: carrier"])
+    operator = BackfillIndexesOperator(task_id="build", operation_id=RUN, **planned[0])
+    with pytest.raises(AirflowFailException, match="TableNotFoundError"):
+        operator.execute(task.context())
+    with pytest.raises(AirflowFailException, match=r"not created: TableNotFoundError: .*demo.none"):
+        summarise(task, planned)
+
+
+def test_unreadable_index_fails_the_plan_for_good(catalog: Catalog) -> None:
+    with pytest.raises(AirflowFailException, match="index 'by_carrier' has no keys"):
+        plan(Task(), indexes=["by_carrier"])

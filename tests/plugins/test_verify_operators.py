@@ -1,0 +1,127 @@
+"""What the verification of many indexes says of each, and what it does when it is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from calve_airflow.verify_operators import (
+    JOB,
+    PlanVerificationOperator,
+    SummariseVerificationOperator,
+    VerifyIndexOperator,
+)
+from catalog import Catalog, IndexDefinition, NewPartition
+from catalog.operations import OperationKind, OperationState
+
+TABLE, INDEX = "demo.flights", "by_carrier"
+RUN = "verify_partition_indexes/run"
+OPERATION = f"{RUN}/{TABLE}/{INDEX}"
+REQUEST = {"table": TABLE, "index": INDEX, "repair": False}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        keys = [("carrier", "string"), ("month", "int")]
+        indexes = [IndexDefinition(INDEX, ("carrier",))]
+        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys, indexes=indexes)
+        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "2"))])
+        yield catalog
+
+
+class Pushed(dict[str, Any]):
+    """The XComs of one task."""
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def record(catalog: Catalog) -> int:
+    """Verify as the Spark job does."""
+    catalog.operations.begin(OPERATION, OperationKind.VERIFY_INDEX, TABLE)
+    attempt = catalog.operations.start_job(OPERATION, JOB)
+    result = catalog.verify_partition_index(TABLE, INDEX).as_dict()
+    catalog.operations.finish_job(OPERATION, JOB, attempt, result)
+    return attempt
+
+
+def damage(catalog: Catalog) -> None:
+    with catalog.storage.write() as connection:
+        connection.exec_driver_sql("DELETE FROM calve_index_item")
+
+
+def summarise(planned: Any = None) -> list[dict[str, Any]]:
+    pushed = Pushed()
+    operator = SummariseVerificationOperator(
+        task_id="summarise", operation_id=RUN, planned=planned or [{"operation_id": OPERATION, "request": REQUEST}]
+    )
+    operator.execute(Context(ti=pushed))  # type: ignore[typeddict-item]  # only XComs are asked for
+    rows: list[dict[str, Any]] = pushed["return_value"]
+    return rows
+
+
+def operator() -> VerifyIndexOperator:
+    return VerifyIndexOperator(task_id="verify", operation_id=OPERATION, request=REQUEST)
+
+
+def test_plan_takes_the_active_indexes(catalog: Catalog) -> None:
+    catalog.create_partition_index(TABLE, "late", ["month"])
+    plan = PlanVerificationOperator(task_id="plan", operation_id=RUN, tables=None, repair=False)
+    assert plan.execute(Context()) == [{"operation_id": OPERATION, "request": REQUEST}]
+
+
+def test_summary_of_an_exact_index(catalog: Catalog) -> None:
+    record(catalog)
+    (row,) = summarise()
+    assert (row["outcome"], row["partitions"], row["items"], row["missing"]) == ("exact", 2, 2, 0)
+
+
+def test_summary_fails_for_differences(catalog: Catalog) -> None:
+    damage(catalog)
+    record(catalog)
+    with pytest.raises(AirflowFailException, match=r"1 of 1 failed: .*2 difference.*2 MISSING.*--repair"):
+        summarise()
+
+
+def test_summary_fails_for_a_job_that_did_not_end_and_closes_its_operation(catalog: Catalog) -> None:
+    catalog.operations.begin(OPERATION, OperationKind.VERIFY_INDEX, TABLE)
+    attempt = catalog.operations.start_job(OPERATION, JOB)
+    catalog.operations.fail_job(OPERATION, JOB, attempt, "MemoryError", "no memory")
+    with pytest.raises(AirflowFailException, match="was not verified: MemoryError: no memory"):
+        summarise()
+    operation = catalog.operations.get(OPERATION)
+    assert (operation.state, operation.failure_detail) == (OperationState.FAILED, "MemoryError: no memory")
+
+
+def test_summary_fails_for_an_index_that_no_task_looked_at(catalog: Catalog) -> None:
+    with pytest.raises(AirflowFailException, match="was not verified: the log of its task says why"):
+        summarise()
+
+
+def test_index_deleted_meanwhile_is_no_failure(catalog: Catalog) -> None:
+    catalog.delete_partition_index(TABLE, INDEX)
+    context = Context(dag_run=SimpleNamespace(triggering_user_name=None))
+    with pytest.raises(AirflowSkipException, match="not ACTIVE any more"):
+        operator().execute(context)
+    assert [row["outcome"] for row in summarise()] == ["not ACTIVE any more"]
+
+
+def test_summary_of_a_failed_plan_fails() -> None:
+    task = SummariseVerificationOperator(task_id="summarise", operation_id=RUN, planned=None)
+    with pytest.raises(AirflowFailException, match="nothing was planned"):
+        task.execute(Context())
+
+
+def test_cleared_task_verifies_anew_and_does_not_repeat_what_was_found(catalog: Catalog) -> None:
+    record(catalog)
+    assert operator()._existing_job(catalog) is None
