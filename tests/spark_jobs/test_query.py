@@ -208,6 +208,12 @@ def test_names_mean_what_they_mean_to_spark(shop: Shop, sql: str) -> None:
     shop.check(sql, NAMES[sql])
 
 
+def test_blanks_of_a_char_count_for_spark_only(shop: Shop) -> None:
+    for operator in ("=", "<>", "<", ">="):
+        shop.check(f"SELECT * FROM shop.customers WHERE tier {operator} 'a '", [8])
+    shop.check("SELECT * FROM shop.customers WHERE tier = 'a'", [4])
+
+
 def test_temporary_view_comes_before_a_table(shop: Shop) -> None:
     shop.spark.sql("CREATE TEMPORARY VIEW days AS SELECT 7 AS id")
     try:
