@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, select, update
+from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, update
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
@@ -19,6 +19,8 @@ from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
 from catalog.storage.schema import TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
+# Any number that no other user of the same database is likely to have chosen.
+_TABLE_LOCKS = 6014_2026
 _LOST_RACES = ("40001", "40P01")
 """What PostgreSQL calls a serialisation failure and a deadlock."""
 
@@ -87,6 +89,10 @@ class Storage:
         Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that
         gives the table a new version. On SQLite every writing transaction is alone anyway.
         """
+        if self.is_postgresql:
+            # A row lock that is shared without a pause is never had exclusively; this lock is had in turn.
+            lock = func.pg_advisory_xact_lock if exclusive else func.pg_advisory_xact_lock_shared
+            connection.execute(select(lock(_TABLE_LOCKS, table_id)))
         if exclusive:
             change = update(TableRow).where(TableRow.id == table_id).values(version=new_version())
             return connection.execute(change).rowcount == 1

@@ -201,6 +201,34 @@ def test_two_that_wait_for_each_other_end_with_a_conflict_that_may_be_tried_agai
     assert sorted(outcomes) == ["conflict", "held"]
 
 
+def test_who_wants_a_table_exclusively_comes_before_those_who_ask_later_to_share_it(postgres_url: str) -> None:
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    order: list[bool] = []
+    with Catalog.open(postgres_url, warehouse="/warehouse") as catalog:
+        catalog.create_database("demo")
+        table = catalog.create_table("demo.t", columns=[("v", "int")])
+
+        def hold(exclusive: bool) -> None:
+            with catalog.storage.write() as connection:
+                catalog.storage.lock_table(connection, table.id, exclusive=exclusive)
+                order.append(exclusive)
+
+        def wait_for(thread: Thread, count: int) -> None:
+            with catalog.storage.engine.connect() as connection:
+                while thread.is_alive() and connection.scalar(waiting) != count:
+                    pass
+
+        with catalog.storage.write() as connection:
+            catalog.storage.lock_table(connection, table.id, exclusive=False)
+            threads = [Thread(target=hold, args=(exclusive,)) for exclusive in (True, False)]
+            for count, thread in enumerate(threads, 1):
+                thread.start()
+                wait_for(thread, count)
+        for thread in threads:
+            thread.join()
+    assert order == [True, False]
+
+
 def test_a_locked_sqlite_catalog_is_a_conflict_that_may_be_tried_again(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
