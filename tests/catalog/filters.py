@@ -127,14 +127,10 @@ class Domain:
     key_types: tuple[str, ...]
     spellings: tuple[tuple[str, ...], ...]
 
-    def positions(self) -> st.SearchStrategy[int]:
-        """Any key."""
-        return st.integers(0, len(self.key_types) - 1)
-
 
 def _written_key(position: int) -> st.SearchStrategy[str]:
     name = KEY_NAMES[position]
-    return st.sampled_from([name, name.upper(), f"`{name}`", f"({name.lower()})"])
+    return st.sampled_from([name, name.upper(), f"`{name}`", f'"{name}"', f"({name.lower()})"])
 
 
 def _quoted(text: str) -> list[str]:
@@ -192,10 +188,19 @@ def _like(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
     if domain.key_types[position] in (*INTEGER_BITS, "date"):
         return draw(_is_null(position))
     key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
-    pieces = ["a", "b", "ä", "😀", "x", "%", "%", "_", "\\%", "\\\\", "'"]
+    escape = draw(st.sampled_from(["\\", "\\", "!"]))
+    pieces = ["a", "b", "ä", "😀", "x", "%", "%", "_", f"{escape}%", escape * 2, "'"]
     pattern = "".join(draw(st.lists(st.sampled_from(pieces), max_size=4)))
     written = draw(st.sampled_from(_quoted(pattern)))
-    return Filter(f"{key} {negation}like {written}", f"k{position} {negation}LIKE ? ESCAPE '\\'", (pattern,))
+    behind = "" if escape == "\\" else f" escape '{escape}'"
+    return Filter(
+        f"{key} {negation}like {written}{behind}", f"k{position} {negation}LIKE ? ESCAPE ?", (pattern, escape)
+    )
+
+
+_CONSTANTS = [
+    Filter(text, text) for text in ("1 = 1", "1 < 0", "'a' = 'b'", "-1 <= 1", "'10' < '9'", "true", "not false")
+]
 
 
 @st.composite
@@ -226,7 +231,9 @@ def _leaves(domain: Domain) -> st.SearchStrategy[Filter]:
             _is_null(position),
         )
 
-    return domain.positions().flatmap(leaf)
+    return st.sampled_from([*range(len(domain.key_types))] * 5 + [None]).flatmap(
+        lambda position: st.sampled_from(_CONSTANTS) if position is None else leaf(position)
+    )
 
 
 def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
@@ -243,15 +250,25 @@ def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
 
 @st.composite
 def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
-    """Equalities on the first keys of an index, perhaps a range over the next one, perhaps something else."""
-    equal_count = draw(st.integers(0, min(2, len(index))))
-    parts = [draw(_comparison(domain, position, ["="]) | _is_null(position)) for position in index[:equal_count]]
+    """Some values of the first keys of an index, one of which may be left out; then perhaps a range, or anything."""
+    equal_count = draw(st.integers(0, min(3, len(index))))
+    skipped = draw(st.sampled_from([None, None, None, *range(equal_count)]))
+    parts = [draw(_some_values(domain, position)) for at, position in enumerate(index[:equal_count]) if at != skipped]
     if equal_count < len(index):
         position = index[equal_count]
         ranges = _comparison(domain, position, ["<", "<=", ">", ">="]) | _between(domain, position)
-        parts += draw(st.lists(ranges, min_size=equal_count == 0, max_size=2))
+        parts += draw(st.lists(ranges | _like(domain, position), min_size=not parts, max_size=2))
+    elif not parts:
+        parts = [draw(_some_values(domain, index[-1]))]
     parts += draw(st.lists(_leaves(domain) | _nested(domain), max_size=draw(st.sampled_from([0, 0, 1]))))
     return _joined(draw(st.permutations(parts)), "AND")
+
+
+def _some_values(domain: Domain, position: int) -> st.SearchStrategy[Filter]:
+    """One value of a key, or a few, or all but a few."""
+    equal = _comparison(domain, position, ["="])
+    few = st.lists(equal, min_size=2, max_size=3).map(lambda parts: _joined(parts, "or"))
+    return st.one_of(equal, equal, few, _in(domain, position), few.map(_negated), _is_null(position))
 
 
 @st.composite
@@ -277,11 +294,12 @@ def cases(draw: st.DrawFn) -> Given:
         rows = rows | rows | rows.map(lambda row: row[:-1])
     asked = _nested(domain)
     if indexes:
-        indexable = st.sampled_from(indexes).flatmap(lambda index: _indexable(domain, index))
+        one = st.sampled_from(indexes).flatmap(lambda index: _indexable(domain, index))
+        indexable = one | one | st.lists(one, min_size=2, max_size=2).map(lambda parts: _joined(parts, "or"))
         asked = indexable | indexable | indexable | asked
     return Given(
         key_types,
         tuple(indexes),
         tuple(draw(st.lists(rows, min_size=draw(st.sampled_from([0, 8, 16])), max_size=30))),
-        tuple(draw(st.lists(asked, min_size=4, max_size=6))),
+        tuple(draw(st.lists(asked, min_size=20, max_size=24))),
     )

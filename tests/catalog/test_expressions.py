@@ -19,6 +19,7 @@ from catalog.expressions import Filter, parse_expression
 from catalog.expressions.parser import MAXIMUM_LENGTH
 from catalog.expressions.tree import ALL, Condition, Operator, conjuncts
 from catalog.key_types import KeyValue
+from tests.catalog.fuzz_expressions import fuzz
 from tests.catalog.strategies import TYPE_NAMES, values
 
 TABLE = Table(
@@ -181,3 +182,11 @@ def test_a_typed_value_is_written_as_a_literal_that_reads_as_the_same_value(name
     [key_type] = table.key_types
     value = key_type.parse(str(data.draw(values(name))))
     assert parse_expression(f"k = {key_type.format(value)}", table) == Condition(0, Operator.EQUAL, value)
+
+
+def test_no_text_makes_the_parser_fail_in_another_way() -> None:
+    outcomes, _, _ = fuzz(5_000)
+    assert set(outcomes) == {
+        "parsed",
+        *(error.__name__ for error in ExpressionError.__subclasses__()),
+    }

@@ -1,7 +1,11 @@
-"""GetPartitions returns the same with any index, with none, with a half-built one, and as another database."""
+"""GetPartitions returns the same with any index, with none, with a half-built one, and as another database.
+
+Each test asks some 20 filters of each example, on both databases. CALVE_TEST_EXAMPLES=300 asks more than 20,000.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import count
 
@@ -12,6 +16,7 @@ from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvali
 from tests.catalog.filters import Given, Oracle, cases, distinct, fits
 
 TABLE_NUMBERS = count()
+EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "75"))
 
 
 def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:
@@ -47,7 +52,7 @@ def check_answers(catalog: Catalog, table: str, case: Given, rows: list[tuple[st
                 assert sorted(partition.row_count or 0 for partition in found) == expected, condition.text
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases())
 def test_a_table_created_with_indexes_answers_as_the_oracle_does(catalog: Catalog, case: Given) -> None:
     table = create_table(catalog, case, with_indexes=True)
@@ -67,7 +72,7 @@ def test_a_table_created_with_indexes_answers_as_the_oracle_does(catalog: Catalo
     check_answers(catalog, table, case, fitting)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=EXAMPLES * 2 // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(case=cases(), is_built=st.sampled_from([True, True, False]))
 def test_a_table_that_gets_its_indexes_later_answers_as_the_oracle_does(
     catalog: Catalog, case: Given, is_built: bool
