@@ -268,14 +268,15 @@ def repair_range(
 ) -> int:
     """Compare one range again while nobody adds or drops partitions, and repair what differs; return how much did.
 
-    In the caller's transaction, which holds the table exclusively from here on.
+    In the caller's transaction, which holds the table exclusively from here on. What is UNFIT is left as it is.
     """
     storage.lock_table(connection, table.id, exclusive=True)
-    differences = _compare(connection, table, index, checked).differences
+    found = _compare(connection, table, index, checked).differences
+    differences = [each for each in found if each.kind is not DifferenceKind.UNFIT]
     delete_items(connection, index.id, [(key, each.partition_id) for each in differences for key in each.stored])
     if lacking := [(each.key, each.partition_id) for each in differences if each.key is not None]:
         insert_missing_items(connection, index.id, lacking)
-    return sum(each.kind is not DifferenceKind.UNFIT for each in differences)
+    return len(differences)
 
 
 def _compare(connection: Connection, table: Table, index: PartitionIndex, checked: CheckedRange) -> Findings:

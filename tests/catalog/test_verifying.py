@@ -195,8 +195,9 @@ def test_repair_of_an_exact_index_holds_no_table(catalog: Catalog, events: Table
     assert (found.repaired, found.is_exact) == (0, True)
 
 
-def test_partition_that_cannot_have_an_item_is_named_and_not_repaired(catalog: Catalog, events: Table) -> None:
+def test_partition_that_cannot_have_an_item_is_named_and_left_alone(catalog: Catalog, events: Table) -> None:
     partition = catalog.get_partition(TABLE, ("a/b", "77"))
+    key = key_of(catalog, partition.id)
     with catalog.storage.write() as connection:
         update = text("UPDATE calve_partition SET packed_values = 'a%2Fb/many' WHERE id = :id")
         connection.execute(update, {"id": partition.id})
@@ -204,6 +205,7 @@ def test_partition_that_cannot_have_an_item_is_named_and_not_repaired(catalog: C
     assert found.findings.counts == {DifferenceKind.UNFIT: 1}
     assert (found.repaired, found.is_exact) == (0, False)
     assert "drop the UNFIT partitions" in str(found)
+    assert key_of(catalog, partition.id) == key
 
 
 def test_only_an_active_index_is_verified(catalog: Catalog, events: Table) -> None:
