@@ -8,7 +8,7 @@ from typing import TypeVar
 K = TypeVar("K")
 V = TypeVar("V")
 
-_MAXIMUM_KEPT = 200_000
+_MAXIMUM_KEPT = 100_000
 
 
 class Memo(dict[K, V]):

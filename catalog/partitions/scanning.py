@@ -27,8 +27,9 @@ from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
 from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_range
 from catalog.indexes.ranges import KeyRange, Ranges
+from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
-from catalog.partition_names import partition_path, unpack_values
+from catalog.partition_names import NULL_VALUE, partition_path, unpack_values
 from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -47,8 +48,8 @@ _COUNTED = (1_000, 50_000)
 
 _CURSOR = "calve_partitions"
 _MAXIMUM_PREPARED = 512
+_STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
 _PREPARED_SECONDS = 60.0
-_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
 
 PartitionRecord: TypeAlias = Sequence[Any]
 """The columns `PARTITION_COLUMNS` of a partition's row."""
@@ -196,12 +197,12 @@ class Scanner:
         scan: Scan, prepared: _Prepared, rows: Sequence[PartitionRecord], state: PartitionState | None
     ) -> Iterator[Partition]:
         scan.counts.partitions_fetched += len(rows)
-        make = prepared.factory.make
-        for row in prepared.matching(rows):
-            partition = make(row)
-            if state is None or partition.state is state:
-                scan.counts.partitions_found += 1
-                yield partition
+        found = prepared.matching(rows)
+        if state is not None:
+            is_quarantined = state is PartitionState.QUARANTINED
+            found = [row for row in found if row[7] == is_quarantined]
+        scan.counts.partitions_found += len(found)
+        yield from prepared.factory.make_all(found)
 
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
@@ -230,22 +231,30 @@ class PartitionFactory:
     def __init__(self, table: Table) -> None:
         """Take the table."""
         names = (partition_path([key], [""]).replace("%", "%%") for key in table.key_names)
+        self._properties = Memo(_properties)
         self._default_location = "/".join((table.location.replace("%", "%%"), *(f"{name}%s" for name in names)))
 
     def make(self, row: PartitionRecord) -> Partition:
         """Return the partition of a row."""
-        number, packed, location, file_count, row_count, size_bytes, properties, is_quarantined, created_at_ms = row
-        return Partition(
-            number,
-            unpack_values(packed),
-            self._default_location % tuple(packed.split("/")) if location is None else location,
-            file_count,
-            row_count,
-            size_bytes,
-            json.loads(properties) if properties else _NO_PROPERTIES,
-            PartitionState.QUARANTINED if is_quarantined else PartitionState.VISIBLE,
-            created_at_ms,
-        )
+        return self.make_all([row])[0]
+
+    def make_all(self, rows: Sequence[PartitionRecord]) -> list[Partition]:
+        """Return the partitions of rows, in their order."""
+        default_location, properties, states, new = self._default_location, self._properties, _STATES, tuple.__new__
+        partitions = []
+        for number, packed, location, file_count, row_count, size_bytes, texts, is_quarantined, created_at_ms in rows:
+            pieces = tuple(packed.split("/"))
+            values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
+            if location is None:
+                location = default_location % pieces
+            # Past the constructor of the named tuple, which takes as long as all the rest.
+            fields = (number, values, location, file_count, row_count, size_bytes, properties[texts])
+            partitions.append(new(Partition, (*fields, states[is_quarantined], created_at_ms)))
+        return partitions
+
+
+def _properties(text: str | None) -> Mapping[str, str]:
+    return MappingProxyType(json.loads(text) if text else {})
 
 
 class _Prepared:

@@ -13,12 +13,15 @@ from typing import Any
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
 from catalog.storage.schema import TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
+_PAUSE_SECONDS = 1.0
+_LEFT_AT = "calve_left_at"
 # Any number that no other user of the same database is likely to have chosen.
 _TABLE_LOCKS = 6014_2026
 _LOST_RACES = ("40001", "40P01")
@@ -47,7 +50,9 @@ class Storage:
 
     def _create_engine(self) -> Engine:
         if self.is_postgresql:
-            return create_engine(self.url, pool_pre_ping=True, connect_args={"application_name": "calve"})
+            engine = create_engine(self.url, connect_args={"application_name": "calve"})
+            _ping_after_a_pause(engine)
+            return engine
         if self.url.database:
             _make_folder(Path(self.url.database).expanduser().absolute().parent)
         engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
@@ -102,6 +107,23 @@ class Storage:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def _ping_after_a_pause(engine: Engine) -> None:
+    """Try a connection that nobody has used for a second, as the server may be gone; not before each short look-up."""
+
+    def left(_connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info[_LEFT_AT] = time.monotonic()
+
+    def taken(connection: Any, record: ConnectionPoolEntry, _proxy: Any) -> None:
+        if time.monotonic() - record.info.get(_LEFT_AT, time.monotonic()) > _PAUSE_SECONDS:
+            try:
+                engine.dialect.do_ping(connection)
+            except psycopg.Error as error:
+                raise InvalidatePoolError from error
+
+    event.listen(engine, "checkin", left)
+    event.listen(engine, "checkout", taken)
 
 
 def catalog_url() -> str:
