@@ -132,14 +132,17 @@ def has_items(connection: Connection, index_id: int) -> bool:
 
 def delete_all_items(storage: Storage, index_id: int) -> None:
     """Delete the items of an index that nobody writes to any more, a short transaction at a time."""
-    order = (IndexItemRow.key, IndexItemRow.partition_id)
-    own = select(*order).where(IndexItemRow.index_id == index_id).order_by(*order)
-    while True:
+    item = tuple_(IndexItemRow.key, IndexItemRow.partition_id)
+    # Not from the first item each time: what is deleted stays in the B-tree for as long as an old reader may need it.
+    after: tuple[bytes, int] | None = (b"", 0)
+    while after is not None:
         with storage.write() as connection:
             # Several who do the same take turns.
             connection.execute(select(PartitionIndexRow.id).where(PartitionIndexRow.id == index_id).with_for_update())
-            last = connection.execute(own.offset(_DELETE_BATCH - 1).limit(1)).one_or_none()
-            batch = delete(IndexItemRow).where(IndexItemRow.index_id == index_id)
-            connection.execute(batch if last is None else batch.where(tuple_(*order) <= tuple(last)))
-        if last is None:
-            return
+            left = IndexItemRow.index_id == index_id, item > after
+            end = select(IndexItemRow.key, IndexItemRow.partition_id).where(*left)
+            row = connection.execute(
+                end.order_by(IndexItemRow.key, IndexItemRow.partition_id).offset(_DELETE_BATCH - 1).limit(1)
+            ).one_or_none()
+            after = None if row is None else (bytes(row.key), row.partition_id)
+            connection.execute(delete(IndexItemRow).where(*left, *([] if after is None else [item <= after])))
