@@ -4,6 +4,10 @@ Creates a partition index on an existing table and builds it while the table sta
 that are added meanwhile write their own items. An index that is still CREATING, because an earlier build died, is taken
 up where it stopped.
 
+Marking `build` as failed stops the build; clearing the task, or another run with the same form, goes on where it
+stopped. `calve cancel-build` gives it up for good: the index is FAILED with the code CANCELLED, and the run fails with
+that. Deleting the index during its build ends the run as well.
+
 | task | does |
 | --- | --- |
 | create | creates the index; from now on the table refuses partitions that do not fit it |
