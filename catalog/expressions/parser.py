@@ -42,8 +42,13 @@ from catalog.model import Table
 MAXIMUM_LENGTH = 65_536
 """Longest expression, in characters."""
 
+MAXIMUM_TOKENS = 20_000
+"""Most names, literals and signs in an expression; so many are read in half a second."""
+
 MAXIMUM_DEPTH = 100
 """How often AND, OR and NOT may take turns inside each other."""
+
+_TOKEN = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`|\w+|[^\w\s]""", re.DOTALL)
 
 _GRAMMAR = r"""
 start: condition
@@ -105,13 +110,18 @@ def parse_expression(text: str | None, table: Table) -> Expression:
         UnknownColumnError: It names something that is not a partition key of the table.
         LiteralTypeError: A literal cannot be of the key's type.
         UnsupportedExpressionError: It compares what the filter language does not compare.
-        ExpressionTooComplexError: It is longer than `MAXIMUM_LENGTH`, or deeper than `MAXIMUM_DEPTH`.
+        ExpressionTooComplexError: It is longer than `MAXIMUM_LENGTH`, has more than `MAXIMUM_TOKENS`, or is deeper than
+            `MAXIMUM_DEPTH`.
     """
     if text is None or not text.strip():
         return ALL
     if len(text) > MAXIMUM_LENGTH:
         raise ExpressionTooComplexError(
             f"the filter has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are read", text
+        )
+    if (count := sum(1 for _ in _TOKEN.finditer(text))) > MAXIMUM_TOKENS:
+        raise ExpressionTooComplexError(
+            f"the filter has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are read", text
         )
     try:
         truth: _Truth = _Translator(text, table).transform(_parser().parse(text))

@@ -106,7 +106,7 @@ def _repeated(chance: random.Random) -> str:
     piece = chance.choice(
         (opening, chance.choice(CLAUSES) + " or ", chance.choice(CLAUSES) + " and ", chance.choice(TOKENS))
     )
-    count = chance.randint(1, MAXIMUM_LENGTH // len(piece) + 2)
+    count = chance.randint(1, chance.choice((20_000, MAXIMUM_LENGTH)) // len(piece) + 2)
     return piece * count + "n = 1" + closing * (count if piece == opening else 0)
 
 
