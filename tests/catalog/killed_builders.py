@@ -8,7 +8,8 @@ from multiprocessing.synchronize import Event
 
 from catalog import Catalog, NewPartition
 
-UNFIT = "unfit"
+PARTITIONS = 4000
+"""Partitions before a build, with the numbers from 0."""
 
 
 def build(url: str, table: str, name: str, is_ready: Event) -> None:
@@ -27,8 +28,9 @@ def write(url: str, table: str, seed: int, has_stopped: Event) -> None:
                 return
             number = seed * 1_000_000 + batch * 10
             catalog.add_partitions(table, [NewPartition(["new", str(number + each)]) for each in range(10)])
-            first = choose.randrange(2000)
-            catalog.drop_partitions(table, f"s = 'old' and n between {first} and {first + choose.randrange(10)}")
+            # Far apart, so that one of them may well be among those that a build is at work on.
+            old = ", ".join(str(choose.randrange(PARTITIONS)) for _ in range(8))
+            catalog.drop_partitions(table, f"s = 'old' and n in ({old})")
             catalog.drop_partitions(table, f"s = 'new' and n between {number - 30} and {number - 25}")
             # SQLite lets its writers in by chance.
             has_stopped.wait(0.005)

@@ -19,12 +19,13 @@ from catalog.errors import PartitionProblem
 from catalog.indexes import building
 from tests.catalog import killed_builders
 from tests.catalog.index_items import assert_every_partition_has_its_item, stored_items
+from tests.catalog.killed_builders import PARTITIONS
 
-ROUNDS = int(os.environ.get("KILLED_BUILDS", "3"))
+ROUNDS = int(os.environ.get("KILLED_BUILDS", "6"))
 """Builds that are killed, each several times, on each database."""
 
 SEED = int(os.environ.get("KILLED_BUILDS_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
-PARTITIONS, RANGE_SIZE = 2000, 10
+RANGE_SIZE = 100
 WRITERS = 2
 
 # Processes of which many are begun, and killed, start from one that has imported everything.
