@@ -11,7 +11,7 @@ goes meanwhile is there together with its item or not at all: whatever others do
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +20,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, select, text, tuple_
 
-from catalog.errors import ConflictError, RefusedPartition
+from catalog.errors import ConflictError
 from catalog.indexes.definitions import find_index, is_active
 from catalog.indexes.items import Item, delete_items, insert_missing_items
 from catalog.indexes.keys import cut_key
@@ -301,7 +301,7 @@ class _Comparison:
         """Find the partitions of a range that lack their item."""
         query = partition_query(self._table).where(PartitionRow.id.between(ids.first, ids.last))
         rows = {row.id: row for row in self._connection.execute(query)}
-        keys = {partition_id: self._key(row) for partition_id, row in rows.items()}
+        keys = self._keys(rows)
         there = self._existing([(key, each) for each, key in keys.items() if key is not None])
         lacking = [each for each in rows if each not in there]
         stored = self._stored_keys(lacking)
@@ -323,7 +323,7 @@ class _Comparison:
             query = query.where(tuple_(*_ITEM) < keys.end)
         items: list[Item] = [(row.key, row.partition_id) for row in self._connection.execute(query)]
         rows = self._partitions([partition_id for _, partition_id in items])
-        expected = {partition_id: self._key(row) for partition_id, row in rows.items()}
+        expected = self._keys(rows)
         foreign = [(key, each) for key, each in items if each not in rows or expected[each] != key]
         owners = [(key, each) for each in {each for _, each in foreign if each in rows} if (key := expected[each])]
         there = self._existing(owners)
@@ -334,10 +334,15 @@ class _Comparison:
         ]
         return Findings(0, len(items), _counts(differences), tuple(differences))
 
-    def _key(self, row: Row[Any]) -> bytes | None:
-        """Return the key that the item of a partition has to have; None when its values do not fit."""
-        encoded = self._encoder.encode(given_values(row.packed_values))
-        return None if isinstance(encoded, RefusedPartition) else cut_key(encoded.index_keys[0])
+    def _keys(self, rows: Mapping[int, Row[Any]]) -> dict[int, bytes | None]:
+        """Return the key that the item of each partition has to have; None when its values do not fit."""
+        if not rows:
+            return {}
+        encoded = self._encoder.encode_all([given_values(row.packed_values) for row in rows.values()])
+        return {
+            partition_id: None if number in encoded.refused else cut_key(key)
+            for number, (partition_id, key) in enumerate(zip(rows, encoded.index_keys[0], strict=True))
+        }
 
     def _difference(
         self,

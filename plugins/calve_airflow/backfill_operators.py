@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog_errors
+from calve_airflow.index_operators import build_operation_id
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 
@@ -120,7 +121,7 @@ class BackfillIndexesOperator(SparkJobOperator):
             self.log.info("Partition index %s of %s is %s", name, self.table, index.state)
             if index.state is not IndexState.CREATING:
                 return
-            self.operation_id = _operation_id(run, self.table, index)
+            self.operation_id = build_operation_id(run, self.table, index)
             self.request = {"table": self.table, "index": index.name}
             catalog.operations.begin(
                 self.operation_id,
@@ -186,7 +187,7 @@ class SummariseBackfillOperator(SummaryOperator):
 
     def _give_up(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
         """End the operation of a build of this run, which nobody works on any more."""
-        operation_id = _operation_id(self.operation_id, table, index)
+        operation_id = build_operation_id(self.operation_id, table, index)
         if catalog.operations.find(operation_id) is not None:
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
 
@@ -208,8 +209,3 @@ def _missing(catalog: Catalog, table: str, indexes: Indexes) -> dict[str, Sequen
 def _current(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
     """Return the index that has a name now; of several FAILED ones the last."""
     return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
-
-
-def _operation_id(run: str, table: str, index: PartitionIndex) -> str:
-    # With the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
-    return f"{run}/{table}/{index.name}/{index.id}"

@@ -12,6 +12,16 @@ from calve_airflow.errors import catalog_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from catalog import PartitionIndex
+
+
+def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
+    """Return the id of the operation that builds one of the indexes of a run.
+
+    It has the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
+    """
+    return f"{run}/{table}/{index.name}/{index.id}"
+
 
 class CreatePartitionIndexOperator(BaseOperator):
     """Journals the build of a partition index and creates it, or takes up one that is CREATING with the same keys.

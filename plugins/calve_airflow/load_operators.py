@@ -11,12 +11,13 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.errors import catalog_errors
 from calve_airflow.forms import AS_LISTED
+from calve_airflow.index_operators import build_operation_id
 from calve_airflow.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from catalog import Catalog
+    from catalog import Catalog, PartitionIndex
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation: a retry, and a cleared run, continue it."""
@@ -163,7 +164,7 @@ class CreateIndexesOperator(BaseOperator):
         indexes: Name → keys (templated).
 
     Returns:
-        The arguments of a `SparkJobOperator` for each one that this operation has to build.
+        The arguments of a `SparkJobOperator` for each one that has to be built.
 
     Raises:
         AirflowFailException: An index cannot be created like this.
@@ -179,28 +180,30 @@ class CreateIndexesOperator(BaseOperator):
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Create what is missing."""
-        from catalog import Catalog
+        from catalog import Catalog, IndexState
 
-        operations = {name: f"{self.operation_id}/{name}" for name in self.indexes}
         with catalog_errors(), Catalog.open() as catalog:
-            to_build = [
-                name for name, keys in self.indexes.items() if self._is_ours(catalog, operations[name], name, keys)
-            ]
-        self.log.info("To build: %s", ", ".join(to_build) or "nothing, all are there")
-        return [
-            {"operation_id": operations[name], "request": {"table": self.table, "index": name}} for name in to_build
-        ]
+            indexes = [self._created(catalog, name, keys) for name, keys in self.indexes.items()]
+            builds = [self._build(catalog, index) for index in indexes if index.state is IndexState.CREATING]
+        self.log.info("To build: %s", ", ".join(each["request"]["index"] for each in builds) or "nothing")
+        return builds
 
-    def _is_ours(self, catalog: Catalog, operation_id: str, name: str, keys: Sequence[str]) -> bool:
-        """Create an index unless it is there; return whether it is this operation that has to build it."""
-        from catalog.model import IndexState
-        from catalog.operations import OperationKind
+    def _created(self, catalog: Catalog, name: str, keys: Sequence[str]) -> PartitionIndex:
+        """Return an index; create it unless it is there."""
+        from catalog import IndexState
 
         current = {index.name: index for index in catalog.get_partition_indexes(self.table)}.get(name.lower())
         if current is None or current.state is IndexState.FAILED:
-            catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, self.table, {"index": name})
-            current = catalog.create_partition_index(self.table, name, keys)
-        return current.state is IndexState.CREATING and catalog.operations.find(operation_id) is not None
+            return catalog.create_partition_index(self.table, name, keys)
+        return current
+
+    def _build(self, catalog: Catalog, index: PartitionIndex) -> dict[str, Any]:
+        from catalog.operations import OperationKind
+
+        operation_id = build_operation_id(self.operation_id, self.table, index)
+        request = {"table": self.table, "index": index.name}
+        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, self.table, request)
+        return {"operation_id": operation_id, "request": request}
 
 
 class CheckQualityOperator(SparkJobOperator):

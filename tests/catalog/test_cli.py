@@ -129,7 +129,7 @@ def test_operation_given_up_releases_its_table(flights: Catalog) -> None:
         (["partitions", "demo.none"], "TableNotFoundError: table demo.none does not exist"),
         (["partitions", "demo.flights", "--where", "day = 1"], "UnknownColumnError: 'day' is not a partition key"),
         (["partitions", "demo.flights", "--where", "month = 'x'"], "LiteralTypeError: key 'month' is of type int"),
-        (["partitions", "demo.flights", "--where", "month ="], "ExpressionSyntaxError: cannot be read near"),
+        (["partitions", "demo.flights", "--where", "month ="], "ExpressionSyntaxError: the end cannot be read"),
         (["operations", "none"], "OperationNotFoundError: there is no operation none"),
     ],
 )
