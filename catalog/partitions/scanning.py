@@ -247,9 +247,20 @@ class PartitionFactory:
             values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
             if location is None:
                 location = default_location % pieces
+            state = states[is_quarantined]
+            fields = (
+                number,
+                values,
+                location,
+                file_count,
+                row_count,
+                size_bytes,
+                properties[texts],
+                state,
+                created_at_ms,
+            )
             # Past the constructor of the named tuple, which takes as long as all the rest.
-            fields = (number, values, location, file_count, row_count, size_bytes, properties[texts])
-            partitions.append(new(Partition, (*fields, states[is_quarantined], created_at_ms)))
+            partitions.append(new(Partition, fields))
         return partitions
 
 

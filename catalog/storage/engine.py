@@ -45,12 +45,17 @@ class Storage:
         self.engine = self._create_engine()
         isolation = "REPEATABLE READ" if self.is_postgresql else "SERIALIZABLE"
         self._reader = self.engine.execution_options(isolation_level=isolation) if self.is_postgresql else self.engine
-        self._alone = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+        # Connections of their own: to change the mode of one and back takes as long as a short look-up.
+        self._alone = (
+            self._create_engine(isolation_level="AUTOCOMMIT", pool_reset_on_return=None)
+            if self.is_postgresql
+            else self.engine
+        )
         self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
 
-    def _create_engine(self) -> Engine:
+    def _create_engine(self, **options: Any) -> Engine:
         if self.is_postgresql:
-            engine = create_engine(self.url, connect_args={"application_name": "calve"})
+            engine = create_engine(self.url, connect_args={"application_name": "calve"}, **options)
             _ping_after_a_pause(engine)
             return engine
         if self.url.database:
@@ -82,7 +87,8 @@ class Storage:
             driver = connection.connection.driver_connection
             assert driver is not None
             try:
-                rows: list[tuple[Any, ...]] = driver.execute(sql, parameters).fetchall()
+                cursor = driver.cursor(binary=True) if self.is_postgresql else driver.cursor()
+                rows: list[tuple[Any, ...]] = cursor.execute(sql, parameters).fetchall()
             except (psycopg.OperationalError, sqlite3.OperationalError) as error:
                 connection.invalidate(error)
                 return []
@@ -107,6 +113,7 @@ class Storage:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+        self._alone.dispose()
 
 
 def _ping_after_a_pause(engine: Engine) -> None:
