@@ -18,10 +18,7 @@ from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
 from spark_jobs.backfill_task import backfill_ranges, run_task
-from spark_jobs.session import run_job
-
-_TASKS_A_CORE = 2
-"""Spark takes a tenth of a second for a Python task that does nothing."""
+from spark_jobs.session import TASKS_A_CORE, run_job
 
 log = logging.getLogger("spark_jobs.build_partition_index")
 
@@ -61,7 +58,7 @@ def _backfill_in_executors(
 ) -> BackfillReport:
     url = catalog.storage.url.render_as_string(hide_password=False)
     task = partial(run_task, url, job, table, index)
-    task_count = min(len(ranges), _TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+    task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     outcomes = spark.sparkContext.parallelize(ranges, task_count).mapPartitions(task).collect()
     report = BackfillReport()
     for outcome in outcomes:

@@ -14,7 +14,7 @@ from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.jobs import VerifyPartitionIndexJob
 from catalog.operations import OperationState
-from spark_jobs.session import run_job
+from spark_jobs.session import TASKS_A_CORE, run_job
 
 log = logging.getLogger("spark_jobs.verify_partition_index")
 
@@ -37,7 +37,8 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
                 yield verifying.check_range(executors_catalog.storage, table, index, each)
 
     def check(ranges: Sequence[CheckedRange]) -> Iterable[Findings]:
-        return spark.sparkContext.parallelize(ranges, len(ranges)).mapPartitions(check_own).collect()
+        task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
+        return spark.sparkContext.parallelize(ranges, task_count).mapPartitions(check_own).collect()
 
     @contextmanager
     def guarded() -> Iterator[Connection]:

@@ -151,24 +151,27 @@ NONE = Always(False)
 
 def conjunction(parts: Iterable[Expression]) -> Expression:
     """Return the tree that matches what all parts match; no parts make `ALL`."""
-    flat = list(chain.from_iterable(part.operands if isinstance(part, And) else (part,) for part in parts))
-    if NONE in flat:
-        return NONE
-    kept = _merged([part for part in flat if part != ALL], Operator.NOT_EQUAL, Operator.NOT_IN)
-    if len(kept) < 2:
-        return kept[0] if kept else ALL
-    return And(tuple(kept))
+    return _joined(And, parts, ALL, NONE, Operator.NOT_EQUAL, Operator.NOT_IN)
 
 
 def disjunction(parts: Iterable[Expression]) -> Expression:
     """Return the tree that matches what any part matches; no parts make `NONE`."""
-    flat = list(chain.from_iterable(part.operands if isinstance(part, Or) else (part,) for part in parts))
-    if ALL in flat:
-        return ALL
-    kept = _merged([part for part in flat if part != NONE], Operator.EQUAL, Operator.IN)
-    if len(kept) < 2:
-        return kept[0] if kept else NONE
-    return Or(tuple(kept))
+    return _joined(Or, parts, NONE, ALL, Operator.EQUAL, Operator.IN)
+
+
+def _joined(
+    kind: type[And] | type[Or],
+    parts: Iterable[Expression],
+    neutral: Always,
+    decisive: Always,
+    single: Operator,
+    several: Operator,
+) -> Expression:
+    flat = list(chain.from_iterable(part.operands if isinstance(part, kind) else (part,) for part in parts))
+    if decisive in flat:
+        return decisive
+    kept = _merged([part for part in flat if part != neutral], single, several)
+    return kind(tuple(kept)) if len(kept) > 1 else kept[0] if kept else neutral
 
 
 def _merged(parts: list[Expression], single: Operator, several: Operator) -> list[Expression]:

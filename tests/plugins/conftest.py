@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ import pytest
 
 if TYPE_CHECKING:
     from airflow.sdk import DAG
+
+    from catalog import Catalog
 
 # Airflow reads these when it is imported, which the test modules below do before any fixture runs.
 AIRFLOW_HOME = tempfile.mkdtemp(prefix="calve-airflow-")
@@ -27,6 +29,29 @@ os.environ.update(
 
 def pytest_unconfigure() -> None:
     shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
+
+
+@pytest.fixture
+def empty_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    """A catalog with a database `demo`, which `CALVE_CATALOG_URL` names."""
+    from catalog import Catalog
+
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    monkeypatch.setenv("CALVE_CATALOG_URL", url)
+    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        yield catalog
+
+
+@pytest.fixture
+def catalog(empty_catalog: Catalog) -> Catalog:
+    """A catalog with a table that has a partition which does not fit an index on its month."""
+    from catalog import NewPartition
+
+    keys = [("carrier", "string"), ("month", "int")]
+    empty_catalog.create_table("demo.flights", columns=[("delay", "int")], partition_keys=keys)
+    empty_catalog.add_partitions("demo.flights", [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
+    return empty_catalog
 
 
 @pytest.fixture(scope="session")

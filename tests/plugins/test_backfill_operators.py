@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,24 +17,12 @@ from calve_airflow.backfill_operators import (
 )
 from calve_airflow.errors import SparkJobLostError
 from calve_airflow.spark_job import SparkJobOperator
-from catalog import Catalog, IndexState, NewPartition
+from catalog import Catalog, IndexState
 from catalog.operations import OperationKind, OperationState
 
 TABLE = "demo.flights"
 RUN = "backfill_partition_indexes/run"
 BY_CARRIER, BY_MONTH = {"by_carrier": ["carrier"]}, {"by_month": ["month"]}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    monkeypatch.setenv("CALVE_CATALOG_URL", url)
-    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
-        catalog.create_database("demo")
-        keys = [("carrier", "string"), ("month", "int")]
-        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys)
-        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
-        yield catalog
 
 
 class Task(dict[str, Any]):

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,22 +12,10 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, T
 from calve_airflow import index_trigger
 from calve_airflow.index_sensor import PartitionIndexSensor
 from calve_airflow.index_trigger import PartitionIndexTrigger
-from catalog import Catalog, NewPartition
+from catalog import Catalog
 from catalog.errors import ConflictError
 
 TABLE = "demo.flights"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    monkeypatch.setenv("CALVE_CATALOG_URL", url)
-    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
-        catalog.create_database("demo")
-        keys = [("carrier", "string"), ("month", "int")]
-        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys)
-        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "foo"))])
-        yield catalog
 
 
 def execute(index: str | None) -> dict[str, str]:

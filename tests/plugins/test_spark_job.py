@@ -54,12 +54,9 @@ SparkJobOperator(task_id="task", **json.loads(sys.argv[1])).execute({})
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    monkeypatch.setenv("CALVE_CATALOG_URL", url)
-    with Catalog.initialise(url) as catalog:
-        catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
-        yield catalog
+def catalog(empty_catalog: Catalog) -> Catalog:
+    empty_catalog.operations.begin(OPERATION, OperationKind.ADD_PARTITIONS, "demo.flights")
+    return empty_catalog
 
 
 class Jobs:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,16 +25,12 @@ REQUEST = {"table": TABLE, "index": INDEX, "repair": False}
 
 
 @pytest.fixture
-def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    url = f"sqlite:///{tmp_path}/catalog.db"
-    monkeypatch.setenv("CALVE_CATALOG_URL", url)
-    with Catalog.initialise(url, warehouse=str(tmp_path)) as catalog:
-        catalog.create_database("demo")
-        keys = [("carrier", "string"), ("month", "int")]
-        indexes = [IndexDefinition(INDEX, ("carrier",))]
-        catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys, indexes=indexes)
-        catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "2"))])
-        yield catalog
+def catalog(empty_catalog: Catalog) -> Catalog:
+    keys = [("carrier", "string"), ("month", "int")]
+    indexes = [IndexDefinition(INDEX, ("carrier",))]
+    empty_catalog.create_table(TABLE, columns=[("delay", "int")], partition_keys=keys, indexes=indexes)
+    empty_catalog.add_partitions(TABLE, [NewPartition(("AA", "1")), NewPartition(("AA", "2"))])
+    return empty_catalog
 
 
 class Pushed(dict[str, Any]):
