@@ -16,7 +16,7 @@ from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvali
 from tests.catalog.filters import Given, Oracle, cases, distinct, fits
 
 TABLE_NUMBERS = count()
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "75"))
+EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
 
 
 def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:

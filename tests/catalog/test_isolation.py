@@ -17,6 +17,8 @@ NEEDED = (
     *(
         "alembic",
         "click",
+        "lark",
+        "numpy",
         "psycopg[binary]",
         "pyarrow",
         "pyiceberg[sql-sqlite]",
