@@ -124,68 +124,95 @@ def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> 
         return f"is {index.state}"
     if expression == ALL:
         return "no condition"
-    positions = tuple(table.key_names.index(name) for name in index.keys)
-    if not keys_of(expression).isdisjoint(positions):
-        for way in (_alternatives, _one_way):
-            plan = way(table, index, positions, expression)
-            if plan is not None:
-                return plan
-    return f"its first key {index.keys[0]} is not bound in the top-level AND"
+    plan = _IndexPlanner(table, index).plan(expression)
+    return plan or f"its first key {index.keys[0]} is not bound in the top-level AND"
 
 
-def _alternatives(
-    table: Table, index: PartitionIndex, positions: Sequence[int], expression: Expression
-) -> ScanPlan | None:
-    """Return the plan of an OR of which each operand has ranges of its own: all of these."""
-    if not isinstance(expression, Or) or len(keys_of(expression)) == 1:
-        return None
-    plans = [_one_way(table, index, positions, operand) for operand in expression.operands]
-    if any(plan is None or plan.skip is not None for plan in plans):
-        return None
-    found = [plan for plan in plans if plan is not None]
-    ranges = union(each for plan in found for each in plan.ranges)
-    if len(ranges) > MAXIMUM_RANGES:
-        return None
-    answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in found)
-    return _plan(table, index, positions, expression, () if answers_all else (expression,), ranges, None, 1)
+class _IndexPlanner:
+    """Plans how one index serves expressions."""
 
+    def __init__(self, table: Table, index: PartitionIndex) -> None:
+        self._table = table
+        self._index = index
+        self._positions = tuple(table.key_names.index(name) for name in index.keys)
 
-def _one_way(table: Table, index: PartitionIndex, positions: Sequence[int], expression: Expression) -> ScanPlan | None:
-    parts = [(part, bounds_of(part, table)) for part in conjuncts(expression)]
-    bounds = {
-        position: intersection([each.keys[position] for _, each in parts if position in each.keys])
-        for position in positions
-        if any(position in each.keys for _, each in parts)
-    }
-    heads = _Run([EVERYTHING])
-    heads.follow(positions, bounds)
-    unbound = len(heads.bound)
-    can_skip = heads.is_open and unbound + 1 < len(positions) and positions[unbound + 1] in bounds
-    if not can_skip:
-        if not heads.bound:
+    def plan(self, expression: Expression) -> ScanPlan | None:
+        """Return the plan; None when the index does not serve."""
+        return self._alternatives(expression) or self._one_way(expression)
+
+    def _alternatives(self, expression: Expression) -> ScanPlan | None:
+        """Return the plan of an OR of which each operand has ranges of its own: all of these."""
+        if not isinstance(expression, Or) or len(keys_of(expression)) == 1:
             return None
-        others = [part for part, each in parts if not heads.answers(each)]
-        ranges = [stored_range(each) for each in heads.ranges]
-        return _plan(table, index, positions, expression, others, ranges, None, len(heads.bound))
-    otherwise = None
-    if heads.bound:
-        others = [part for part, each in parts if not heads.answers(each)]
-        ranges = [stored_range(each) for each in heads.ranges]
-        otherwise = _plan(table, index, positions, expression, others, ranges, None, len(heads.bound))
-    tails = _Run([EVERYTHING])
-    tails.follow(positions[unbound + 1 :], bounds)
-    both = heads.together_with(tails)
-    skipped = positions[unbound]
-    skip = Skip(table.key_names[skipped], table.key_types[skipped], tails.ranges, otherwise)
-    others = [part for part, each in parts if not both.answers(each)]
-    return _plan(table, index, positions, expression, others, heads.ranges, skip, len(both.bound))
+        plans = [self._one_way(operand) for operand in expression.operands]
+        found = [plan for plan in plans if plan is not None and plan.skip is None]
+        ranges = union(each for plan in found for each in plan.ranges)
+        if len(found) < len(plans) or len(ranges) > MAXIMUM_RANGES:
+            return None
+        answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in found)
+        return self._made(expression, () if answers_all else (expression,), ranges, bound_keys=1)
+
+    def _one_way(self, expression: Expression) -> ScanPlan | None:
+        parts = [(part, bounds_of(part, self._table)) for part in conjuncts(expression)]
+        bounds = {
+            position: intersection([each.keys[position] for _, each in parts if position in each.keys])
+            for position in self._positions
+            if any(position in each.keys for _, each in parts)
+        }
+
+        def left_by(run: _Run) -> list[Expression]:
+            return [part for part, each in parts if not run.answers(each)]
+
+        heads = _Run()
+        heads.follow(self._positions, bounds)
+        plain = None
+        if heads.bound:
+            ranges = [stored_range(each) for each in heads.ranges]
+            plain = self._made(expression, left_by(heads), ranges, bound_keys=len(heads.bound))
+        unbound, *behind = self._positions[len(heads.bound) :] or (None,)
+        if unbound is None or not heads.is_open or not behind or behind[0] not in bounds:
+            return plain
+        tails = _Run()
+        tails.follow(behind, bounds)
+        both = heads.together_with(tails)
+        skip = Skip(self._table.key_names[unbound], self._table.key_types[unbound], tails.ranges, plain)
+        return self._made(expression, left_by(both), heads.ranges, skip, bound_keys=len(both.bound))
+
+    def _made(
+        self,
+        expression: Expression,
+        unanswered: Sequence[Expression],
+        ranges: Ranges,
+        skip: Skip | None = None,
+        *,
+        bound_keys: int,
+    ) -> ScanPlan:
+        positions = self._positions
+        in_index = [part for part in unanswered if keys_of(part) <= set(positions)]
+        residual = [part for part in unanswered if part not in in_index]
+        answered = [part for part in conjuncts(expression) if part not in residual]
+        pairs = {(condition.key, condition.operator) for part in answered for condition in conditions(part)}
+        order = list(Operator)
+        return ScanPlan(
+            index=self._index,
+            expression=expression,
+            residual=conjunction(residual),
+            ranges=[each for each in ranges if not each.is_empty],
+            conditions=tuple(
+                (self._table.key_names[key], operator.value)
+                for key, operator in sorted(pairs, key=lambda pair: (positions.index(pair[0]), order.index(pair[1])))
+            ),
+            checked_in_index=conjunction(in_index),
+            skip=skip,
+            bound_keys=bound_keys,
+        )
 
 
 class _Run:
     """Ranges that grow key by key, as long as each key is bound to single values."""
 
-    def __init__(self, ranges: Ranges) -> None:
-        self.ranges = ranges
+    def __init__(self) -> None:
+        self.ranges: Ranges = [EVERYTHING]
         self.bound: set[int] = set()
         self._loosely: set[int] = set()
         self.is_open = True
@@ -205,7 +232,7 @@ class _Run:
 
     def together_with(self, other: _Run) -> _Run:
         """Return a run that binds what both bind."""
-        both = _Run(other.ranges)
+        both = _Run()
         both.bound = self.bound | other.bound
         both._loosely = self._loosely | other._loosely
         return both
@@ -218,33 +245,3 @@ class _Run:
 def _hull(ranges: Ranges) -> KeyRange:
     first, last = ranges[0], ranges[-1]
     return KeyRange(first.low, last.high, text=f"{first.text} … {last.text}")
-
-
-def _plan(
-    table: Table,
-    index: PartitionIndex,
-    positions: Sequence[int],
-    expression: Expression,
-    unanswered: Sequence[Expression],
-    ranges: Ranges,
-    skip: Skip | None,
-    bound_keys: int,
-) -> ScanPlan:
-    in_index = [part for part in unanswered if keys_of(part) <= set(positions)]
-    residual = [part for part in unanswered if part not in in_index]
-    answered = [part for part in conjuncts(expression) if part not in residual]
-    pairs = {(condition.key, condition.operator) for part in answered for condition in conditions(part)}
-    order = list(Operator)
-    return ScanPlan(
-        index=index,
-        expression=expression,
-        residual=conjunction(residual),
-        ranges=[each for each in ranges if not each.is_empty],
-        conditions=tuple(
-            (table.key_names[key], operator.value)
-            for key, operator in sorted(pairs, key=lambda pair: (positions.index(pair[0]), order.index(pair[1])))
-        ),
-        checked_in_index=conjunction(in_index),
-        skip=skip,
-        bound_keys=bound_keys,
-    )
