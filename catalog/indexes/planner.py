@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from catalog.expressions.tree import ALL, Expression, Operator, Or, conditions, conjunction, conjuncts, keys_of
 from catalog.indexes.keys import after_prefix, cut_key, decode_value, is_cut
@@ -97,23 +98,26 @@ def full_scan(expression: Expression, not_used: dict[str, str]) -> ScanPlan:
     return ScanPlan(None, expression, expression, not_used)
 
 
-def stored_range(found: KeyRange) -> KeyRange:
-    """Return the range of the keys as items store them: cut, and what was cut to the same bytes as its end included."""
-    high = after_prefix(cut_key(found.high)) if is_cut(found.high) else found.high
-    return KeyRange(cut_key(found.low), high, found.is_point, found.text)
+def stored_ranges(ranges: Iterable[KeyRange]) -> Ranges:
+    """Return the ranges of the keys as items store them: cut, and what was cut to the same bytes as an end included."""
+    stored = list(map(_stored, ranges))
+    # Where values differ behind the cut, their ranges are the same.
+    return union(stored) if any(is_cut(each.low) for each in stored) else stored
 
 
-def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> list[KeyRange]:
+def _stored(whole: KeyRange) -> KeyRange:
+    high = after_prefix(cut_key(whole.high)) if is_cut(whole.high) else whole.high
+    return KeyRange(cut_key(whole.low), high, whole.is_point, whole.text)
+
+
+def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> Ranges:
     """Return the ranges of a plan with a skip, once the skipped key's values are known."""
     tails = skip.tails
     if len(prefixes) * len(tails) > MAXIMUM_RANGES:
         tails = [_hull(tails)]
-    ranges: list[KeyRange] = []
-    for prefix in prefixes:
-        # Behind a value that was cut there is no next key to look at.
-        behind = [prefix] if is_cut(prefix.low) else [prefix.extended(tail) for tail in tails]
-        ranges += map(stored_range, behind)
-    return ranges
+    # Behind a value that was cut there is no next key to look at.
+    behind = ([prefix] if is_cut(prefix.low) else map(prefix.extended, tails) for prefix in prefixes)
+    return stored_ranges(chain.from_iterable(behind))
 
 
 def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> ScanPlan | str:
@@ -167,8 +171,7 @@ class _IndexPlanner:
         heads.follow(self._positions, bounds)
         plain = None
         if heads.bound:
-            ranges = [stored_range(each) for each in heads.ranges]
-            plain = self._made(expression, left_by(heads), ranges, bound_keys=len(heads.bound))
+            plain = self._made(expression, left_by(heads), stored_ranges(heads.ranges), bound_keys=len(heads.bound))
         unbound, *behind = self._positions[len(heads.bound) :] or (None,)
         if unbound is None or not heads.is_open or not behind or behind[0] not in bounds:
             return plain

@@ -25,7 +25,7 @@ from catalog.expressions import Expression, Filter, parse_expression
 from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
-from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_range
+from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_ranges
 from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
@@ -162,7 +162,7 @@ class Scanner:
     def _skipped(self, connection: Connection, index_id: int, heads: Ranges, skip: Skip) -> list[KeyRange] | None:
         """Return each head extended by each value of the skipped key; None when there are too many."""
         whole = [each for each in heads if not is_cut(each.low)]
-        prefixes = [stored_range(each) for each in heads if is_cut(each.low)]
+        prefixes = [*stored_ranges(each for each in heads if is_cut(each.low))]
         if whole:
             query = self._queries.distinct_values(index_id, [each.low for each in whole], skip.key_type)
             query = query.limited(_MAXIMUM_SKIPPED + 1)

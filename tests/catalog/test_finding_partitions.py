@@ -240,6 +240,32 @@ def test_a_long_list_is_many_ranges_and_a_longer_one_is_one(catalog: Catalog, fl
     assert explanation.checked_keys == ("year",)
 
 
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "origin <> '{a}'",
+        "origin not in ('{a}', '')",
+        "origin in ('{a}', '{b}')",
+        "origin >= '{a}' and year = 2013",
+        "year = 2013",
+    ],
+)
+def test_texts_that_differ_behind_the_end_of_an_index_key_are_told_apart(
+    catalog: Catalog, flights: Table, expression: str
+) -> None:
+    long = {"a": "x" * 1100 + "a", "b": "x" * 1100 + "b"}
+    catalog.create_partition_index(TABLE, "by_origin", ["origin", "year"])
+    for name in (*long.values(), "x", ""):
+        catalog.add_partitions(
+            TABLE, [NewPartition([name, "2013", "2013-01-01"], location=f"/x/{len(name)}{name[-1:]}")]
+        )
+    asked = expression.format(**long)
+    found = [partition.id for partition in catalog.get_partitions(TABLE, asked)]
+    assert catalog.explain_partitions(TABLE, asked).index == "by_origin"
+    assert sorted(found) == ids(catalog, asked, use_indexes=False)
+    assert len(set(found)) == len(found) > 0
+
+
 def test_a_condition_that_nothing_matches_reads_nothing(catalog: Catalog, indexed: Table) -> None:
     explanation = catalog.explain_partitions(TABLE, "origin = 'JFK' and 1 = 0")
     assert (explanation.items_read, explanation.partitions_fetched, explanation.partitions_found) == (0, 0, 0)
