@@ -96,7 +96,7 @@ def index_params() -> dict[str, Param]:
 def backfill_params() -> dict[str, Param]:
     """Return the form of a backfill of partition indexes."""
     return {
-        "tables": _tables_param("Empty: all. Of all tables, those without the keys of an index have no part."),
+        "tables": _tables_param("Empty: all; a table that lacks a key of an index is left out then."),
         "indexes": Param(
             None,
             type=["null", "array"],

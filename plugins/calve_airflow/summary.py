@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from catalog import Catalog
 
 
+_WIDEST = 60
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one thing that a run was to do.
@@ -72,6 +75,9 @@ class SummaryOperator(BaseOperator):
 def _markdown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["There was nothing to do."]
-    lines = [list(rows[0]), ["---"] * len(rows[0])]
-    lines += [["" if cell is None else str(cell).replace("|", "\\|") for cell in row.values()] for row in rows]
-    return [f"| {' | '.join(cells)} |" for cells in lines]
+    names = list(rows[0])
+    cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in row.values()] for row in rows]
+    # Aligned for whoever reads the log; what is long has room at the end of the line.
+    widths = [min(_WIDEST, max(map(len, column))) for column in zip(names, *cells, strict=True)]
+    lines = [names, ["-" * width for width in widths], *cells]
+    return [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines]

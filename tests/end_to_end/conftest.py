@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -77,8 +78,9 @@ class Run:
     def result(self, task_id: str) -> Any:
         return self.api.xcom(self.dag_id, self.id, task_id)
 
-    def log(self, task_id: str, try_number: int = 1) -> str:
-        return self.api.task_log(self.dag_id, self.id, task_id, try_number)
+    def log(self, task_id: str, try_number: int = 1, *, is_aligned: bool = True) -> str:
+        text = self.api.task_log(self.dag_id, self.id, task_id, try_number)
+        return text if is_aligned else re.sub(" +", " ", text)
 
 
 @pytest.fixture(scope="session")

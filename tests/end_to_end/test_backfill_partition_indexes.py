@@ -59,7 +59,7 @@ def test_summary_says_what_became_of_each(failed: Any) -> None:
 
 
 def test_log_shows_the_table_and_names_what_failed(failed: Any) -> None:
-    log = failed.log("summarise")
+    log = failed.log("summarise", is_aligned=False)
     assert "| table | index | keys | outcome |" in log
     assert f"| {FIRST} | {INDEX} | number, source | ACTIVE, built by this run |" in log
     assert "2 of 5 failed" in log
