@@ -150,7 +150,8 @@ class _Tour:
             if explanation.index is None:
                 self._say(f"  no index: {'; '.join(f'{name}: {why}' for name, why in explanation.not_used.items())}")
             else:
-                self._say(f"  {explanation.index}, range {'; '.join(explanation.ranges)}")
+                more = f" and {len(explanation.ranges) - 1} more like it" if len(explanation.ranges) > 1 else ""
+                self._say(f"  {explanation.index}, range {explanation.ranges[0]}{more}")
                 self._say(f"  {explanation.partitions_fetched:7,} partitions loaded in {with_index:6.1f} ms with it")
             self._say(f"  {total:7,} partitions loaded in {without:6.1f} ms without an index")
         self._say("\nThe more partitions a table has, the greater the difference: an index reads only what matches.")
