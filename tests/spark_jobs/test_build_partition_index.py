@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from catalog.jobs import BuildPartitionIndexJob
 from catalog.operations import OperationKind, OperationState
 from spark_jobs.build_partition_index import build_partition_index
 from tests.catalog.index_items import assert_every_partition_has_its_item
+from tests.spark_jobs.writing import partitions_come_and_go
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -56,27 +56,8 @@ def test_index_is_active_with_one_item_a_partition(spark: Any, orders: Catalog) 
 
 def test_partitions_added_and_dropped_meanwhile_are_accounted_for(spark: Any, orders: Catalog) -> None:
     orders.create_partition_index(TABLE, "by_day", ["day"])
-    ended = threading.Event()
-    errors: list[Exception] = []
-
-    def write() -> None:
-        try:
-            number = 1000
-            while not ended.is_set() and number < 3000:
-                orders.add_partitions(TABLE, (NewPartition(("new", str(n))) for n in range(number, number + 20)))
-                orders.drop_partitions(TABLE, f"country = 'c1' and day < {number - 900}")
-                number += 20
-        except Exception as error:
-            errors.append(error)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with partitions_come_and_go(orders, TABLE):
         build_partition_index(spark, orders, start(orders))
-    finally:
-        ended.set()
-        writer.join()
-    assert not errors
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.ACTIVE
     assert_every_partition_has_its_item(orders, TABLE)
 

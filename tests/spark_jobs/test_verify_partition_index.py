@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from catalog.indexes import verifying
 from catalog.jobs import VerifyPartitionIndexJob
 from catalog.operations import OperationKind, OperationState
 from spark_jobs.verify_partition_index import verify_partition_index
+from tests.spark_jobs.writing import partitions_come_and_go
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -103,27 +103,8 @@ def test_second_attempt_of_an_operation_looks_anew(spark: Any, orders: Catalog) 
 
 
 def test_partitions_added_and_dropped_meanwhile_are_no_differences(spark: Any, orders: Catalog) -> None:
-    ended = threading.Event()
-    errors: list[Exception] = []
-
-    def write() -> None:
-        try:
-            number = COUNT
-            while not ended.is_set() and number < 3 * COUNT:
-                orders.add_partitions(TABLE, (NewPartition(("new", str(n))) for n in range(number, number + 20)))
-                orders.drop_partitions(TABLE, f"country = 'c1' and day < {number - 900}")
-                number += 20
-        except Exception as error:
-            errors.append(error)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
+    with partitions_come_and_go(orders, TABLE):
         result = run(spark, orders)
-    finally:
-        ended.set()
-        writer.join()
-    assert not errors
     assert result["differences"] == []
 
 
