@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog_errors
-from calve_airflow.index_operators import build_operation_id
+from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 
@@ -115,7 +115,7 @@ class BackfillIndexesOperator(SparkJobOperator):
         from catalog.operations import OperationKind
 
         with catalog_errors(), Catalog.open() as catalog:
-            index = _current(catalog, self.table, name)
+            index = current_index(catalog, self.table, name)
             if index is None or index.state is IndexState.FAILED or index.keys != tuple(keys):
                 index = catalog.create_partition_index(self.table, name, keys)
             self.log.info("Partition index %s of %s is %s", name, self.table, index.state)
@@ -169,7 +169,7 @@ class SummariseBackfillOperator(SummaryOperator):
         from catalog.model import IndexState
 
         try:
-            index = _current(catalog, table, name)
+            index = current_index(catalog, table, name)
         except NotFoundError:
             index = None
         state = index.state if index is not None and index.keys == tuple(keys) else None
@@ -204,8 +204,3 @@ def _missing(catalog: Catalog, table: str, indexes: Indexes) -> dict[str, Sequen
         (index.name, index.keys) for index in catalog.get_partition_indexes(table) if index.state is IndexState.ACTIVE
     }
     return {name: keys for name, keys in indexes.items() if (name.lower(), tuple(keys)) not in active}
-
-
-def _current(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
-    """Return the index that has a name now; of several FAILED ones the last."""
-    return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())

@@ -12,7 +12,12 @@ from calve_airflow.errors import catalog_errors
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from catalog import PartitionIndex
+    from catalog import Catalog, PartitionIndex
+
+
+def current_index(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
+    """Return the index that has a name now; of several FAILED ones the last."""
+    return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
 
 
 def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
@@ -64,7 +69,7 @@ class CreatePartitionIndexOperator(BaseOperator):
                 requested_by=context["dag_run"].triggering_user_name,
             )
             keys = tuple(key.lower() for key in self.keys)
-            current = {index.name: index for index in catalog.get_partition_indexes(table)}.get(self.index.lower())
+            current = current_index(catalog, table, self.index)
             if current is None or current.state is not IndexState.CREATING or current.keys != keys:
                 current = catalog.create_partition_index(table, self.index, keys)
         self.log.info("Partition index %s of %s on (%s) is %s", current.name, table, ", ".join(keys), current.state)

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.errors import catalog_errors
 from calve_airflow.forms import AS_LISTED
-from calve_airflow.index_operators import build_operation_id
+from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class CreateIndexesOperator(BaseOperator):
         """Return an index; create it unless it is there."""
         from catalog import IndexState
 
-        current = {index.name: index for index in catalog.get_partition_indexes(self.table)}.get(name.lower())
+        current = current_index(catalog, self.table, name)
         if current is None or current.state is IndexState.FAILED:
             return catalog.create_partition_index(self.table, name, keys)
         return current
