@@ -9,8 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlalchemy import Connection, delete, exists, func, select, text, tuple_
 
+from catalog.indexes.keys import cut_key
+from catalog.partition_names import given_values
 from catalog.storage import Storage
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow
+from catalog.values import ValueEncoder
 
 _DELETE_BATCH = 20_000
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -19,6 +22,15 @@ _INT8_SIZE = (8).to_bytes(4)
 
 Item = tuple[bytes, int]
 """A cut index key and a partition id."""
+
+
+def item_keys(encoder: ValueEncoder, packed_values: Sequence[str]) -> list[bytes | None]:
+    """Return the key of each partition's item in the encoder's only index; None for one that it does not admit."""
+    if not packed_values:
+        return []
+    encoded = encoder.encode_all(list(map(given_values, packed_values)))
+    [keys] = encoded.index_keys
+    return [None if number in encoded.refused else cut_key(key) for number, key in enumerate(keys)]
 
 
 def insert_items(connection: Connection, index_id: int, keys: pa.BinaryArray, partition_ids: pa.Int64Array) -> None:

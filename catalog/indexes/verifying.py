@@ -21,11 +21,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, select, text, tuple_
 
 from catalog.errors import ConflictError
-from catalog.indexes.definitions import find_index, is_active
-from catalog.indexes.items import Item, delete_items, insert_missing_items
-from catalog.indexes.keys import cut_key
+from catalog.indexes.definitions import IdRange, find_index, is_active
+from catalog.indexes.items import Item, delete_items, insert_missing_items, item_keys
 from catalog.model import PartitionIndex, Table
-from catalog.partition_names import given_values
 from catalog.partitions.scanning import PartitionFactory, partition_query
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -91,14 +89,6 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class PartitionRange:
-    """Partitions with ids from `first` to `last`, both inclusive."""
-
-    first: int
-    last: int
-
-
-@dataclass(frozen=True)
 class ItemRange:
     """Items from `first` up to, and without, `end`; None for no bound."""
 
@@ -106,7 +96,7 @@ class ItemRange:
     end: Item | None
 
 
-CheckedRange = PartitionRange | ItemRange
+CheckedRange = IdRange | ItemRange
 
 
 @dataclass(frozen=True)
@@ -245,7 +235,7 @@ def plan_ranges(storage: Storage, table: Table, index: PartitionIndex, size: int
         rows = _every(connection, size, _ITEM, IndexItemRow.index_id == index.id)
     bounds = [None, *((row.key, row.partition_id) for row in rows[1:]), None]
     return [
-        *(PartitionRange(first, end - 1) for first, end in pairwise([*ids, last + 1])),
+        *(IdRange(first, end - 1) for first, end in pairwise([*ids, last + 1])),
         *(ItemRange(first, end) for first, end in pairwise(bounds)),
     ]
 
@@ -284,7 +274,7 @@ def _compare(connection: Connection, table: Table, index: PartitionIndex, checke
     if not is_active(connection, index.id):
         return Findings()
     comparison = _Comparison(connection, table, index)
-    return comparison.of_partitions(checked) if isinstance(checked, PartitionRange) else comparison.of_items(checked)
+    return comparison.of_partitions(checked) if isinstance(checked, IdRange) else comparison.of_items(checked)
 
 
 class _Comparison:
@@ -297,7 +287,7 @@ class _Comparison:
         self._encoder = ValueEncoder(table, [index])
         self._factory = PartitionFactory(table)
 
-    def of_partitions(self, ids: PartitionRange) -> Findings:
+    def of_partitions(self, ids: IdRange) -> Findings:
         """Find the partitions of a range that lack their item."""
         query = partition_query(self._table).where(PartitionRow.id.between(ids.first, ids.last))
         rows = {row.id: row for row in self._connection.execute(query)}
@@ -336,13 +326,8 @@ class _Comparison:
 
     def _keys(self, rows: Mapping[int, Row[Any]]) -> dict[int, bytes | None]:
         """Return the key that the item of each partition has to have; None when its values do not fit."""
-        if not rows:
-            return {}
-        encoded = self._encoder.encode_all([given_values(row.packed_values) for row in rows.values()])
-        return {
-            partition_id: None if number in encoded.refused else cut_key(key)
-            for number, (partition_id, key) in enumerate(zip(rows, encoded.index_keys[0], strict=True))
-        }
+        keys = item_keys(self._encoder, [row.packed_values for row in rows.values()])
+        return dict(zip(rows, keys, strict=True))
 
     def _difference(
         self,

@@ -149,15 +149,15 @@ class PartitionAdder:
         else may be adding the same partition: then the insert waits for their commit and fails, and the look
         afterwards sees what they added.
         """
-        known: list[int] = []
+        there: set[bytes] = set()
         while True:
             if self._looks_first:
                 there = registered(self._connection, self.table, batch.identities)
-                known = [number for number, identity in enumerate(batch.identities) if identity in there]
-            new = batch.only([*_others(len(batch.packed), known)]) if known else batch
+            known = [number for number, identity in enumerate(batch.identities) if identity in there]
+            new = [number for number, identity in enumerate(batch.identities) if identity not in there]
             try:
                 with self._connection.begin_nested():
-                    self._insert(new)
+                    self._insert(batch.only(new) if known else batch)
             except Exception as error:
                 if not _is_unique_violation(error):
                     raise
@@ -210,11 +210,6 @@ class PartitionAdder:
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
             f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
         )
-
-
-def _others(count: int, numbers: Sequence[int]) -> Iterator[int]:
-    known = set(numbers)
-    return (number for number in range(count) if number not in known)
 
 
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, update
 
-from catalog.errors import RefusedPartition
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
-from catalog.indexes.items import delete_items
-from catalog.indexes.keys import cut_key
+from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
-from catalog.partition_names import given_values
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
 from catalog.values import ValueEncoder
@@ -36,16 +33,9 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
         ).all()
         dropped += len(rows)
         for index, encoder in encoders:
-            encoded = ((row.id, encoder.encode(given_values(row.packed_values))) for row in rows)
-            delete_items(
-                connection,
-                index.id,
-                [
-                    (cut_key(values.index_keys[0]), partition_id)
-                    for partition_id, values in encoded
-                    if not isinstance(values, RefusedPartition)
-                ],
-            )
+            keys = item_keys(encoder, [row.packed_values for row in rows])
+            items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]
+            delete_items(connection, index.id, items)
     return dropped
 
 

@@ -68,8 +68,8 @@ class Queries:
 
     def items(self, index_id: int, ranges: Ranges) -> Query:
         """Return the query of the index keys and partition ids in some ranges."""
-        source, parameters = self._items(index_id, ranges)
-        return Query(f"SELECT i.key, i.partition_id FROM {source}", parameters)
+        source, condition, parameters = self._items(index_id, ranges)
+        return Query(f"SELECT i.key, i.partition_id FROM {source} WHERE {condition}", parameters)
 
     def partitions_in_ranges(self, index_id: int, ranges: Ranges) -> Query:
         """Return the query of the partitions whose items are in some ranges."""
@@ -85,31 +85,27 @@ class Queries:
         return query if self.is_postgresql else query.limited(count)
 
     def _partitions_in_ranges(self, index_id: int, ranges: Ranges, limit: str) -> Query:
-        source, parameters = self._items(index_id, ranges)
+        source, condition, parameters = self._items(index_id, ranges)
         if self.is_postgresql:
-            ids = f"SELECT i.partition_id FROM {source}{limit}"
+            ids = f"SELECT i.partition_id FROM {source} WHERE {condition}{limit}"
             return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.id = ANY(ARRAY({ids}))", parameters)
-        joined = source.replace(" WHERE ", " CROSS JOIN calve_partition AS p WHERE p.id = i.partition_id AND ")
+        joined = f"{source} CROSS JOIN calve_partition AS p WHERE p.id = i.partition_id AND {condition}"
         return Query(f"SELECT {_PARTITION} FROM {joined}", parameters)
 
-    def _items(self, index_id: int, ranges: Ranges) -> tuple[str, tuple[Any, ...]]:
-        """Return what stands behind FROM for the items in some ranges."""
+    def _items(self, index_id: int, ranges: Ranges) -> tuple[str, str, tuple[Any, ...]]:
+        """Return what stands behind FROM and behind WHERE for the items in some ranges, and the parameters."""
         lows, highs = [each.low for each in ranges], [each.high for each in ranges]
+        mark, item = self._mark, "calve_index_item AS i"
         if len(ranges) == 1:
-            mark = self._mark
-            source = f"calve_index_item AS i WHERE i.index_id = {mark} AND i.key >= {mark} AND i.key < {mark}"
-            return source, (index_id, lows[0], highs[0])
+            return item, f"i.index_id = {mark} AND i.key >= {mark} AND i.key < {mark}", (index_id, lows[0], highs[0])
         if self.is_postgresql:
-            return (
-                "unnest(%s::bytea[], %s::bytea[]) AS r (low, high) CROSS JOIN calve_index_item AS i "
-                "WHERE i.index_id = %s AND i.key >= r.low AND i.key < r.high"
-            ), (lows, highs, index_id)
-        pairs = ", ".join(["(?, ?)"] * len(ranges))
-        flat = [end for each in ranges for end in (each.low, each.high)]
-        return (
-            f"(VALUES {pairs}) AS r CROSS JOIN calve_index_item AS i "
-            "WHERE i.index_id = ? AND i.key >= r.column1 AND i.key < r.column2"
-        ), (*flat, index_id)
+            listed, low, high = "unnest(%s::bytea[], %s::bytea[]) AS r (low, high)", "r.low", "r.high"
+            bounds: list[Any] = [lows, highs]
+        else:
+            listed, low, high = f"(VALUES {', '.join(['(?, ?)'] * len(ranges))}) AS r", "r.column1", "r.column2"
+            bounds = [end for each in ranges for end in (each.low, each.high)]
+        condition = f"i.index_id = {mark} AND i.key >= {low} AND i.key < {high}"
+        return f"{listed} CROSS JOIN {item}", condition, (*bounds, index_id)
 
     def distinct_values(self, index_id: int, prefixes: Sequence[bytes], key_type: KeyType) -> Query:
         """Return the query of each prefix extended by each value that the next key has behind it.
