@@ -61,6 +61,7 @@ class TableRow(Base):
     format: Mapped[str] = mapped_column(String(16))
     location: Mapped[str] = mapped_column(Text)
     properties: Mapped[dict[str, Any]]
+    scheme: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at_ms: Mapped[int]
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
 
@@ -94,6 +95,44 @@ class PartitionRow(Base):
     is_quarantined: Mapped[bool]
     operation_number: Mapped[int | None]
     created_at_ms: Mapped[int]
+
+
+class DataFileRow(Base):
+    """A data file of a table with a partition scheme; its rows are what readers see.
+
+    `path` is below the table's location. `statistics` is JSON (`catalog.schemes.files.FileStatistics`). As for
+    partitions, there is no foreign key to the table.
+    """
+
+    __tablename__ = "calve_data_file"
+    __table_args__ = (
+        Index("ix_calve_data_file_table_id_partition_id", "table_id", "partition_id"),
+        # Who planned with a file must not meet another one under its id.
+        {"sqlite_autoincrement": True},
+    )
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int]
+    partition_id: Mapped[int]
+    path: Mapped[str] = mapped_column(Text)
+    row_count: Mapped[int]
+    size_bytes: Mapped[int]
+    statistics: Mapped[str] = mapped_column(Text)
+    operation_number: Mapped[int | None]
+
+
+class RetiredFileRow(Base):
+    """A file that no table has any more, kept for the readers that began before it was retired, until vacuum."""
+
+    __tablename__ = "calve_retired_file"
+    __table_args__ = (Index("ix_calve_retired_file_retired_at_ms", "retired_at_ms"),)
+
+    id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(512))
+    folder: Mapped[str] = mapped_column(Text)
+    path: Mapped[str] = mapped_column(Text)
+    size_bytes: Mapped[int]
+    retired_at_ms: Mapped[int]
 
 
 class PartitionIndexRow(Base):
