@@ -7,6 +7,15 @@ CatalogError
 │   ├── InvalidTableError
 │   ├── InvalidIndexError
 │   ├── InvalidPartitionError        carries the refused partitions
+│   ├── InvalidSchemeError           a partition scheme, or a change of one, contradicts itself
+│   │   ├── BoundsNotAscendingError
+│   │   ├── BoundOutsideRangeError
+│   │   ├── DuplicateListValueError
+│   │   ├── ListGroupMismatchError
+│   │   ├── SchemeValueError         a text is not of the partition column's type
+│   │   ├── DefaultPartitionError    the default partition can be neither split, dropped nor merged
+│   │   ├── PartitionsNotNeighboursError
+│   │   └── UnsupportedChangeError   the table's scheme does not know this change
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
 │   └── ExpressionError              carries the position in the expression
@@ -28,6 +37,7 @@ CatalogError
 │   ├── LocationNotEmptyError
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
+│   ├── PlanConflictError            the table is not any more as the plan expects it
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
@@ -76,6 +86,54 @@ class InvalidTableError(InvalidRequestError):
 
 class InvalidIndexError(InvalidRequestError):
     """A partition index cannot be defined like this."""
+
+
+class InvalidSchemeError(InvalidRequestError):
+    """A partition scheme, or a change of one, contradicts itself."""
+
+
+class BoundsNotAscendingError(InvalidSchemeError):
+    """Two neighbouring bounds of ranges do not ascend.
+
+    Attributes:
+        lower, upper: The pair, as written.
+    """
+
+    def __init__(self, place: str, lower: str, upper: str) -> None:
+        """Name the pair; `place` says where it stands, for instance `RANGE_INFO`."""
+        self.lower = lower
+        self.upper = upper
+        super().__init__(
+            f"{place}: bound {upper} follows {lower} and is not greater; write the bounds in ascending order"
+        )
+
+
+class BoundOutsideRangeError(InvalidSchemeError):
+    """A bound does not lie inside the range that is split, or not at its end where it has to."""
+
+
+class DuplicateListValueError(InvalidSchemeError):
+    """A value is named twice in the groups of a list."""
+
+
+class ListGroupMismatchError(InvalidSchemeError):
+    """The groups that a group is split into are not together exactly the old one."""
+
+
+class SchemeValueError(InvalidSchemeError):
+    """A bound, a list value or an interval is not of the partition column's type."""
+
+
+class DefaultPartitionError(InvalidSchemeError):
+    """Partition 0 takes what no other partition takes; it can be neither split, dropped nor merged."""
+
+
+class PartitionsNotNeighboursError(InvalidSchemeError):
+    """Ranges that are not side by side cannot become one."""
+
+
+class UnsupportedChangeError(InvalidSchemeError):
+    """A table's partition scheme does not know this change."""
 
 
 class InvalidConfigurationError(InvalidRequestError):
@@ -292,6 +350,10 @@ class IndexBuildEndedError(ConflictError):
     """The partition index that is being built was deleted, cancelled, or has FAILED meanwhile."""
 
     retryable: ClassVar[bool] = False
+
+
+class PlanConflictError(ConflictError):
+    """The table is not any more as a plan expects it; make a new plan."""
 
 
 class FencedError(ConflictError):

@@ -177,6 +177,15 @@ class StringType(KeyType):
         self.name = name
         self.maximum_length = maximum_length
 
+    def first_reserved(self, text: str) -> int | None:
+        """Return where a text has a character that no value may have; None when it has none."""
+        found = self._RESERVED.search(text)
+        return None if found is None else found.start()
+
+    def encode_start(self, text: str) -> bytes:
+        """Return the bytes that the values begin with that begin with a text."""
+        return text.encode("utf-8", "surrogatepass")
+
     def parse(self, text: str) -> str:
         """Return the text, if it is short enough and has no reserved character."""
         if found := self._RESERVED.search(text) or self._SURROGATE.search(text):
@@ -204,7 +213,7 @@ class StringType(KeyType):
 
     def encode(self, value: KeyValue) -> bytes:
         """Return UTF-8 and the terminator, which is below every character that a value may have."""
-        return str(value).encode("utf-8", "surrogatepass") + TEXT_END
+        return self.encode_start(str(value)) + TEXT_END
 
     def decode(self, key: bytes, start: int) -> tuple[str, int]:
         """Return the text and the next position."""

@@ -6,22 +6,19 @@ bytes. A null is the range that begins with `00`; every other value begins above
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from catalog.expressions.tree import And, Condition, Expression, LikePattern, Operator, Or
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import NULL_BYTES, KeyType, KeyValue
+from catalog.key_types import NULL_BYTES, KeyType, KeyValue, StringType
 from catalog.model import Table
 
 _VALUES = b"\x01"
 """No encoded value begins below this, and null does."""
 
 _END = b"\xff"
-_RESERVED = re.compile("[\x00\x01\x02]")
-
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
@@ -127,10 +124,14 @@ def _members(condition: Condition) -> Iterable[KeyValue]:
 
 
 def _points(value: KeyValue, key_type: KeyType, name: str) -> list[KeyRange]:
-    if isinstance(value, str) and _RESERVED.search(value):
+    if _first_reserved(value, key_type) is not None:
         return []
     low = key_type.encode(value)
     return [KeyRange(low, after_prefix(low), is_point=True, text=f"{name} = {key_type.format(value)}")]
+
+
+def _first_reserved(value: KeyValue, key_type: KeyType) -> int | None:
+    return key_type.first_reserved(str(value)) if isinstance(key_type, StringType) else None
 
 
 def _gaps(condition: Condition, key_type: KeyType, text: str) -> list[KeyRange]:
@@ -143,9 +144,10 @@ def _gaps(condition: Condition, key_type: KeyType, text: str) -> list[KeyRange]:
 def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: str) -> KeyRange:
     is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
     includes = operator in (Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUAL)
-    if isinstance(value, str) and (reserved := _RESERVED.search(value)):
-        # No indexed value has the reserved character, so none lies between the text before it and the whole text.
-        value, includes = value[: reserved.start()], is_less
+    reserved = _first_reserved(value, key_type)
+    if reserved is not None:
+        # No value has the reserved character, so none lies between the text before it and the whole text.
+        value, includes = str(value)[:reserved], is_less
     encoded = key_type.encode(value)
     if is_less:
         return KeyRange(_VALUES, after_prefix(encoded) if includes else encoded, text=text)
@@ -155,10 +157,11 @@ def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: st
 def _like(pattern: LikePattern, key_type: KeyType, name: str, text: str) -> tuple[list[KeyRange], bool]:
     prefix, rest = pattern.split()
     if not rest:
-        return ([] if _RESERVED.search(prefix) else _points(prefix, key_type, name)), True
-    if _RESERVED.search(prefix):
+        return _points(prefix, key_type, name), True
+    if _first_reserved(prefix, key_type) is not None:
         return [], True
-    low = prefix.encode("utf-8", "surrogatepass")
+    assert isinstance(key_type, StringType)
+    low = key_type.encode_start(prefix)
     return [KeyRange(low or _VALUES, after_prefix(low), text=text)], rest == "%"
 
 

@@ -1,0 +1,101 @@
+"""Intervals of RANGE_INTERVAL: which bound follows, by the calendar or by a number."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from catalog.column_types import DecimalType, TimestampType
+from catalog.errors import SchemeValueError
+from catalog.key_types import DateType, IntegerType, KeyType, KeyValue
+
+_TEXT = re.compile(r"\s*([0-9]{1,9})\s*(year|quarter|month|week|day|hour|minute|second)s?\s*", re.IGNORECASE)
+_MONTHS = {"year": 12, "quarter": 3, "month": 1}
+_SECONDS = {"week": 7 * 86_400, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The width of the ranges that come by themselves: months, microseconds, or a number; the others are 0."""
+
+    text: str
+    months: int = 0
+    microseconds: int = 0
+    number: int = 0
+
+    def bounds_after(self, anchor: KeyValue, value_type: KeyType, taken: int = 0) -> Iterator[KeyValue]:
+        """Yield the bounds that follow an anchor; each is counted from it, so that a 31st comes back.
+
+        Args:
+            taken: How many of them there are already.
+
+        Raises:
+            SchemeValueError: The calendar ends.
+        """
+        steps = taken
+        while True:
+            steps += 1
+            if not self.months and not self.microseconds:
+                yield int(anchor) + steps * self.number
+                continue
+            try:
+                moment = self._moment(anchor, value_type)
+                moved = self._by_months(moment, steps) + steps * self.microseconds * _MICROSECOND
+            except (OverflowError, ValueError):
+                raise SchemeValueError(
+                    f"{steps} intervals of {self.text} after {value_type.format(anchor)} is behind the calendar's end"
+                ) from None
+            yield self._value(moved, value_type)
+
+    @staticmethod
+    def _moment(value: KeyValue, value_type: KeyType) -> datetime:
+        number = int(value)
+        if isinstance(value_type, DateType):
+            return datetime(number >> 9, number >> 5 & 15, number & 31, tzinfo=UTC)
+        return _EPOCH + number * _MICROSECOND
+
+    @staticmethod
+    def _value(moment: datetime, value_type: KeyType) -> KeyValue:
+        if isinstance(value_type, DateType):
+            return moment.year << 9 | moment.month << 5 | moment.day
+        return (moment - _EPOCH) // _MICROSECOND
+
+    def _by_months(self, moment: datetime, steps: int) -> datetime:
+        months = moment.year * 12 + moment.month - 1 + steps * self.months
+        year, month = divmod(months, 12)
+        day = min(moment.day, calendar.monthrange(year, month + 1)[1])
+        return moment.replace(year=year, month=month + 1, day=day)
+
+
+def parse_interval(text: str, value_type: KeyType) -> Interval:
+    """Return the interval of a text: `1 month`, `6 hours`, or a number for columns of numbers.
+
+    Raises:
+        SchemeValueError: It is none, or not one for values of this type.
+    """
+    if isinstance(value_type, IntegerType | DecimalType):
+        number = int(value_type.parse(text.strip())) if re.fullmatch(r"\s*[0-9.]{1,40}\s*", text) else 0
+        if number <= 0:
+            raise SchemeValueError(f"INTERVAL {text!r} is no number above 0, as values of type {value_type} need")
+        return Interval(text.strip(), number=number)
+    if not isinstance(value_type, DateType | TimestampType):
+        raise SchemeValueError(
+            f"RANGE_INTERVAL is for date, timestamp, integer and decimal columns, not for {value_type}; use RANGE"
+        )
+    found = _TEXT.fullmatch(text)
+    if found is None or not int(found.group(1)):
+        raise SchemeValueError(
+            f"INTERVAL {text!r} cannot be read; write a number and a unit, such as 1 month: year, quarter, month, "
+            "week, day, hour, minute or second"
+        )
+    count, unit = int(found.group(1)), found.group(2).lower()
+    if unit in _MONTHS:
+        return Interval(text.strip(), months=count * _MONTHS[unit])
+    if isinstance(value_type, DateType) and _SECONDS[unit] < 86_400:
+        raise SchemeValueError(f"INTERVAL {text!r} is shorter than a day, and the partition column is a date")
+    return Interval(text.strip(), microseconds=count * _SECONDS[unit] * 1_000_000)

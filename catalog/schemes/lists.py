@@ -1,0 +1,169 @@
+"""LIST: each partition has the values of one group; all others, and nulls, are in partition 0."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from catalog.errors import DuplicateListValueError, InvalidSchemeError, ListGroupMismatchError
+from catalog.indexes.ranges import Ranges
+from catalog.key_types import KeyValue
+from catalog.schemes.model import DEFAULT_PARTITION, LOWEST, Change, NumberedScheme, SchemeType
+from catalog.schemes.texts import format_group, parse_group
+
+Group = tuple[int, tuple[str, ...]]
+"""A partition's id and values."""
+
+
+@dataclass(frozen=True)
+class ListScheme(NumberedScheme):
+    """Groups of values."""
+
+    type: ClassVar[SchemeType] = SchemeType.LIST
+
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The default partition, then the groups in order."""
+        return (DEFAULT_PARTITION, *(partition_id for partition_id, _ in self.groups))
+
+    @cached_property
+    def partition_of_bytes(self) -> dict[bytes, int]:
+        """Bytes of each listed value → its partition, ascending."""
+        found = {self._encoded(text): partition_id for partition_id, texts in self.groups for text in texts}
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def _sorted_bytes(self) -> list[bytes]:
+        return list(self.partition_of_bytes)
+
+    def _encoded(self, text: str) -> bytes:
+        return self.value_type.encode(self.typed(text))
+
+    def check(self, place: str) -> None:
+        """Make sure that there is a group, and no value is named twice.
+
+        Raises:
+            DuplicateListValueError, SchemeValueError, LimitExceededError: One is, or is no value.
+        """
+        if not self.groups:
+            raise InvalidSchemeError(f"{place}: there is no value; name at least one")
+        self._refuse_twice((text for _, texts in self.groups for text in texts), place)
+        self.check_size()
+
+    def _refuse_twice(self, texts: Iterable[str], place: str) -> None:
+        seen: dict[bytes, str] = {}
+        for text in texts:
+            encoded = self._encoded(text)
+            if encoded in seen:
+                other = "" if seen[encoded] == text else f" (as {seen[encoded]}, too)"
+                raise DuplicateListValueError(
+                    f"{place}: value {text} of {self.column} is named twice{other}; a value belongs to one partition"
+                )
+            seen[encoded] = text
+
+    def lines(self) -> list[str]:
+        """Return a line for each partition, the default first."""
+        return [f"{each}, {self.text_of(each)}" for each in self.ids]
+
+    def text_of(self, partition_id: int) -> str:
+        """Return a partition in words."""
+        if partition_id == DEFAULT_PARTITION:
+            return f"{self.column} = DEFAULT"
+        return f"{self.column} = {', '.join(self._group(partition_id))}"
+
+    def _group(self, partition_id: int) -> tuple[str, ...]:
+        return dict(self.groups)[partition_id]
+
+    def partition_of(self, value: KeyValue | None) -> int:
+        """Return the partition of a value."""
+        if value is None:
+            return DEFAULT_PARTITION
+        return self.partition_of_bytes.get(self.value_type.encode(value), DEFAULT_PARTITION)
+
+    def partitions_in(self, ranges: Ranges) -> set[int]:
+        """Return the partitions with a value in the ranges; the default one unless all that is meant is listed."""
+        found: set[int] = set()
+        for each in ranges:
+            if each.is_point and each.low >= LOWEST:
+                found.add(self.partition_of_bytes.get(each.low, DEFAULT_PARTITION))
+                continue
+            found.add(DEFAULT_PARTITION)
+            first, end = bisect_left(self._sorted_bytes, each.low), bisect_left(self._sorted_bytes, each.high)
+            found.update(self.partition_of_bytes[encoded] for encoded in self._sorted_bytes[first:end])
+        return found
+
+    def _rebuilt(self, groups: Sequence[Group], *, used: int) -> ListScheme:
+        return replace(self, groups=tuple(groups), next_id=self.next_id + used).check_size()
+
+    def _new_groups(self, items: Sequence[str], place: str) -> list[Group]:
+        parsed = [parse_group(item, place) for item in items]
+        return list(zip(self._new_ids(len(parsed)), parsed, strict=True))
+
+    def add(self, items: Sequence[str]) -> Change:
+        """Return the change by new groups."""
+        new = self._new_groups(items, "ADD PARTITION")
+        scheme = self._rebuilt([*self.groups, *new], used=len(new))
+        scheme.check("ADD PARTITION")
+        return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(each for each, _ in new))})
+
+    def split(self, partition_id: int, items: Sequence[str]) -> Change:
+        """Return the change by which a group becomes several."""
+        self._check_changeable([partition_id], "split")
+        self._check_several("SPLIT PARTITION", len(items))
+        new = self._new_groups(items, "SPLIT PARTITION")
+        texts = [text for _, group in new for text in group]
+        self._refuse_twice(texts, "SPLIT PARTITION")
+        self._check_same_values(partition_id, texts)
+        position = self.ids.index(partition_id) - 1
+        groups = [*self.groups[:position], *new, *self.groups[position + 1 :]]
+        return Change(self._rebuilt(groups, used=len(new)), {partition_id: tuple(each for each, _ in new)})
+
+    def _check_same_values(self, partition_id: int, texts: Sequence[str]) -> None:
+        old = {self._encoded(text): text for text in self._group(partition_id)}
+        new = {self._encoded(text): text for text in texts}
+        missing = [text for encoded, text in old.items() if encoded not in new]
+        foreign = [text for encoded, text in new.items() if encoded not in old]
+        if missing or foreign:
+            raise ListGroupMismatchError(
+                f"partition {partition_id} is {self.text_of(partition_id)}; its parts have to be together the same: "
+                f"missing {', '.join(missing) or 'none'}, foreign {', '.join(foreign) or 'none'}"
+            )
+
+    def drop(self, partition_ids: Sequence[int], *, with_data: bool) -> Change:
+        """Return the change by which groups go; their values belong to the default partition then."""
+        self._check_changeable(partition_ids, "dropped")
+        gone = set(partition_ids)
+        scheme = self._rebuilt([group for group in self.groups if group[0] not in gone], used=0)
+        if with_data:
+            return Change(scheme, {}, tuple(sorted(gone)))
+        return Change(scheme, dict.fromkeys(sorted(gone), (DEFAULT_PARTITION,)))
+
+    def merge(self, partition_ids: Sequence[int]) -> Change:
+        """Return the change by which groups become one, at the place of the first of them."""
+        self._check_changeable(partition_ids, "merged; drop a group to add it to the default partition")
+        self._check_several("MERGE PARTITION", len(partition_ids))
+        [new_id] = self._new_ids(1)
+        gone = set(partition_ids)
+        first = min(self.ids.index(each) for each in partition_ids) - 1
+        merged = tuple(text for partition_id, texts in self.groups if partition_id in gone for text in texts)
+        groups = [group for group in self.groups if group[0] not in gone]
+        groups.insert(first, (new_id, merged))
+        return Change(self._rebuilt(groups, used=1), dict.fromkeys(sorted(gone), (new_id,)))
+
+    def properties(self) -> dict[str, str]:
+        """Return type and groups."""
+        return {"PARTITION_TYPE": "LIST", "LIST_INFO": ", ".join(format_group(texts) for _, texts in self.groups)}
+
+    def _fields(self) -> dict[str, Any]:
+        return {"next_id": self.next_id, "groups": [[each, list(texts)] for each, texts in self.groups]}
+
+    def _placement(self) -> dict[Any, int]:
+        found: dict[Any, int] = {
+            frozenset(self._encoded(text) for text in texts): partition_id for partition_id, texts in self.groups
+        }
+        return {**found, None: DEFAULT_PARTITION}
