@@ -18,12 +18,19 @@ CatalogError
 │   │   └── UnsupportedChangeError   the table's scheme does not know this change
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
-│   └── ExpressionError              carries the position in the expression
-│       ├── ExpressionSyntaxError
-│       ├── UnknownColumnError
-│       ├── LiteralTypeError
-│       ├── UnsupportedExpressionError
-│       └── ExpressionTooComplexError
+│   ├── ExpressionError              carries the position in the expression
+│   │   ├── ExpressionSyntaxError
+│   │   ├── UnknownColumnError
+│   │   ├── LiteralTypeError
+│   │   ├── UnsupportedExpressionError
+│   │   └── ExpressionTooComplexError
+│   └── StatementError               carries the position in the statement
+│       ├── StatementSyntaxError
+│       ├── UnsupportedStatementError
+│       ├── StatementTooLongError
+│       ├── UnknownTypeError         a column has a type that there is not
+│       ├── InvalidValueError        a value of INSERT is not of its column's type
+│       └── InvalidQueryError        Spark cannot make sense of a query
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
 │   └── IndexNotFoundError, OperationNotFoundError
@@ -40,6 +47,8 @@ CatalogError
 │   ├── PlanConflictError            the table is not any more as the plan expects it
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
+├── EngineError                      a statement failed while Spark was running it
+│   └── EngineUnavailableError       Spark is not installed, or does not start
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
 """
 
@@ -55,6 +64,9 @@ class CatalogError(Exception):
     """Base of all errors of the catalog."""
 
     retryable: ClassVar[bool] = False
+
+    position: int | None = None
+    """Offset of the offending character in what was asked, from 0; None when no place can be named."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild from attributes, because subclasses build their message from typed arguments."""
@@ -257,6 +269,45 @@ class ExpressionTooComplexError(ExpressionError):
     """The expression is too long or too deep."""
 
 
+class StatementError(InvalidRequestError):
+    """A statement cannot be used.
+
+    Attributes:
+        statement: Its whole text.
+        position: Offset of the offending character in it, from 0; None when no place can be named.
+    """
+
+    def __init__(self, problem: str, statement: str, position: int | None = None) -> None:
+        """Point at the place inside the statement."""
+        self.statement = statement
+        self.position = position
+        super().__init__(problem if position is None else f"{problem}, at position {position}")
+
+
+class StatementSyntaxError(StatementError):
+    """The statement is not in the grammar."""
+
+
+class UnsupportedStatementError(StatementError):
+    """The statement is SQL that is done elsewhere, or in another way."""
+
+
+class StatementTooLongError(StatementError):
+    """The statement is longer than what is read."""
+
+
+class UnknownTypeError(StatementError):
+    """A column has a type that there is not, or with a size that it cannot have."""
+
+
+class InvalidValueError(StatementError):
+    """A value of an INSERT is not of its column's type."""
+
+
+class InvalidQueryError(StatementError):
+    """Spark cannot make sense of a query."""
+
+
 class NotFoundError(CatalogError):
     """Something that the request names does not exist."""
 
@@ -364,6 +415,14 @@ class FencedError(ConflictError):
 
 class VerificationFailedError(CatalogError):
     """What was written differs from what should have been written."""
+
+
+class EngineError(CatalogError):
+    """Spark failed while it was running a statement."""
+
+
+class EngineUnavailableError(EngineError):
+    """A statement needs Spark, which is not installed or does not start."""
 
 
 class CatalogUnavailableError(CatalogError):

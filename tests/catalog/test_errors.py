@@ -18,6 +18,7 @@ from catalog.errors import (
     OperationConflictError,
     PartitionProblem,
     RefusedPartition,
+    StatementError,
 )
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
@@ -25,7 +26,7 @@ REFUSED = RefusedPartition("n=foo", "n", "foo", "int", PartitionProblem.INVALID_
 
 
 def make(error: type[CatalogError]) -> CatalogError:
-    if issubclass(error, ExpressionError):
+    if issubclass(error, (ExpressionError, StatementError)):
         return error("cannot be read", "n = ", 4)
     if issubclass(error, InvalidPartitionError):
         return error("demo.t", [REFUSED])

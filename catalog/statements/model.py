@@ -1,0 +1,464 @@
+"""Statements as values: what each one asks, not how it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from catalog.model import Column, IndexDefinition
+
+
+class TableReference(NamedTuple):
+    """A table as a statement names it; without a database, the session's is meant."""
+
+    database: str | None
+    name: str
+
+
+class LiteralKind(StrEnum):
+    """How a literal is written."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    BOOLEAN = "boolean"
+    BINARY = "binary"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A literal.
+
+    Attributes:
+        text: What it says, without quotes and escapes; a number as it was written, bytes in hexadecimal digits, and
+            None for NULL.
+        position: Where it stands in the statement's text.
+    """
+
+    kind: LiteralKind
+    text: str | None
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCondition:
+    """A comparison of a partition key with a literal, in DROP PARTITION."""
+
+    key: str
+    operator: str
+    literal: Literal
+
+
+PartitionValues = Mapping[str, str | None]
+"""Partition key → value, as `PARTITION (k='v')` gives them; None is null."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """A statement.
+
+    Attributes:
+        places: Name of a field → where it stands in the statement's text.
+    """
+
+    places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatement(Statement):
+    """A statement about one table."""
+
+    table: TableReference
+
+
+# --- databases ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateDatabase(Statement):
+    """CREATE DATABASE."""
+
+    name: str
+    if_not_exists: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropDatabase(Statement):
+    """DROP DATABASE."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseDatabase(Statement):
+    """USE: the database of tables without one, for the rest of the session."""
+
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowDatabases(Statement):
+    """SHOW DATABASES."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeDatabase(Statement):
+    """DESCRIBE DATABASE."""
+
+    name: str
+
+
+# --- tables ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowTables(Statement):
+    """SHOW TABLES; without a database, the session's is meant."""
+
+    database: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescribeTable(TableStatement):
+    """DESCRIBE."""
+
+    is_formatted: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowCreateTable(TableStatement):
+    """SHOW CREATE TABLE."""
+
+
+@dataclass(frozen=True)
+class SortColumn:
+    """A column that the rows of a bucket are sorted by."""
+
+    name: str
+    is_descending: bool = False
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """How Hive spreads the rows of a partition over files: CLUSTERED BY … INTO n BUCKETS."""
+
+    columns: tuple[str, ...]
+    count: int
+    sort_columns: tuple[SortColumn, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateTable(TableStatement):
+    """CREATE TABLE.
+
+    Attributes:
+        stored_by: The name in STORED BY, as it was written; None without this clause.
+        format: The name in STORED AS, in capital letters; None without this clause.
+        classes: Hive's input format and output format, in STORED AS INPUTFORMAT … OUTPUTFORMAT.
+        serde: Hive's class in ROW FORMAT SERDE.
+        serde_properties: Its properties, or those that ROW FORMAT DELIMITED stands for.
+        is_delimited: ROW FORMAT DELIMITED is said.
+    """
+
+    columns: tuple[Column, ...] = ()
+    partition_keys: tuple[Column, ...] = ()
+    indexes: tuple[IndexDefinition, ...] = ()
+    if_not_exists: bool = False
+    is_external: bool = False
+    comment: str | None = None
+    location: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    buckets: Buckets | None = None
+    stored_by: str | None = None
+    format: str | None = None
+    classes: tuple[str, str] | None = None
+    serde: str | None = None
+    serde_properties: Mapping[str, str] = field(default_factory=dict)
+    is_delimited: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateView(TableStatement):
+    """CREATE VIEW.
+
+    Attributes:
+        columns: (name, comment) pairs; empty for the names of the query.
+        query: The SELECT as it was written.
+    """
+
+    query: str
+    columns: tuple[tuple[str, str | None], ...] = ()
+    if_not_exists: bool = False
+    or_replace: bool = False
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropTable(TableStatement):
+    """DROP TABLE; PURGE deletes the files too."""
+
+    if_exists: bool = False
+    purge: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropView(TableStatement):
+    """DROP VIEW."""
+
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetProperties(TableStatement):
+    """ALTER TABLE … SET TBLPROPERTIES."""
+
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsetProperties(TableStatement):
+    """ALTER TABLE … UNSET TBLPROPERTIES."""
+
+    names: tuple[str, ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddColumns(TableStatement):
+    """ALTER TABLE … ADD COLUMNS."""
+
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeColumn(TableStatement):
+    """ALTER TABLE … CHANGE COLUMN, and RENAME COLUMN, which gives no type."""
+
+    name: str
+    new_name: str
+    type: str | None = None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenameTable(TableStatement):
+    """ALTER TABLE … RENAME TO."""
+
+    new_table: TableReference
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetLocation(TableStatement):
+    """ALTER TABLE … SET LOCATION."""
+
+    location: str
+
+
+# --- partitions of schemes ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddSchemePartitions(TableStatement):
+    """ALTER TABLE … ADD PARTITION ('…', …): bounds, values or groups."""
+
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitPartition(TableStatement):
+    """ALTER TABLE … SPLIT PARTITION (id) INTO ('…', …)."""
+
+    partition_id: int
+    items: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropSchemePartitions(TableStatement):
+    """ALTER TABLE … DROP PARTITION (id, …) [WITH DATA]."""
+
+    partition_ids: tuple[int, ...]
+    with_data: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePartitions(TableStatement):
+    """ALTER TABLE … MERGE PARTITION (id, …)."""
+
+    partition_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPartitionNumber(TableStatement):
+    """ALTER TABLE … SET PARTITION_NUM n."""
+
+    count: int
+
+
+# --- partitions of values ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PartitionToAdd:
+    """A partition of ADD PARTITION."""
+
+    values: PartitionValues
+    location: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddValuePartitions(TableStatement):
+    """ALTER TABLE … ADD [IF NOT EXISTS] PARTITION (k='v', …) [LOCATION '…'] …."""
+
+    partitions: tuple[PartitionToAdd, ...]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropValuePartitions(TableStatement):
+    """ALTER TABLE … DROP [IF EXISTS] PARTITION (k='v', …), …; each with the conditions that its partitions meet."""
+
+    partitions: tuple[tuple[KeyCondition, ...], ...]
+    if_exists: bool = False
+    purge: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionStatement(TableStatement):
+    """A statement about one partition."""
+
+    values: PartitionValues
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPartitionLocation(PartitionStatement):
+    """ALTER TABLE … PARTITION (…) SET LOCATION."""
+
+    location: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPartitionFormat(PartitionStatement):
+    """ALTER TABLE … PARTITION (…) SET FILEFORMAT."""
+
+    format: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetPartitionProperties(PartitionStatement):
+    """ALTER TABLE … PARTITION (…) SET PROPERTIES."""
+
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenamePartition(PartitionStatement):
+    """ALTER TABLE … PARTITION (…) RENAME TO PARTITION (…)."""
+
+    new_values: PartitionValues
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowPartitions(TableStatement):
+    """SHOW PARTITIONS.
+
+    Attributes:
+        values: What some of the keys are, in Hive's way of asking; empty for all.
+        where: The filter as it was written; None for all.
+    """
+
+    values: PartitionValues = field(default_factory=dict)
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExplainPartitions(TableStatement):
+    """EXPLAIN PARTITIONS."""
+
+    where: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepairTable(TableStatement):
+    """MSCK REPAIR TABLE: add the partitions whose folders are there."""
+
+
+# --- partition indexes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreateIndex(TableStatement):
+    """CREATE PARTITION INDEX."""
+
+    index: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropIndex(TableStatement):
+    """DROP PARTITION INDEX."""
+
+    index: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowIndexes(TableStatement):
+    """SHOW PARTITION INDEXES."""
+
+
+# --- rows --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertStatement(TableStatement):
+    """An INSERT INTO.
+
+    Attributes:
+        columns: The columns that values are given for, in order; empty for all.
+        values: Values of partition keys that hold for all rows.
+    """
+
+    columns: tuple[str, ...] = ()
+    values: PartitionValues = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertValues(InsertStatement):
+    """INSERT INTO … VALUES."""
+
+    rows: Sequence[tuple[Literal, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertQuery(InsertStatement):
+    """INSERT INTO … SELECT."""
+
+    query: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadData(TableStatement):
+    """LOAD DATA INPATH.
+
+    Attributes:
+        options: Names in capital letters.
+    """
+
+    path: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Select(Statement):
+    """A SELECT, as it was written."""
+
+    query: str

@@ -1,0 +1,88 @@
+"""A script as its statements, which end with a semicolon."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_PIECE = re.compile(
+    r"""(?P<quoted>'(?:[^'\\]+|\\.|\\\Z)*+(?:'|\Z)|"(?:[^"\\]+|\\.|\\\Z)*+(?:"|\Z)|`[^`]*+(?:`|\Z))"""
+    r"""|(?P<comment>--[^\n]*+|/\*)|(?P<end>;)|(?P<blank>\s++)|[^\s'"`;/-]++|.""",
+    re.DOTALL,
+)
+_COMMENT_EDGE = re.compile(r"/\*|\*/")
+
+
+@dataclass(frozen=True)
+class StatementText:
+    """The text of one statement: from its first word to its last, without the semicolon.
+
+    Comments before the first word and after the last are left out; those between are kept.
+
+    Attributes:
+        offset: Where it begins in the script, in characters from 0.
+        line: The line of the script in which it begins, from 1.
+    """
+
+    text: str
+    offset: int
+    line: int
+
+
+def split(script: str) -> Iterator[StatementText]:
+    """Yield the statements of a script; a semicolon in quotes or in a comment ends none.
+
+    A quote or comment that is not closed reaches to the end of the script: what is behind it might be its text.
+    """
+    line = counted = 0
+    first = last = -1
+    for kind, start, end in (*_pieces(script), ("end", len(script), len(script))):
+        if kind == "end":
+            if first >= 0:
+                line, counted = line + script.count("\n", counted, first), first
+                yield StatementText(script[first:last], first, line + 1)
+            first = -1
+        elif kind not in ("comment", "blank"):
+            first = start if first < 0 else first
+            last = end
+
+
+def without_comments(text: str) -> str:
+    """Return a statement with blanks in the place of comments, so that all other characters stay where they are."""
+    parts, done = [], 0
+    for kind, start, end in _pieces(text):
+        if kind == "comment":
+            parts += [text[done:start], re.sub(r"\S", " ", text[start:end])]
+            done = end
+    return "".join([*parts, text[done:]])
+
+
+def unclosed_comment(text: str) -> int | None:
+    """Return where a comment begins that is not closed; None when there is none."""
+    for kind, start, end in _pieces(text):
+        if kind == "comment" and end == len(text) and text.startswith("/*", start) and _comment_end(text, start) < 0:
+            return start
+    return None
+
+
+def _pieces(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield kind, start and end of each piece: quoted, comment, end (a semicolon), blank, or other."""
+    position = 0
+    while found := _PIECE.match(text, position):
+        end = found.end()
+        if found.lastgroup == "comment" and found.group() == "/*":
+            end = _comment_end(text, position)
+            end = len(text) if end < 0 else end
+        yield found.lastgroup or "other", position, end
+        position = end
+
+
+def _comment_end(text: str, start: int) -> int:
+    """Return the end of a comment, which may hold others, as Spark reads them; -1 when it is not closed."""
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, start):
+        depth += 1 if edge.group() == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    return -1
