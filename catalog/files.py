@@ -7,6 +7,7 @@ import io
 import posixpath
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,14 @@ class Folder:
         """Open a file as UTF-8 text; bytes that are none are replaced."""
         return io.TextIOWrapper(self._files.open_input_stream(self._path(name)), "utf-8", errors="replace", newline="")
 
+    @contextmanager
+    def writing(self, name: str) -> Iterator[io.TextIOBase]:
+        """Write a file as UTF-8 text, a part at a time; folders above it that are not there are made."""
+        path = self._path(name)
+        self._files.create_dir(posixpath.dirname(path), recursive=True)
+        with io.TextIOWrapper(self._files.open_output_stream(path), "utf-8", newline="") as text:
+            yield text
+
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of the Parquet files in a folder, a batch in memory at a time."""
         dataset = pyarrow.dataset.dataset(self._path(name), format="parquet", filesystem=self._files)
@@ -101,6 +110,24 @@ class Folder:
         """Delete a folder with what is inside; does nothing when it is not there."""
         if self.exists(name):
             self._files.delete_dir(self._path(name))
+
+    def delete_except(self, kept: Iterable[str]) -> None:
+        """Delete the folder itself with what is inside, except some paths below it; it may be gone already."""
+        kept = set(kept)
+        if not kept:
+            self.delete("")
+            return
+        above = {""} | {"/".join(parts[:n]) for parts in (each.split("/") for each in kept) for n in range(len(parts))}
+        rest = [""]
+        while rest:
+            name = rest.pop()
+            for info in self._files.get_file_info(fs.FileSelector(self._path(name), allow_not_found=True)):
+                inside = posixpath.join(name, info.base_name)
+                if inside in above:
+                    rest.append(inside)
+                elif inside not in kept:
+                    delete = self._files.delete_dir if info.type == fs.FileType.Directory else self._files.delete_file
+                    delete(info.path)
 
     def move_all(self, moves: Iterable[tuple[str, str]]) -> Iterator[None]:
         """Move folders, several at a time; yields once for each that has arrived.

@@ -31,6 +31,11 @@ class OperationKind(StrEnum):
     ADD_PARTITIONS = "add_partitions"
     BUILD_INDEX = "build_index"
     VERIFY_INDEX = "verify_index"
+    LOAD_ROWS = "load_rows"
+    REBALANCE = "rebalance"
+    APPEND_ROWS = "append_rows"
+    REPAIR_TABLE = "repair_table"
+    DROP_TABLE = "drop_table"
 
 
 class OperationState(StrEnum):
@@ -171,6 +176,34 @@ class Operations:
             elif row.state in (*UNFINISHED, OperationState.FAILED):
                 self._begin_again(connection, row, dict(request or {}))
             return _operation(connection.execute(_by_id(operation_id)).one())
+
+    def record(
+        self, connection: Connection, operation_id: str, kind: OperationKind, table: str, request: Mapping[str, Any]
+    ) -> None:
+        """Journal a change that the caller's transaction makes, and that has something left to do after the commit."""
+        now = now_ms()
+        connection.execute(
+            insert(OperationRow).values(
+                id=operation_id,
+                kind=kind,
+                table_name=str(TableName.parse(table)),
+                is_exclusive=False,
+                request=dict(request),
+                state=OperationState.COMMITTED,
+                progress_done=0,
+                report={},
+                created_at_ms=now,
+                heartbeat_at_ms=now,
+            )
+        )
+
+    def committed(self, kind: OperationKind) -> list[Operation]:
+        """Return the operations of a kind that have something left to do after their commit, the oldest first."""
+        query = select(OperationRow.__table__).where(
+            OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED
+        )
+        with self._storage.read() as connection:
+            return [_operation(row) for row in connection.execute(query.order_by(OperationRow.number))]
 
     def get(self, operation_id: str) -> Operation:
         """Return an operation.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from catalog.column_types import parse_column_type
 from catalog.errors import InvalidSchemeError
 from catalog.identifiers import normalise_identifier
-from catalog.model import Column
+from catalog.model import PARTITION_ID, Column, FileFormat
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme, SchemeType
@@ -124,14 +125,23 @@ _CLASSES: Mapping[SchemeType, type[Scheme]] = {
 }
 
 
-def check_columns_of_scheme(scheme: Scheme, columns: Sequence[Column]) -> None:
-    """Make sure that a table has the columns that its scheme is about.
+def check_table_of_scheme(
+    scheme: Scheme, columns: Sequence[Column], partition_keys: Sequence[Column], file_format: str
+) -> None:
+    """Make sure that a table is one whose rows a scheme can place.
 
     Raises:
-        InvalidSchemeError: It lacks one, or the values of one do not compare.
+        InvalidSchemeError: It lacks a column, the values of one do not compare, it has partition keys, or its files
+            are not Parquet.
     """
-    from catalog.column_types import parse_column_type
-
+    if partition_keys:
+        raise InvalidSchemeError(
+            f"a table has partition keys or a partition scheme, not both; make {partition_keys[0].name} a column"
+        )
+    if file_format.lower() != FileFormat.PARQUET:
+        raise InvalidSchemeError(f"the files of a table with a partition scheme are Parquet, not {file_format}")
+    if any(column.name == PARTITION_ID for column in columns):
+        raise InvalidSchemeError(f"{PARTITION_ID} is what filters call a row's partition; name the column otherwise")
     types = {column.name: column.type for column in columns}
     for name in (scheme.column, *scheme.sort_columns):
         if name not in types:

@@ -1,0 +1,145 @@
+"""`Rebalancing`: plan a change of a table's partitions, and commit it.
+
+plan      which files are read, written anew, or only counted elsewhere; nothing is changed
+begin     the operation holds the table against loads and other changes
+write     a Spark job writes the new files of the plan (`spark_jobs.rebalance`); not for all changes
+commit    scheme and files change in one transaction; the old files stay for readers at work until vacuum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.definitions import Definitions
+from catalog.errors import PlanConflictError
+from catalog.operations import Operation, OperationKind, Operations
+from catalog.rebalancing.changes import PartitionChange, change_from_json
+from catalog.rebalancing.planning import RebalancePlan, make_plan
+from catalog.schemes.committing import Committer, FileChange
+from catalog.storage import Storage
+
+COMMIT = "commit"
+"""The step of the operation that changes the catalog, when no Spark job does."""
+
+
+class Rebalancing:
+    """Changes of the partitions of one catalog's tables."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Take the database, the definitions in it, and the journal."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+        self._committer = Committer(storage, definitions, operations)
+
+    def plan(self, table: str, change: PartitionChange) -> RebalancePlan:
+        """Return how a change would be done; this is its dry run.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            PartitionNotFoundError, InvalidSchemeError: The change does not fit the table; subclasses say why.
+        """
+        with self._storage.read() as connection:
+            return make_plan(connection, self._definitions.get_table(table, connection), change)
+
+    def begin(
+        self,
+        operation_id: str,
+        table: str,
+        change: PartitionChange,
+        *,
+        fingerprint: str | None = None,
+        requested_by: str | None = None,
+    ) -> Operation:
+        """Journal the operation that makes a change, and let it hold the table; or return it when it was begun before.
+
+        Args:
+            fingerprint: Of the plan that was agreed to; None for whatever plan there is then.
+
+        Raises:
+            OperationConflictError: Another operation is at work on the table.
+        """
+        return self._operations.begin(
+            operation_id,
+            OperationKind.REBALANCE,
+            table,
+            {**change.as_json(), "fingerprint": fingerprint},
+            is_exclusive=True,
+            requested_by=requested_by,
+        )
+
+    def plan_of(self, operation: Operation) -> RebalancePlan:
+        """Return the plan of an operation that was begun.
+
+        Raises:
+            PlanConflictError: It is another one than was agreed to.
+            CatalogError: As `plan`.
+        """
+        request = dict(operation.request)
+        agreed = request.pop("fingerprint")
+        plan = self.plan(operation.table, change_from_json(request))
+        if agreed is not None and plan.fingerprint != agreed:
+            raise PlanConflictError(
+                f"table {operation.table} changed since the plan of {plan.change} was made (fingerprint {agreed}, now "
+                f"{plan.fingerprint}); nothing was changed. Make a new plan"
+            )
+        return plan
+
+    def commit(
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        plan: RebalancePlan,
+        folder: str | None = None,
+        report: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Make a change visible in one transaction.
+
+        Args:
+            folder: Where the rows of the plan's rewritten files were written, below the table's location.
+            report: What else the operation's report shall say.
+
+        Returns:
+            The operation's report.
+
+        Raises:
+            FencedError: The attempt was given up.
+            PlanConflictError: The table is not any more as the plan expects it.
+            VerificationFailedError: The new files do not hold as many rows as the old ones.
+        """
+        before = plan.table.scheme
+        assert before is not None
+        change = FileChange(
+            before,
+            plan.scheme,
+            folder,
+            plan.moved.row_count,
+            plan.relabelled,
+            [each.id for each in (*plan.rewritten, *plan.deleted)],
+            # Another operation cannot have come between, unless this one was given up and begun again.
+            lambda connection, table: make_plan(connection, table, plan.change).fingerprint == plan.fingerprint,
+        )
+        return self._committer.commit(operation_id, step, attempt, change, {**plan.as_json(), **(report or {})})
+
+    def change_catalog(
+        self, operation_id: str, table: str, change: PartitionChange, *, requested_by: str | None = None
+    ) -> dict[str, Any] | None:
+        """Make a change that moves no row, without Spark; return its report.
+
+        Returns:
+            None, and nothing has happened, when rows have to be moved.
+
+        Raises:
+            OperationConflictError: Another operation is at work on the table.
+            CatalogError: As `plan`.
+        """
+        if self.plan(table, change).needs_spark:
+            return None
+        operation = self.begin(operation_id, table, change, requested_by=requested_by)
+        if operation.is_committed:
+            return dict(operation.report[COMMIT])
+        with self._operations.attempt(operation_id, COMMIT) as attempt:
+            plan = self.plan_of(operation)
+            return None if plan.needs_spark else self.commit(operation_id, COMMIT, attempt, plan)

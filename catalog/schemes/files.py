@@ -1,0 +1,237 @@
+"""The data files of tables with a partition scheme: what the catalog knows of each, and how that is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from catalog.clock import now_ms
+from catalog.indexes.keys import after_prefix
+from catalog.indexes.ranges import KeyRange, Ranges
+from catalog.key_types import KeyType, KeyValue
+from catalog.model import Table
+from catalog.schemes.model import NULL_RANGE
+from catalog.storage.bulk import among, batched, insert_rows
+from catalog.storage.schema import DataFileRow, RetiredFileRow
+
+_LONGEST_BYTES = 128
+"""Longer minima and maxima are cut, to a lesser and to a greater one."""
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What the values of a column lie between, in one file.
+
+    Attributes:
+        low, high: Bytes (`catalog.key_types`) from the least, inclusive, to behind the greatest, exclusive; None when
+            there is no value but null.
+        null_count: None when it is not known.
+    """
+
+    low: bytes | None
+    high: bytes | None
+    null_count: int | None
+
+    @classmethod
+    def of_values(
+        cls, value_type: KeyType, least: KeyValue, greatest: KeyValue, null_count: int | None
+    ) -> ColumnStatistics:
+        """Return the statistics of a column whose least and greatest value are known."""
+        low, high = value_type.encode(least), after_prefix(value_type.encode(greatest))
+        if len(low) > _LONGEST_BYTES:
+            low = low[:_LONGEST_BYTES]
+        if len(high) > _LONGEST_BYTES:
+            high = after_prefix(high[:_LONGEST_BYTES])
+        return cls(low, high, null_count)
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The ranges of bytes that the values lie in; a null's is one of them."""
+        found = [NULL_RANGE] if self.null_count is None or self.null_count > 0 else []
+        if self.low is not None and self.high is not None:
+            is_point = len(self.low) < _LONGEST_BYTES and after_prefix(self.low) == self.high
+            found.append(KeyRange(self.low, self.high, is_point))
+        return found
+
+    def overlaps(self, ranges: Ranges) -> bool:
+        """Say whether a value may lie in one of these ranges."""
+        return any(mine.low < other.high and other.low < mine.high for mine in self.ranges for other in ranges)
+
+    def as_json(self) -> list[Any]:
+        """Return plain values."""
+        low, high = (None if each is None else each.hex() for each in (self.low, self.high))
+        return [low, high, self.null_count]
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> ColumnStatistics:
+        """Return the statistics of `as_json`."""
+        low, high, null_count = stored
+        return cls(low and bytes.fromhex(low), high and bytes.fromhex(high), null_count)
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A data file that was written.
+
+    Attributes:
+        partition_id: The partition that its rows belong to.
+        path: Below the table's location.
+        statistics: Of the partition column and the sort columns, by name; a column that lacks may have any value.
+    """
+
+    partition_id: int
+    path: str
+    row_count: int
+    size_bytes: int
+    statistics: Mapping[str, ColumnStatistics]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table.
+
+    Attributes:
+        path: Below the table's location.
+        statistics_json: As the catalog keeps them.
+    """
+
+    id: int
+    partition_id: int
+    path: str
+    row_count: int
+    size_bytes: int
+    statistics_json: str
+
+    @cached_property
+    def statistics(self) -> Mapping[str, ColumnStatistics]:
+        """Statistics by column; one that lacks may have any value."""
+        return {name: ColumnStatistics.from_json(stored) for name, stored in json.loads(self.statistics_json).items()}
+
+
+@dataclass(frozen=True)
+class Total:
+    """Files, rows and bytes of one partition, or of several."""
+
+    file_count: int = 0
+    row_count: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, other: Total) -> Total:
+        """Return both together."""
+        return Total(
+            self.file_count + other.file_count, self.row_count + other.row_count, self.size_bytes + other.size_bytes
+        )
+
+
+_COLUMNS = ("table_id", "partition_id", "path", "row_count", "size_bytes", "statistics", "operation_number")
+
+
+def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int) -> Total:
+    """Make files visible in the caller's transaction; return how much that is."""
+    total = Total()
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal total
+        for file in files:
+            total += Total(1, file.row_count, file.size_bytes)
+            statistics = {name: each.as_json() for name, each in file.statistics.items()}
+            yield (
+                table.id,
+                file.partition_id,
+                file.path,
+                file.row_count,
+                file.size_bytes,
+                json.dumps(statistics, separators=(",", ":")),
+                operation_number,
+            )
+
+    insert_rows(connection, DataFileRow, _COLUMNS, rows())
+    return total
+
+
+def read_files(connection: Connection, table: Table, partition_ids: Iterable[int] | None = None) -> Iterator[DataFile]:
+    """Yield the files of some partitions of a table, or of all, by partition and age."""
+    query = select(
+        DataFileRow.id,
+        DataFileRow.partition_id,
+        DataFileRow.path,
+        DataFileRow.row_count,
+        DataFileRow.size_bytes,
+        DataFileRow.statistics,
+    ).where(DataFileRow.table_id == table.id)
+    chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
+    for chunk in chunks:
+        chosen = query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
+        ordered = chosen.order_by(DataFileRow.partition_id, DataFileRow.id)
+        for row in connection.execution_options(yield_per=5_000).execute(ordered):
+            yield DataFile(*row)
+
+
+def count_files(connection: Connection, table: Table) -> dict[int, Total]:
+    """Return files, rows and bytes of each partition that has files."""
+    query = (
+        select(
+            DataFileRow.partition_id,
+            func.count(),
+            func.sum(DataFileRow.row_count),
+            func.sum(DataFileRow.size_bytes),
+        )
+        .where(DataFileRow.table_id == table.id)
+        .group_by(DataFileRow.partition_id)
+    )
+    return {
+        partition_id: Total(files, int(rows), int(size))
+        for partition_id, files, rows, size in connection.execute(query)
+    }
+
+
+def relabel_files(connection: Connection, table: Table, partition_of: Mapping[int, int]) -> int:
+    """Give files to other partitions, by their ids; return how many were still there."""
+    by_target: dict[int, list[int]] = {}
+    for file_id, partition_id in partition_of.items():
+        by_target.setdefault(partition_id, []).append(file_id)
+    changed = 0
+    for partition_id, file_ids in by_target.items():
+        for chunk in batched(sorted(file_ids)):
+            changed += connection.execute(
+                update(DataFileRow)
+                .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
+                .values(partition_id=partition_id)
+            ).rowcount
+    return changed
+
+
+def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> int:
+    """Take files away from a table, and keep them for the readers at work until vacuum; return how many there were."""
+    retired = 0
+    for chunk in batched(sorted(file_ids)):
+        rows = connection.execute(
+            delete(DataFileRow)
+            .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
+            .returning(DataFileRow.path, DataFileRow.size_bytes)
+        ).all()
+        retired += len(rows)
+        if rows:
+            connection.execute(insert(RetiredFileRow), [_retired(table, row.path, row.size_bytes) for row in rows])
+    return retired
+
+
+def retire_all_files(connection: Connection, table: Table) -> None:
+    """Take all files away from a table that is dropped with its data."""
+    ids = connection.scalars(select(DataFileRow.id).where(DataFileRow.table_id == table.id)).all()
+    retire_files(connection, table, ids)
+
+
+def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:
+    return {
+        "table_name": table.full_name,
+        "folder": table.location,
+        "path": path,
+        "size_bytes": size_bytes,
+        "retired_at_ms": now_ms(),
+    }

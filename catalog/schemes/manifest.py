@@ -1,0 +1,60 @@
+"""What a Spark job wrote: the list of its data files, beside them, for whoever makes them visible.
+
+It is one JSON line a file, and the last thing a job writes; a job that died leaves none, or one that nobody asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from catalog.errors import VerificationFailedError
+from catalog.files import Folder
+from catalog.model import Table
+from catalog.schemes.files import ColumnStatistics, NewFile
+
+_MANIFEST = "_manifest.jsonl"
+_END = "end"
+
+
+def folder_name(operation_number: int, attempt: int) -> str:
+    """Return the folder of an attempt's data files, below the table's location."""
+    return f"{operation_number}-{attempt}"
+
+
+def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
+    """Write the list of the data files of a folder; return how many there are."""
+    count = 0
+    with Folder(table.location).writing(f"{folder}/{_MANIFEST}") as lines:
+        for file in files:
+            statistics = {name: each.as_json() for name, each in file.statistics.items()}
+            fields = [file.partition_id, file.path, file.row_count, file.size_bytes, statistics]
+            lines.write(json.dumps(fields) + "\n")
+            count += 1
+        lines.write(json.dumps([_END, count]) + "\n")
+    return count
+
+
+def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
+    """Yield the data files of a folder.
+
+    Raises:
+        VerificationFailedError: The list is not there, or not whole.
+    """
+    location = Folder(table.location)
+    name = f"{folder}/{_MANIFEST}"
+    count = 0
+    if location.exists(name):
+        with location.open_text(name) as lines:
+            for line in lines:
+                first, *rest = json.loads(line)
+                if first == _END and rest == [count]:
+                    return
+                path, row_count, size_bytes, statistics = rest
+                known = {column: ColumnStatistics.from_json(each) for column, each in statistics.items()}
+                yield NewFile(first, path, row_count, size_bytes, known)
+                count += 1
+    raise VerificationFailedError(
+        f"table {table.full_name}: {table.location}/{name} is not there, or not whole; nothing was changed. Run the "
+        "operation again"
+    )
