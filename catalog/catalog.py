@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from catalog.definitions import ColumnLike, Definitions, check_columns, normalise_columns, normalise_location
-from catalog.errors import ConflictError, InvalidTableError
+from sqlalchemy import Connection
+
+from catalog.definitions import (
+    ColumnLike,
+    Definitions,
+    check_columns,
+    normalise_columns,
+    normalise_location,
+    renamed_buckets,
+)
+from catalog.errors import ConflictError, InvalidSchemeError, InvalidTableError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.indexes import building
 from catalog.indexes.definitions import (
@@ -24,7 +33,9 @@ from catalog.key_changes import changed_columns, prepare_key_changes
 from catalog.loading import Loading
 from catalog.model import (
     AddResult,
+    Buckets,
     Database,
+    FileFormat,
     IndexDefinition,
     IndexState,
     NewPartition,
@@ -33,16 +44,24 @@ from catalog.model import (
     PartitionIndex,
     PartitionState,
     Table,
+    TableKind,
 )
 from catalog.operations import Operations
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.scanning import Scan, Scanner
+from catalog.purging import finish_purge, finish_purges, journal_purge
 from catalog.quality_results import QualityResults
+from catalog.rebalancing.rebalancing import Rebalancing
+from catalog.schemes.committing import Committer
+from catalog.schemes.model import Scheme
+from catalog.schemes.partitions import SchemePartition, scheme_partitions
+from catalog.schemes.pruning import FileScan, scan_files
 from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
+from catalog.table_checks import refuse_view
 
 
 class Catalog:
@@ -55,6 +74,8 @@ class Catalog:
         operations: Journal of the long-running changes.
         loading: What a load of source files does to the catalog and the files.
         quality: Results of quality checks.
+        rebalancing: Changes of the partitions of tables with a partition scheme.
+        committer: Makes visible what jobs wrote into tables with a partition scheme.
     """
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
@@ -65,6 +86,8 @@ class Catalog:
         self.operations = Operations(storage)
         self.loading = Loading(storage, self._definitions, self.operations)
         self.quality = QualityResults(storage, self._definitions, self.operations)
+        self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
+        self.committer = Committer(storage, self._definitions, self.operations)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
@@ -178,14 +201,21 @@ class Catalog:
         location: str | None = None,
         properties: Mapping[str, str] | None = None,
         indexes: Sequence[IndexDefinition] = (),
+        scheme: Scheme | None = None,
+        description: str | None = None,
+        is_external: bool = False,
+        buckets: Buckets | None = None,
     ) -> Table:
         """Create a table, with up to 3 partition indexes; it and all of them exist afterwards, or nothing does.
 
         Args:
             columns: The columns inside the data files.
             partition_keys: The partition keys, in the order of the path.
-            format: parquet, orc, avro or csv.
+            format: parquet, orc, avro or csv; or textfile, sequencefile, rcfile or jsonfile, of which nothing is read.
             location: Folder of the data files; by default `<database's folder>/<table>`.
+            scheme: Places the rows by one of the columns, instead of by partition keys.
+            is_external: The files are somebody else's, and stay when the table is dropped.
+            buckets: Recorded as they are.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
@@ -202,10 +232,55 @@ class Catalog:
                 format=format,
                 location=location,
                 properties=properties,
+                scheme=scheme,
+                kind=TableKind.EXTERNAL if is_external else TableKind.MANAGED,
+                description=description,
+                buckets=buckets,
             )
             for definition in indexes:
                 create_index(connection, table, definition)
         return table
+
+    def create_view(
+        self,
+        name: str,
+        sql: str,
+        *,
+        columns: Iterable[ColumnLike] = (),
+        description: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Create a view: a statement under the name of a table, without partitions, files and location.
+
+        Args:
+            sql: The SELECT, kept as it is; nobody looks into it here.
+            columns: What the view shows, as far as it is known.
+            if_not_exists: Return the table or view that exists, unchanged.
+
+        Raises:
+            DatabaseNotFoundError: The database does not exist.
+            TableAlreadyExistsError: A table or view of this name exists, and `if_not_exists` is false.
+            InvalidRequestError: A name cannot be used.
+        """
+        try:
+            with self.storage.write() as connection:
+                return self._definitions.insert_table(
+                    connection,
+                    TableName.parse(name),
+                    columns=columns,
+                    partition_keys=(),
+                    format=FileFormat.PARQUET,
+                    location=None,
+                    properties=properties,
+                    kind=TableKind.VIEW,
+                    description=description,
+                    view_text=sql,
+                )
+        except TableAlreadyExistsError:
+            if if_not_exists:
+                return self.get_table(name)
+            raise
 
     def get_table(self, name: str) -> Table:
         """Return a table.
@@ -216,7 +291,7 @@ class Catalog:
         return self._definitions.get_table(name)
 
     def list_tables(self, database: str | None = None) -> list[Table]:
-        """Return the tables of one database, or of all, by name.
+        """Return the tables and views of one database, or of all, by name.
 
         Raises:
             DatabaseNotFoundError: There is no such database.
@@ -233,10 +308,11 @@ class Catalog:
         key_order: Sequence[str] | None = None,
         properties: Mapping[str, str | None] | None = None,
         location: str | None = None,
+        description: str | None = None,
     ) -> Table:
-        """Change a table: its name (in the same database), its columns and keys, properties, or location.
+        """Change a table: its name (in the same database), its columns and keys, properties, location, or description.
 
-        No file is touched. Formats that find columns by name, as Parquet does, show a renamed column as null for the
+        Of a view, only name, properties and description change. No file is touched. Formats that find columns by name, as Parquet does, show a renamed column as null for the
         files that exist. Folders of partitions keep the old name of a renamed key.
 
         Args:
@@ -257,15 +333,20 @@ class Catalog:
                 change.
             InvalidKeyTypeError: A key has a type that no partition key can have.
             IndexedKeyError: A partition index does not admit the change of a key.
+            NotATableError: It is a view, which has no such thing.
             ConflictError: An operation is changing the table, and more than properties or new columns would change.
         """
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
+            added = normalise_columns(add_columns)
+            if added or change_columns or not (key_order is location is None):
+                refuse_view(table, "has no columns, keys or location of its own to change")
             if change_columns or not (rename_to is key_order is location is None):
                 self._definitions.refuse_if_busy(connection, table)
             columns, keys = changed_columns(table, change_columns or {}, key_order)
-            columns = (*columns, *normalise_columns(add_columns))
-            check_columns(table.full_name, columns, tuple(keys.values()))
+            columns = (*columns, *added)
+            if not table.is_view:
+                check_columns(table.full_name, columns, tuple(keys.values()))
             prepare_key_changes(connection, self._definitions, table, keys)
             if location is not None and self._definitions.has_partitions(connection, table):
                 raise InvalidTableError(
@@ -281,19 +362,40 @@ class Catalog:
                 partition_keys=tuple(keys.values()),
                 properties=self._definitions.changed_properties(table, properties),
                 location=table.location if location is None else normalise_location(location),
+                description=table.description if description is None else description,
+                buckets=renamed_buckets(table, columns),
             )
         return self.get_table(f"{table.database}.{new_name}")
 
-    def drop_table(self, name: str) -> None:
-        """Drop a table with its partitions and indexes; its files are not touched.
+    def drop_table(self, name: str, *, purge: bool = False) -> None:
+        """Drop a table with its partitions and indexes, or a view.
+
+        Args:
+            purge: Delete the files of a managed table, too, after the commit: its folder, except what other tables and
+                their partitions have in it; nothing of it when another table has its files all around. Partitions
+                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. A purge
+                that was interrupted is finished by `finish_purges`.
 
         Raises:
             TableNotFoundError: There is none of this name.
             ConflictError: An operation is changing it.
+            FilesNotDeletedError: The table is dropped, and the file system refuses to delete files.
         """
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
             self._definitions.delete_table(connection, table)
+            is_purged = purge and table.kind is TableKind.MANAGED
+            operation_id = journal_purge(connection, self.operations, table) if is_purged else None
+        if operation_id is not None:
+            finish_purge(self.storage, self.operations, self.operations.get(operation_id))
+
+    def finish_purges(self) -> int:
+        """Delete what interrupted purges of dropped tables have left; return how many they were.
+
+        Raises:
+            FilesNotDeletedError: The file system refuses.
+        """
+        return finish_purges(self.storage, self.operations)
 
     # --- partitions ---------------------------------------------------------------------------------------------
 
@@ -348,14 +450,51 @@ class Catalog:
         """Return a search with its plan and counts; `get_partitions` is its `partitions`."""
         return self._scanner.scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
 
-    def explain_partitions(self, table: str, expression: str | None = None) -> Explanation:
-        """Run a search, throw its partitions away, and tell how they were found.
+    def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
+        """Find the partitions, and of a table with a partition scheme the files, of an expression; tell how that went.
 
         Raises:
             TableNotFoundError: There is no such table.
             ExpressionError: The expression cannot be used.
         """
+        if self.get_table(table).scheme is not None:
+            return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
+
+    def scan_files(self, table: str, expression: str | None = None) -> FileScan:
+        """Return the data files of a table with a partition scheme that may hold rows of which an expression is true.
+
+        Args:
+            expression: The filter, on any column whose values compare and on `_partition_id`; None for all rows.
+                Partitions are told by the partition column, and files by it and the sort columns.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidSchemeError: It has no partition scheme.
+            ExpressionError: The expression cannot be used.
+        """
+        with self.storage.read() as connection:
+            return scan_files(connection, self._with_scheme(connection, table), expression)
+
+    def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
+        """Return the partitions of a table with a partition scheme in logical order, empty ones too.
+
+        Args:
+            expression: Only the partitions that may hold rows of which this filter is true.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidSchemeError: It has no partition scheme.
+            ExpressionError: The expression cannot be used.
+        """
+        with self.storage.read() as connection:
+            return scheme_partitions(connection, self._with_scheme(connection, table), expression)
+
+    def _with_scheme(self, connection: Connection, name: str) -> Table:
+        table = self._definitions.get_table(name, connection)
+        if table.scheme is None:
+            raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
+        return table
 
     def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
         """Return one partition by its values, quarantined or not; `01` finds the int `1`.

@@ -22,15 +22,19 @@ from catalog.errors import (
 )
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
-from catalog.model import Column, Database, FileFormat, Table
+from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind
+from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
+from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import (
     BackfillRangeRow,
     DatabaseRow,
+    DataFileRow,
     IndexItemRow,
     OperationRow,
     PartitionIndexRow,
     PartitionRow,
+    RenamedPartitionRow,
     SourceFileRow,
     TableRow,
 )
@@ -170,7 +174,13 @@ class Definitions:
         """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
         columns = normalise_columns(definition["columns"])
         keys = normalise_columns(definition["partition_keys"])
-        check_columns(str(table), columns, keys)
+        kind: TableKind = definition.get("kind", TableKind.MANAGED)
+        # What a view's columns are, perhaps only Spark can say.
+        if columns or kind is not TableKind.VIEW:
+            check_columns(str(table), columns, keys)
+        scheme: Scheme | None = definition.get("scheme")
+        if scheme is not None:
+            check_table_of_scheme(scheme, columns, keys, definition["format"])
         # One at a time in a database: otherwise two could both see that the name is free.
         database = self._database_row(connection, table.database, lock=True)
         if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
@@ -183,9 +193,14 @@ class Definitions:
                 name=table.name,
                 columns=[_column_json(column) for column in columns],
                 partition_keys=[_column_json(key) for key in keys],
-                format=_file_format(definition["format"]),
-                location=normalise_location(location),
+                format=parse_format(definition["format"]),
+                location="" if kind is TableKind.VIEW else normalise_location(location),
                 properties=dict(definition["properties"] or {}),
+                scheme=None if scheme is None else scheme.as_json(),
+                kind=kind,
+                description=definition.get("description"),
+                view_text=definition.get("view_text"),
+                buckets=_buckets_json(str(table), columns, definition.get("buckets")),
                 created_at_ms=now_ms(),
             )
             .returning(TableRow.__table__)
@@ -242,7 +257,7 @@ class Definitions:
         # The ranges first: that waits for builds at work, and none begins again.
         connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(indexes)))
         connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
-        for row in (PartitionIndexRow, PartitionRow, SourceFileRow):
+        for row in (PartitionIndexRow, PartitionRow, DataFileRow, RenamedPartitionRow, SourceFileRow):
             connection.execute(delete(row).where(row.table_id == table.id))
         connection.execute(delete(TableRow).where(TableRow.id == table.id))
 
@@ -296,8 +311,13 @@ def _table(database: str, row: Row[Any]) -> Table:
         format=FileFormat(row.format),
         location=row.location,
         properties=row.properties,
+        scheme=None if row.scheme is None else scheme_from_json(row.scheme),
         id=row.id,
         version=row.version,
+        kind=TableKind(row.kind),
+        description=row.description,
+        view_text=row.view_text,
+        buckets=None if row.buckets is None else Buckets(tuple(row.buckets["columns"]), row.buckets["count"]),
     )
 
 
@@ -306,13 +326,49 @@ def _column_json(column: Column) -> dict[str, str]:
     return fields if column.comment is None else {**fields, "comment": column.comment}
 
 
-def _file_format(text: str) -> str:
+def parse_format(text: str) -> FileFormat:
+    """Return the format that a text names, without regard to case; `json` is Hive's `jsonfile`.
+
+    Raises:
+        InvalidTableError: There is no such format.
+    """
+    name = text.strip().lower()
     try:
-        return FileFormat(text.lower()).value
+        return FileFormat({"json": "jsonfile"}.get(name, name))
     except ValueError:
         raise InvalidTableError(
             f"format {text!r} is not known; use {', '.join(known.value for known in FileFormat)}"
         ) from None
+
+
+def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] | None:
+    """Return how a table's buckets are stored when its columns have become others, perhaps with more at the end."""
+    if table.buckets is None:
+        return None
+    names = {old.name: new.name for old, new in zip(table.columns, columns, strict=False)}
+    return {"columns": [names[name] for name in table.buckets.columns], "count": table.buckets.count}
+
+
+def _buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
+    """Return how buckets are stored.
+
+    Raises:
+        InvalidTableError: There are none, or one of their columns is not a column of the table.
+    """
+    if buckets is None:
+        return None
+    names = [normalise_identifier(name, "column") for name in buckets.columns]
+    known = [column.name for column in columns]
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidTableError(
+            f"table {table} is bucketed by {', '.join(unknown)}, which is not among its columns {', '.join(known)}"
+        )
+    if not names or buckets.count < 1:
+        raise InvalidTableError(
+            f"table {table} has {buckets.count} buckets of the columns ({', '.join(names)}); at least one of each is "
+            "needed"
+        )
+    return {"columns": names, "count": buckets.count}
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:

@@ -7,6 +7,11 @@ CatalogError
 │   ├── InvalidTableError
 │   ├── InvalidIndexError
 │   ├── InvalidPartitionError        carries the refused partitions
+│   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
+│   │   └── PartialPartitionSpecError    one partition is meant, and not every key has a value
+│   ├── NotATableError               it is a view
+│   ├── UnsupportedFormatError       the files are in a format that is recorded only
+│   ├── InvalidRowsError             rows to append do not have the table's columns, or values of their types
 │   ├── InvalidSchemeError           a partition scheme, or a change of one, contradicts itself
 │   │   ├── BoundsNotAscendingError
 │   │   ├── BoundOutsideRangeError
@@ -42,11 +47,13 @@ CatalogError
 │   ├── OperationConflictError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
+│   ├── LocationTakenError           a partition's default folder has the files of a renamed one
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
+├── FilesNotDeletedError             the catalog has changed as asked, and files are left
 ├── EngineError                      a statement failed while Spark was running it
 │   └── EngineUnavailableError       Spark is not installed, or does not start
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
@@ -232,6 +239,26 @@ class InvalidPartitionError(InvalidRequestError):
         super().__init__(f"table {table}: {reason}")
 
 
+class InvalidPartitionSpecError(InvalidRequestError):
+    """A partition is named by keys that its table does not have, or by one key twice."""
+
+
+class PartialPartitionSpecError(InvalidPartitionSpecError):
+    """One partition is meant, and a partition key has no value."""
+
+
+class NotATableError(InvalidRequestError):
+    """What a table can do was asked of a view."""
+
+
+class UnsupportedFormatError(InvalidRequestError):
+    """Files are in a format that the catalog records, and nobody here reads or writes."""
+
+
+class InvalidRowsError(InvalidRequestError):
+    """Rows to append do not have the columns of the table, or not values of their types."""
+
+
 class ExpressionError(InvalidRequestError):
     """A filter expression cannot be used.
 
@@ -378,6 +405,12 @@ class LocationNotEmptyError(ConflictError):
     retryable: ClassVar[bool] = False
 
 
+class LocationTakenError(ConflictError):
+    """The default folder of a partition has the files of one that was renamed."""
+
+    retryable: ClassVar[bool] = False
+
+
 class IndexedKeyError(ConflictError):
     """A partition key cannot change like this while partition indexes are on its table.
 
@@ -415,6 +448,10 @@ class FencedError(ConflictError):
 
 class VerificationFailedError(CatalogError):
     """What was written differs from what should have been written."""
+
+
+class FilesNotDeletedError(CatalogError):
+    """The catalog has changed as asked, and files that should be gone could not be deleted."""
 
 
 class EngineError(CatalogError):

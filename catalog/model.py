@@ -14,15 +14,41 @@ from catalog.partition_names import NULL_VALUE, partition_path
 
 if TYPE_CHECKING:
     from catalog.key_types import KeyType
+    from catalog.schemes.model import Scheme
+
+PARTITION_ID = "_partition_id"
+"""What a filter and a SELECT call the partition of a row of a table with a partition scheme."""
 
 
 class FileFormat(StrEnum):
-    """The format of a table's data files."""
+    """The format of data files; those that are not readable are recorded only, for tables that came from Hive."""
 
     PARQUET = "parquet"
     ORC = "orc"
     AVRO = "avro"
     CSV = "csv"
+    TEXTFILE = "textfile"
+    SEQUENCEFILE = "sequencefile"
+    RCFILE = "rcfile"
+    JSONFILE = "jsonfile"
+
+    @property
+    def is_readable(self) -> bool:
+        """Say whether files of this format can be read and written."""
+        return self in READABLE_FORMATS
+
+
+READABLE_FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO, FileFormat.CSV)
+
+
+class TableKind(StrEnum):
+    """Whose a table's files are, or that it has none."""
+
+    MANAGED = "managed"
+    """The files go with the table, when it is dropped with `purge`."""
+    EXTERNAL = "external"
+    """The files are somebody else's, and stay."""
+    VIEW = "view"
 
 
 class IndexState(StrEnum):
@@ -74,6 +100,18 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Buckets:
+    """How Hive spread the rows of each partition over files: recorded as it is, and not used.
+
+    Attributes:
+        columns: The columns whose hash names the bucket.
+    """
+
+    columns: tuple[str, ...]
+    count: int
+
+
+@dataclass(frozen=True)
 class Database:
     """A namespace of tables.
 
@@ -89,13 +127,18 @@ class Database:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and how its files are laid out.
+    """A table and how its files are laid out; or a view, which has neither partitions, files nor a location.
 
     Attributes:
         columns: The columns inside the data files, in order.
         partition_keys: The partition keys, in the order of the path.
         location: Folder of the data files, without a slash at the end.
+        scheme: How the rows are placed by one of the columns; None for one partition for each value of the partition
+            keys, as in Hive, and for tables without partitions.
         version: Another one after each change of the table or of its indexes.
+        description: What the table is for.
+        view_text: The statement of a view; None for tables.
+        buckets: None for a table without.
     """
 
     database: str
@@ -107,11 +150,21 @@ class Table:
     properties: Mapping[str, str] = field(default_factory=dict)
     id: int = 0
     version: int = field(default=0, compare=False)
+    scheme: Scheme | None = None
+    kind: TableKind = TableKind.MANAGED
+    description: str | None = None
+    view_text: str | None = None
+    buckets: Buckets | None = None
 
     @property
     def full_name(self) -> str:
         """`database.name`."""
         return str(TableName(self.database, self.name))
+
+    @property
+    def is_view(self) -> bool:
+        """Say whether it is a view."""
+        return self.kind is TableKind.VIEW
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -129,6 +182,27 @@ class Table:
         """Return the position of a partition key, without regard to case; None when there is no such key."""
         return self._key_positions.get(name.lower())
 
+    @cached_property
+    def filter_view(self) -> Table:
+        """The table as filters see it: the columns that they may name as its partition keys.
+
+        Those are the partition keys; and of a table with a partition scheme all columns whose values compare, and
+        `_partition_id`.
+        """
+        if self.scheme is None:
+            return self
+        from catalog.column_types import parse_column_type
+
+        columns = (column for column in self.columns if parse_column_type(column.type) is not None)
+        return _FilterView(
+            self.database,
+            self.name,
+            (),
+            (*columns, Column(PARTITION_ID, "int")),
+            self.format,
+            self.location,
+        )
+
     def default_partition_location(self, path: str) -> str:
         """Return where a partition of this Hive-style path lies unless it says otherwise."""
         return f"{self.location}/{path}"
@@ -136,6 +210,16 @@ class Table:
     @cached_property
     def _key_positions(self) -> dict[str, int]:
         return {key.name: position for position, key in enumerate(self.partition_keys)}
+
+
+class _FilterView(Table):
+    """A table whose keys may have every type that compares."""
+
+    @cached_property
+    def key_types(self) -> tuple[KeyType, ...]:
+        from catalog.column_types import parse_column_type
+
+        return tuple(found for key in self.partition_keys if (found := parse_column_type(key.type)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +231,7 @@ class NewPartition:
             A shorter sequence lacks the values of the last keys.
         location: Folder of its files; None for the Hive-style folder below the table's location.
         row_count, file_count, size_bytes: None when they are not known.
+        format: The format of its files, when it is not the table's.
     """
 
     values: Sequence[str | None]
@@ -155,6 +240,7 @@ class NewPartition:
     row_count: int | None = None
     size_bytes: int | None = None
     properties: Mapping[str, str] | None = None
+    format: FileFormat | None = None
 
 
 class Partition(NamedTuple):
@@ -163,6 +249,7 @@ class Partition(NamedTuple):
     Attributes:
         values: One text for each partition key, in order, as it was given. None is null, or a value it lacks.
         location: Folder of its files.
+        format: The format of its files, when it is not the table's.
     """
 
     id: int
@@ -174,6 +261,7 @@ class Partition(NamedTuple):
     properties: Mapping[str, str]
     state: PartitionState
     created_at_ms: int
+    format: FileFormat | None = None
 
     def name(self, table: Table) -> str:
         """Return the partition's name as Hive shows it, `k=v/k2=v2`."""

@@ -15,7 +15,7 @@ from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
-from catalog.model import FileFormat, Table
+from catalog.model import READABLE_FORMATS, Table
 from catalog.quality import QualityRules
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
@@ -194,7 +194,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         field_name: _one_of(place, entry, field_name, allowed)
         for field_name, allowed in (
             ("source_format", SOURCE_FORMATS),
-            ("format", tuple(FileFormat)),
+            ("format", READABLE_FORMATS),
             ("invalid_partitions", INVALID_PARTITIONS),
         )
         if field_name in entry

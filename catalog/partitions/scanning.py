@@ -7,14 +7,12 @@ that found nothing, runs in a transaction of its own, from the table's definitio
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, Select, select
@@ -30,6 +28,7 @@ from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
 from catalog.partition_names import NULL_VALUE, partition_path, unpack_values
+from catalog.partitions.properties import read_properties
 from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -231,7 +230,7 @@ class PartitionFactory:
     def __init__(self, table: Table) -> None:
         """Take the table."""
         names = (partition_path([key], [""]).replace("%", "%%") for key in table.key_names)
-        self._properties = Memo(_properties)
+        self._properties = Memo(read_properties)
         self._default_location = "/".join((table.location.replace("%", "%%"), *(f"{name}%s" for name in names)))
 
     def make(self, row: PartitionRecord) -> Partition:
@@ -247,7 +246,7 @@ class PartitionFactory:
             values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
             if location is None:
                 location = default_location % pieces
-            state = states[is_quarantined]
+            own_properties, own_format = properties[texts]
             fields = (
                 number,
                 values,
@@ -255,17 +254,14 @@ class PartitionFactory:
                 file_count,
                 row_count,
                 size_bytes,
-                properties[texts],
-                state,
+                own_properties,
+                states[is_quarantined],
                 created_at_ms,
+                own_format,
             )
             # Past the constructor of the named tuple, which takes as long as all the rest.
             partitions.append(new(Partition, fields))
         return partitions
-
-
-def _properties(text: str | None) -> Mapping[str, str]:
-    return MappingProxyType(json.loads(text) if text else {})
 
 
 class _Prepared:

@@ -62,6 +62,10 @@ class TableRow(Base):
     location: Mapped[str] = mapped_column(Text)
     properties: Mapped[dict[str, Any]]
     scheme: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    kind: Mapped[str] = mapped_column(String(16), default="managed", server_default="managed")
+    description: Mapped[str | None] = mapped_column(Text)
+    view_text: Mapped[str | None] = mapped_column(Text)
+    buckets: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at_ms: Mapped[int]
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
 
@@ -71,7 +75,8 @@ class PartitionRow(Base):
 
     `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values`
     keeps the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
-    There is no foreign key to the table: to check it takes longer than to write the row, and whoever adds partitions
+    `properties` is JSON, with the partition's own format in it if it has one (`catalog.partitions.properties`). There
+    is no foreign key to the table: to check it takes longer than to write the row, and whoever adds partitions
     holds the table's row.
     """
 
@@ -95,6 +100,19 @@ class PartitionRow(Base):
     is_quarantined: Mapped[bool]
     operation_number: Mapped[int | None]
     created_at_ms: Mapped[int]
+
+
+class RenamedPartitionRow(Base):
+    """What a partition was called before: its files still lie in the default folder of these values.
+
+    Another partition of these values needs another folder, or both would read the same files.
+    """
+
+    __tablename__ = "calve_renamed_partition"
+
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    identity: Mapped[bytes] = mapped_column(LargeBinary(16), primary_key=True)
+    partition_id: Mapped[int]
 
 
 class DataFileRow(Base):

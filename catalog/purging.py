@@ -1,0 +1,96 @@
+"""Deleting the files of a dropped table.
+
+That a table's folder has to go is journaled in the transaction that drops the table, and the folder goes after the
+commit: who is killed in between leaves an operation in the state COMMITTED, which vacuum finishes.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+from collections.abc import Iterator
+from uuid import uuid4
+
+from sqlalchemy import Connection, or_, select
+
+from catalog.errors import FilesNotDeletedError
+from catalog.files import Folder
+from catalog.model import Table, TableKind
+from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.storage import Storage
+from catalog.storage.schema import PartitionRow, TableRow
+
+log = logging.getLogger(__name__)
+
+_LOCAL = re.compile("file:/+")
+
+
+def journal_purge(connection: Connection, operations: Operations, table: Table) -> str:
+    """Journal, in the transaction that drops a table, that its folder has to go; return the operation's id."""
+    operation_id = f"drop-{table.full_name}-{uuid4().hex}"
+    operations.record(
+        connection, operation_id, OperationKind.DROP_TABLE, table.full_name, {"location": table.location}
+    )
+    return operation_id
+
+
+def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> None:
+    """Delete the folder of a dropped table, except what other tables have there; does no harm when done again.
+
+    Raises:
+        FilesNotDeletedError: The file system refuses.
+    """
+    location = operation.request["location"]
+    with storage.read() as connection:
+        others = set(_locations_around(connection, _comparable(location)))
+    if covering := [each for each in others if _is_within(_comparable(location), each)]:
+        log.warning("%s stays, because another table has its files in %s", location, covering[0])
+    else:
+        root = _comparable(location)
+        try:
+            Folder(location).delete_except(posixpath.relpath(each, root) for each in others if _is_within(each, root))
+        except OSError as error:
+            raise FilesNotDeletedError(
+                f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
+                "or correct that and run vacuum"
+            ) from error
+    with storage.write() as connection:
+        operations.advance(connection, operation.id, OperationState.CLEANED)
+
+
+def finish_purges(storage: Storage, operations: Operations) -> int:
+    """Finish the purges that were interrupted; return how many."""
+    interrupted = operations.committed(OperationKind.DROP_TABLE)
+    for operation in interrupted:
+        finish_purge(storage, operations, operation)
+    return len(interrupted)
+
+
+def _locations_around(connection: Connection, root: str) -> Iterator[str]:
+    """Yield the locations of tables and partitions that hold a folder or are in it, and perhaps others."""
+    for location in connection.scalars(select(TableRow.location).where(TableRow.kind != TableKind.VIEW)):
+        yield _comparable(location)
+    parts = root.split("/")
+    above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
+    column = PartitionRow.location
+    near = [
+        condition
+        for start in (("", "file:", "file://") if root.startswith("/") else ("",))
+        for condition in (
+            column.in_([f"{start}{each}" for each in above]),
+            column.startswith(f"{start}{root}/", autoescape=True),
+        )
+    ]
+    for location in connection.scalars(select(column).where(column.is_not(None), or_(*near))):
+        yield _comparable(location)
+
+
+def _comparable(location: str) -> str:
+    """Return a location in one of its spellings."""
+    location = _LOCAL.sub("/", location, count=1) if _LOCAL.match(location) else location
+    return posixpath.normpath(location) if location.startswith("/") else location
+
+
+def _is_within(location: str, folder: str) -> bool:
+    return location == folder or location.startswith(f"{folder.rstrip('/')}/")

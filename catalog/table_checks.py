@@ -1,0 +1,34 @@
+"""What not every table can do: views have neither files nor partitions, and some formats are recorded only."""
+
+from __future__ import annotations
+
+from catalog.errors import NotATableError, UnsupportedFormatError
+from catalog.model import READABLE_FORMATS, FileFormat, Table
+
+
+def refuse_view(table: Table, reason: str) -> None:
+    """Refuse what a view cannot do.
+
+    Args:
+        reason: For instance `has no partitions`, behind the view's name.
+
+    Raises:
+        NotATableError: It is a view.
+    """
+    if table.is_view:
+        raise NotATableError(f"{table.full_name} is a view, which {reason}; name a table")
+
+
+def require_readable_format(table: Table, own_format: FileFormat | None = None) -> None:
+    """Refuse to read or write files of a table, or of a partition with a format of its own, that nobody here can.
+
+    Raises:
+        UnsupportedFormatError: The format is recorded only.
+    """
+    found = own_format or table.format
+    if not found.is_readable:
+        whose = f"table {table.full_name}" if own_format is None else f"a partition of table {table.full_name}"
+        raise UnsupportedFormatError(
+            f"{whose} is stored as {found.upper()}, which is recorded as Hive has it and neither read nor written here; "
+            f"formats that are: {', '.join(each.upper() for each in READABLE_FORMATS)}"
+        )
