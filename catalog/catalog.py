@@ -17,7 +17,7 @@ from catalog.definitions import (
     normalise_location,
     renamed_buckets,
 )
-from catalog.errors import ConflictError, InvalidSchemeError, InvalidTableError
+from catalog.errors import ConflictError, InvalidSchemeError, InvalidTableError, TableAlreadyExistsError
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.indexes import building
 from catalog.indexes.definitions import (
@@ -312,8 +312,9 @@ class Catalog:
     ) -> Table:
         """Change a table: its name (in the same database), its columns and keys, properties, location, or description.
 
-        Of a view, only name, properties and description change. No file is touched. Formats that find columns by name, as Parquet does, show a renamed column as null for the
-        files that exist. Folders of partitions keep the old name of a renamed key.
+        Of a view, only name, properties and description change. No file is touched. Formats that find columns by name,
+        as Parquet does, show a renamed column as null for the files that exist. Folders of partitions keep the old name
+        of a renamed key.
 
         Args:
             add_columns: New columns, at the end.
