@@ -75,7 +75,7 @@ class TableStatement(Statement):
     table: TableReference
 
 
-# --- databases ---------------------------------------------------------------------------------------------------------
+# --- databases ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +116,7 @@ class DescribeDatabase(Statement):
     name: str
 
 
-# --- tables ------------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,7 +263,7 @@ class SetLocation(TableStatement):
     location: str
 
 
-# --- partitions of schemes ---------------------------------------------------------------------------------------------
+# --- partitions of schemes ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,7 +303,7 @@ class SetPartitionNumber(TableStatement):
     count: int
 
 
-# --- partitions of values ----------------------------------------------------------------------------------------------
+# --- partitions of values -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -391,7 +391,7 @@ class RepairTable(TableStatement):
     """MSCK REPAIR TABLE: add the partitions whose folders are there."""
 
 
-# --- partition indexes -------------------------------------------------------------------------------------------------
+# --- partition indexes ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -415,7 +415,7 @@ class ShowIndexes(TableStatement):
     """SHOW PARTITION INDEXES."""
 
 
-# --- rows --------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)

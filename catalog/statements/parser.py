@@ -1,0 +1,165 @@
+"""From the text of a statement to its value. The grammar is read by Lark; `translation` gives it its meaning."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from lark import Lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+
+from catalog.errors import (
+    CatalogError,
+    StatementError,
+    StatementSyntaxError,
+    StatementTooLongError,
+    UnsupportedStatementError,
+)
+from catalog.statements.model import Statement
+from catalog.statements.splitting import unclosed_comment, without_comments
+from catalog.statements.translation import Translator
+
+MAXIMUM_LENGTH = 4_000_000
+"""Longest statement, in characters."""
+
+MAXIMUM_TOKENS = 200_000
+"""Most names, literals and signs in a statement; so many are read in a few seconds."""
+
+_TOKEN = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`|\w+|[^\w\s]""", re.DOTALL)
+_WORD = re.compile(r"\w+|[^\w\s]")
+_NAME = re.compile(r"[^\W\d]\w*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONGEST_HINT = 12
+
+_SAID = {
+    "ANYTHING": "a condition",
+    "COLON": "':'",
+    "COMMA": "','",
+    "DOT": "'.'",
+    "EQUAL": "'='",
+    "HEXADECIMAL": "bytes",
+    "INTEGER": "a whole number",
+    "LESSTHAN": "'<'",
+    "LPAR": "'('",
+    "MORETHAN": "'>'",
+    "NAME": "a name",
+    "NUMBER": "a number",
+    "OPERATOR": "a comparison",
+    "QUERY": "SELECT",
+    "QUOTED": "a text in quotes",
+    "RPAR": "')'",
+    "ASCENDING": "ASC",
+    "DESCENDING": "DESC",
+    "$END": "the end",
+}
+_UNSAID = {"BACKQUOTED", "SIGN", "__IGNORE_0"}
+
+_ELSEWHERE = {
+    "ANALYZE": "row counts and sizes are known without it",
+    "CACHE": "Spark's cache belongs to one session",
+    "CLUSTER": None,
+    "DELETE": "rows leave with their partition; see ALTER TABLE … DROP PARTITION",
+    "EXPORT": None,
+    "FROM": "begin with SELECT or INSERT",
+    "GRANT": "who may do what is up to the database and the file system",
+    "IMPORT": None,
+    "LOCK": "operations hold their table by themselves",
+    "MERGE": "to merge partitions, use ALTER TABLE … MERGE PARTITION",
+    "OPTIMIZE": None,
+    "REFRESH": "nothing is cached",
+    "REPLACE": None,
+    "RESET": None,
+    "REVOKE": "who may do what is up to the database and the file system",
+    "SET": None,
+    "TRUNCATE": "drop partitions WITH DATA, or drop the table with PURGE",
+    "UNCACHE": "Spark's cache belongs to one session",
+    "UNLOCK": "operations hold their table by themselves",
+    "UPDATE": None,
+    "VACUUM": None,
+}
+"""First words of statements of other systems → what to do instead."""
+
+
+def parse_statement(text: str) -> Statement:
+    """Return the statement that a text is; it may end with blanks and comments, but with no semicolon.
+
+    Raises:
+        StatementSyntaxError: The text is not in the grammar.
+        UnsupportedStatementError: It is SQL that is done elsewhere, or in another way.
+        StatementTooLongError: It is longer than `MAXIMUM_LENGTH`, or has more than `MAXIMUM_TOKENS`.
+        UnknownTypeError: A column has a type that there is not.
+        InvalidIdentifierError: A name cannot be used.
+    """
+    _check_size(text)
+    if found := _SURROGATE.search(text):
+        raise StatementSyntaxError(
+            f"{found.group()!r} is no character; the statement is not in the encoding UTF-8", text, found.start()
+        )
+    plain = without_comments(text)
+    try:
+        statement: Statement = Translator(plain, text).transform(_parser().parse(plain))
+    except UnexpectedInput as error:
+        raise _syntax_error(error, text, plain) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, CatalogError):
+            raise error.orig_exc from None
+        raise
+    return statement
+
+
+def _check_size(text: str) -> None:
+    if len(text) > MAXIMUM_LENGTH:
+        raise StatementTooLongError(
+            f"the statement has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are read", text
+        )
+    # So many tokens need as many characters.
+    if len(text) > MAXIMUM_TOKENS and (count := sum(1 for _ in _TOKEN.finditer(text))) > MAXIMUM_TOKENS:
+        raise StatementTooLongError(
+            f"the statement has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are read. Load many "
+            "rows with LOAD DATA",
+            text,
+        )
+
+
+@cache
+def _parser() -> Lark:
+    grammar = files("catalog.statements").joinpath("grammar.lark").read_text("utf-8")
+    return Lark(grammar, parser="lalr", maybe_placeholders=True)
+
+
+def _syntax_error(error: UnexpectedInput, text: str, plain: str) -> StatementError:
+    position = _position(error, plain)
+    if (start := unclosed_comment(text)) is not None and position >= start:
+        return StatementSyntaxError("a comment is not closed", text, start)
+    found = _WORD.match(plain, position)
+    if found is None:
+        return StatementSyntaxError(f"the statement ends too early{_hint(error)}", text, position)
+    if found.group() in "'\"`" and isinstance(error, UnexpectedCharacters):
+        return StatementSyntaxError("a quote is not closed", text, position)
+    if not plain[:position].strip() and (word := found.group().upper()) in _ELSEWHERE:
+        advice = _ELSEWHERE[word]
+        return UnsupportedStatementError(
+            f"{word} is no statement here{'' if advice is None else '; ' + advice}", text, position
+        )
+    return StatementSyntaxError(f"{found.group()[:40]!r} cannot be read{_hint(error)}", text, position)
+
+
+def _position(error: UnexpectedInput, plain: str) -> int:
+    if isinstance(error, UnexpectedToken) and error.token.type != "$END":
+        return error.token.start_pos or 0
+    if isinstance(error, UnexpectedCharacters):
+        return error.pos_in_stream or 0
+    return len(plain)
+
+
+def _hint(error: UnexpectedInput) -> str:
+    """Return what can stand in the place of what cannot be read."""
+    allowed: set[str] = set(getattr(error, "allowed", None) or ())
+    is_word = False
+    if isinstance(error, UnexpectedToken):
+        allowed = set(error.accepts or error.expected)
+        is_word = "NAME" in allowed and error.token.type != "NAME" and _NAME.fullmatch(error.token) is not None
+    wanted = sorted({_SAID.get(name, name) for name in allowed if name not in _UNSAID})
+    shown = ", ".join(wanted[:_LONGEST_HINT]) + (", …" if len(wanted) > _LONGEST_HINT else "")
+    return (f"; expected {shown}" if wanted else "") + ("; names like this need backquotes" if is_word else "")

@@ -1,0 +1,93 @@
+"""Statements on partitions, their indexes, and rows."""
+
+from __future__ import annotations
+
+from lark import Token
+from lark.visitors import v_args
+
+from catalog.statements import model as m
+from catalog.statements.translation.words import Placed, Words, made
+
+
+@v_args(inline=True)
+class Rows(Words):
+    """Statements on partitions, their indexes, and rows."""
+
+    def show_partitions(
+        self,
+        table: Placed[m.TableReference],
+        values: Placed[dict[str, str | None]] | None,
+        where: Token | None,
+    ) -> m.Statement:
+        return made(m.ShowPartitions, table=table, values=values, where=self._filter(where))
+
+    def explain_partitions(self, table: Placed[m.TableReference], where: Token | None) -> m.Statement:
+        return made(m.ExplainPartitions, table=table, where=self._filter(where))
+
+    @staticmethod
+    def _filter(token: Token | None) -> Placed[str] | None:
+        """Return a filter without its comments, which the filter language does not have."""
+        return None if token is None else Placed(str(token), token.start_pos or 0)
+
+    def repair_table(self, table: Placed[m.TableReference]) -> m.Statement:
+        return made(m.RepairTable, table=table)
+
+    def repair_by_dropping(self, _table: Placed[m.TableReference], word: Token) -> m.Statement:
+        raise self.unsupported(
+            "MSCK REPAIR TABLE adds partitions and drops none; use ALTER TABLE … DROP PARTITION", word
+        )
+
+    def create_index(
+        self, index: Placed[str], table: Placed[m.TableReference], keys: Placed[tuple[str, ...]]
+    ) -> m.Statement:
+        return made(m.CreateIndex, table=table, index=index, keys=keys)
+
+    def drop_index(self, exists: bool | None, index: Placed[str], table: Placed[m.TableReference]) -> m.Statement:
+        return made(m.DropIndex, table=table, index=index, if_exists=exists)
+
+    def show_indexes(self, table: Placed[m.TableReference]) -> m.Statement:
+        return made(m.ShowIndexes, table=table)
+
+    def insert_values(
+        self,
+        table: Placed[m.TableReference],
+        values: Placed[dict[str, str | None]] | None,
+        columns: Placed[tuple[str, ...]] | None,
+        *rows: tuple[m.Literal, ...],
+    ) -> m.Statement:
+        return made(m.InsertValues, table=table, values=values, columns=columns, rows=rows)
+
+    def row(self, *literals: m.Literal) -> tuple[m.Literal, ...]:
+        return literals
+
+    def insert_query(
+        self,
+        table: Placed[m.TableReference],
+        values: Placed[dict[str, str | None]] | None,
+        columns: Placed[tuple[str, ...]] | None,
+        query: Token,
+    ) -> m.Statement:
+        return made(m.InsertQuery, table=table, values=values, columns=columns, query=self.verbatim(query))
+
+    def insert_overwrite(self, word: Token, _rest: Token) -> m.Statement:
+        raise self.unsupported("rows are added, not replaced; use INSERT INTO", word)
+
+    def load_data(
+        self,
+        path: Placed[str],
+        overwrite: Token | None,
+        table: Placed[m.TableReference],
+        values: Placed[dict[str, str | None]] | None,
+        options: Placed[dict[str, str]] | None,
+    ) -> m.Statement:
+        if overwrite is not None:
+            raise self.unsupported("rows are added, not replaced; leave OVERWRITE out", overwrite)
+        if values is not None:
+            raise self.wrong("the values of partition keys come from the files; leave PARTITION out", values.position)
+        upper = None
+        if options is not None:
+            upper = Placed({name.upper(): value for name, value in options.value.items()}, options.position)
+        return made(m.LoadData, table=table, path=path, options=upper)
+
+    def select(self, query: Token) -> m.Statement:
+        return made(m.Select, query=self.verbatim(query))

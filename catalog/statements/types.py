@@ -1,0 +1,87 @@
+"""Names of column types as users write them, and as the catalog keeps them."""
+
+from __future__ import annotations
+
+MAXIMUM_DEPTH = 50
+"""How deep arrays, maps and structs may lie inside each other."""
+
+_PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "timestamp", "binary")
+_ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float"}
+_DECIMALS = ("decimal", "dec", "numeric")
+_LENGTHS = {"char": 255, "varchar": 65535}
+_PARTS = {"array": 1, "map": 2}
+
+KNOWN = "string, char(n), varchar(n), tinyint … bigint (long), float, double, decimal(p,s), boolean, date, timestamp, "
+KNOWN += "binary, array<…>, map<…> and struct<…>"
+
+
+class TypeNameError(ValueError):
+    """A text does not name a type; the message says why."""
+
+
+def plain_type(name: str) -> str:
+    """Return the catalog's name of a type without a size.
+
+    Raises:
+        TypeNameError: There is no such type, or it needs a size.
+    """
+    name = name.lower()
+    name = _ALIASES.get(name, name)
+    if name in _PLAIN:
+        return name
+    if name in _DECIMALS:
+        return "decimal(10,0)"
+    if name in _LENGTHS:
+        raise TypeNameError(f"type {name} needs a length; write for instance {name}(20)")
+    if name in _PARTS or name == "struct":
+        raise TypeNameError(f"type {name} needs the types of its parts; write for instance {name}<{_example(name)}>")
+    raise TypeNameError(f"type {name[:40]} is not known; use {KNOWN}")
+
+
+def sized_type(name: str, first: int, second: int | None) -> str:
+    """Return the catalog's name of a type with a length, or with a precision and a scale.
+
+    Raises:
+        TypeNameError: There is no such type, or not of this size.
+    """
+    name = name.lower()
+    if name in _LENGTHS and second is None:
+        if not 1 <= first <= _LENGTHS[name]:
+            raise TypeNameError(f"type {name} has a length from 1 to {_LENGTHS[name]}, not {first}")
+        return f"{name}({first})"
+    if name in _DECIMALS:
+        scale = second or 0
+        if not (1 <= first <= 38 and scale <= first):
+            raise TypeNameError(
+                f"type decimal({first},{scale}): the digits are 1 to 38, those behind the point not more"
+            )
+        return f"decimal({first},{scale})"
+    # `int(11)` and the like are of other databases.
+    raise TypeNameError(f"type {name[:40]} takes no size like this; use {KNOWN}")
+
+
+def nested_type(name: str, parts: list[str]) -> str:
+    """Return the catalog's name of an array or a map.
+
+    Raises:
+        TypeNameError: There is no such type, or not of so many parts.
+    """
+    name = name.lower()
+    if name == "struct" or _PARTS.get(name) != len(parts):
+        raise TypeNameError(f"type {name[:40]}<…> is not known; use array<type>, map<type,type> or struct<name:type,…>")
+    return f"{name}<{','.join(parts)}>"
+
+
+def struct_type(name: str, fields: list[tuple[str, str]]) -> str:
+    """Return the catalog's name of a struct.
+
+    Raises:
+        TypeNameError: Only structs have fields.
+    """
+    if name.lower() != "struct":
+        raise TypeNameError(f"type {name[:40]} has no fields; use struct<name:type,…>")
+    return f"struct<{','.join(f'{field}:{text}' for field, text in fields)}>"
+
+
+def _example(name: str) -> str:
+    return {"array": "string", "map": "string,int"}.get(name, "name:string")
