@@ -15,9 +15,17 @@ from catalog.definitions import (
     check_columns,
     normalise_columns,
     normalise_location,
+    parse_format,
     renamed_buckets,
 )
-from catalog.errors import ConflictError, InvalidSchemeError, InvalidTableError, TableAlreadyExistsError
+from catalog.errors import (
+    ConflictError,
+    InvalidPartitionSpecError,
+    InvalidSchemeError,
+    InvalidTableError,
+    PartitionNotFoundError,
+    TableAlreadyExistsError,
+)
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.indexes import building
 from catalog.indexes.definitions import (
@@ -48,9 +56,11 @@ from catalog.model import (
 )
 from catalog.operations import Operations
 from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.altering import PartitionChange, alter_partition
 from catalog.partitions.changing import drop_partitions, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.scanning import Scan, Scanner
+from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.purging import finish_purge, finish_purges, journal_purge
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
@@ -62,6 +72,7 @@ from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
 from catalog.table_checks import refuse_view
+from catalog.values import ValueEncoder
 
 
 class Catalog:
@@ -522,6 +533,97 @@ class Catalog:
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=False)
             return drop_partitions(connection, held, ids)
+
+    def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
+        """Drop the partition that a spec names, or all that match one without some of the keys; as `drop_partitions`.
+
+        Quarantined partitions are dropped, too.
+
+        Args:
+            spec: Partition key → value, unescaped; None is Hive's null.
+            if_exists: No partition is as good as one.
+
+        Returns:
+            How many were dropped.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidPartitionSpecError: The spec names no key, something that is none, or a key twice.
+            PartitionNotFoundError: None matches, and `if_exists` is false.
+        """
+        definition = self.get_table(table)
+        values = spec_values(definition, spec)
+        if not values:
+            raise InvalidPartitionSpecError(f"no partition key of {definition.full_name} is named; name at least one")
+        ids = self._matching(definition, values)
+        if not ids and not if_exists:
+            named = ", ".join(f"{definition.key_names[position]}={value}" for position, value in values.items())
+            raise PartitionNotFoundError(f"table {definition.full_name} has no partition with {named}")
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            return drop_partitions(connection, held, ids)
+
+    def _matching(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
+        """Return the ids of the partitions with some values: position of the key → value."""
+        if len(values) == len(table.partition_keys):
+            try:
+                return [self._scanner.get(table.full_name, tuple(values.values())).id]
+            except PartitionNotFoundError:
+                return []
+        found = self._scanner.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
+        encoder = ValueEncoder(table)
+        wanted = {position: encoder.encoded(position, value) for position, value in values.items()}
+        return [
+            partition.id
+            for partition in found.partitions
+            if all(encoder.encoded(position, partition.values[position]) == wanted[position] for position in wanted)
+        ]
+
+    def alter_partition(
+        self,
+        table: str,
+        spec: PartitionSpec | Sequence[str | None],
+        *,
+        location: str | None = None,
+        format: str | None = None,
+        properties: Mapping[str, str | None] | None = None,
+        rename_to: PartitionSpec | Sequence[str | None] | None = None,
+    ) -> Partition:
+        """Change one partition, quarantined or not, and its index items with it, in one transaction.
+
+        No file is touched or looked at. A partition that is renamed keeps its files where they are, unlike a managed
+        one of Hive's: moving the folder would take it from under running readers, and who is killed between the move
+        and the commit would leave a partition without files. Another partition that is added under the old values later
+        needs a folder of its own, and `append_rows` gives it one.
+
+        Args:
+            spec: All keys → values, or the values in the order of the keys.
+            location: The folder of its files; how many rows and files are there is not known then.
+            format: The format of its files, for instance orc; naming the table's takes it back.
+            properties: Those to set; one set to None goes away.
+            rename_to: Its new values, in either form.
+
+        Returns:
+            The partition afterwards; a renamed one has a new id.
+
+        Raises:
+            TableNotFoundError, PartitionNotFoundError: There is no such table or partition.
+            InvalidPartitionSpecError: A name is no partition key.
+            PartialPartitionSpecError: A key has no value.
+            InvalidTableError: There is no such format.
+            InvalidPartitionError: A partition index does not admit the new values, or an encrypted partition.
+            PartitionAlreadyExistsError: Another partition has the new values.
+        """
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            change = PartitionChange(
+                location,
+                None if format is None else parse_format(format),
+                properties,
+                None if rename_to is None else whole_values(held, rename_to),
+            )
+            values = alter_partition(connection, held, whole_values(held, spec), change)
+        return self._scanner.get(table, values)
 
     def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
         """Yield the partitions that an operation added, quarantined or not.

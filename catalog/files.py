@@ -5,11 +5,13 @@ from __future__ import annotations
 import fnmatch
 import io
 import posixpath
+import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow.dataset
 from pyarrow import fs
@@ -18,6 +20,7 @@ from catalog.errors import SourceFileError
 
 _GLOB_CHARACTERS = "*?["
 _PARALLEL_MOVES = 16
+_FILE_SCHEME = re.compile("^file:/+")
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ class Folder:
     def __init__(self, location: str) -> None:
         """Reach the file system; nothing is read yet."""
         self.location = location.rstrip("/")
-        if "://" in location or location.startswith("file:"):
-            self._files, self._root = fs.FileSystem.from_uri(self.location)
+        if "://" in location and not location.startswith("file:"):
+            self._files, self._root = fs.FileSystem.from_uri(_escaped_uri(self.location))
         else:
-            self._files, self._root = fs.LocalFileSystem(), self.location
+            self._files, self._root = fs.LocalFileSystem(), _FILE_SCHEME.sub("/", self.location)
         self._is_object_store = self._files.type_name in ("s3", "gcs", "abfs", "py::fsspec+s3")
 
     def _path(self, name: str) -> str:
@@ -87,6 +90,10 @@ class Folder:
     @staticmethod
     def _info(path: str, info: fs.FileInfo) -> FileInfo:
         return FileInfo(path, info.size or 0, int((info.mtime_ns or 0) // 1_000_000))
+
+    def open(self, name: str) -> Any:
+        """Open a file for reading from any place; the result is PyArrow's, and a context manager."""
+        return self._files.open_input_file(self._path(name))
 
     def open_text(self, name: str = "") -> io.TextIOWrapper:
         """Open a file as UTF-8 text; bytes that are none are replaced."""
@@ -156,6 +163,14 @@ class Folder:
             if info.type == fs.FileType.File:
                 name = posixpath.relpath(info.path, self._path(source))
                 self._files.move(info.path, posixpath.join(self._path(target), name))
+
+
+def _escaped_uri(location: str) -> str:
+    """Return a location as a URI: as Hadoop has it, a `%` in a location is only a `%`, and no escape."""
+    head, mark, query = location.partition("?")
+    scheme, _, rest = head.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}://{authority}{slash}{quote(path)}{mark}{query}"
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -21,6 +21,9 @@ from catalog.errors import InvalidConfigurationError, VerificationFailedError
 from catalog.key_types import DateType, KeyType, StringType
 from catalog.model import Column
 from catalog.partitions.counting import count_visible
+from catalog.schemes.files import DataFile
+from catalog.schemes.pruning import FileScan
+from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
 
 log = logging.getLogger("spark_jobs.reading")
@@ -68,11 +71,15 @@ def read_table(
     The partitions are those that readers see now; ones that come later are not in the frame. No other folder is
     listed, and no match at all needs no Spark job.
 
+    Of a table with a partition scheme, the catalog finds the partitions by the partition column, and the files by it
+    and the sort columns, before Spark makes a task; what is read then is filtered row by row.
+
     Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char's
     trailing blanks are not in a key. A column that a file lacks is null, and so is a key whose text is not of its type.
 
     Args:
-        where: The filter on partition keys, as `Catalog.get_partitions` takes it; None for all partitions.
+        where: The filter on partition keys, as `Catalog.get_partitions` takes it, or on any columns that compare
+            (`Catalog.scan_files`); None for all rows.
         catalog: By default the one that `CALVE_CATALOG_URL` names.
 
     Raises:
@@ -81,11 +88,9 @@ def read_table(
         InvalidConfigurationError: The table's files are Avro, and Spark has no reader for it.
         VerificationFailedError: The folder of a partition is not there.
     """
-    with opened(catalog) as source:
-        scan = source.scan_partitions(table, where)
-        partitions = list(scan.partitions)
-    log.info("%s: reading %d partitions", scan.table.full_name, len(partitions))
-    return read_partitions(spark, scan.table, partitions)
+    pruned = prune_table(spark, table, where, catalog=catalog)
+    log.info("%s", pruned)
+    return pruned.frame
 
 
 def prune_table(
@@ -97,6 +102,9 @@ def prune_table(
         CatalogError: As `read_table`.
     """
     with opened(catalog) as source:
+        if source.get_table(table).scheme is not None:
+            found = source.scan_files(table, where)
+            return pruned_scan(found, read_scan(spark, found).where(filter_sql(found.tree, found.table)))
         scan = source.scan_partitions(table, where)
         partitions = list(scan.partitions)
         total = count_visible(source.storage, scan.table)
@@ -111,6 +119,39 @@ def prune_table(
         files_read=sum(known) if len(known) == len(counts) else None,
         files_total=total.files,
     )
+
+
+def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:
+    """Return all rows of the files that a scan found."""
+    return read_data_files(spark, scan.table, scan.files)
+
+
+def pruned_scan(scan: FileScan, frame: DataFrame) -> PrunedTable:
+    """Return a frame over a table with a partition scheme, and how much of it the scan that found its files reads."""
+    return PrunedTable(
+        frame=frame,
+        table=scan.table.full_name,
+        where=scan.expression,
+        partitions_read=len(scan.partition_ids),
+        partitions_total=len(scan.scheme.ids),
+        files_read=len(scan.files),
+        files_total=scan.total.file_count,
+    )
+
+
+def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]) -> DataFrame:
+    """Return the rows of some data files of a table with a partition scheme.
+
+    Raises:
+        VerificationFailedError: One of them is not there.
+    """
+    paths = [f"{spark_path(table.location)}/{file.path}" for file in files]
+    if not paths:
+        return empty_table(spark, table)
+    # Their folders tell nothing that the catalog does not know better.
+    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
+    with _reader_errors(spark, table), _listing_in_few_tasks(spark):
+        return reader.load(paths).select(*_typed(table.columns))
 
 
 def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:

@@ -15,6 +15,12 @@ from catalog.schemes.model import Scheme, SchemeType
 from catalog.schemes.ranges import IntervalScheme, RangeScheme
 from catalog.schemes.texts import parse_groups, split_list
 
+PARTITION_FOLDER = "calve_partition_id"
+"""What the folders of data files are named after, `calve_partition_id=7`, as a job writes them.
+
+The catalog, not the folder, says which partition a file belongs to: a change may give the file to another one.
+"""
+
 SCHEME_PROPERTIES = (
     "PARTITION_TYPE",
     "PARTITION_NUM",
@@ -140,8 +146,10 @@ def check_table_of_scheme(
         )
     if file_format.lower() != FileFormat.PARQUET:
         raise InvalidSchemeError(f"the files of a table with a partition scheme are Parquet, not {file_format}")
-    if any(column.name == PARTITION_ID for column in columns):
-        raise InvalidSchemeError(f"{PARTITION_ID} is what filters call a row's partition; name the column otherwise")
+    if any(column.name in (PARTITION_ID, PARTITION_FOLDER) for column in columns):
+        raise InvalidSchemeError(
+            f"{PARTITION_ID} and {PARTITION_FOLDER} are names for a row's partition; name the column otherwise"
+        )
     types = {column.name: column.type for column in columns}
     for name in (scheme.column, *scheme.sort_columns):
         if name not in types:

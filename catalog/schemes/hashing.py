@@ -21,6 +21,10 @@ from catalog.key_types import DateType, KeyType, KeyValue
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
 
 
+_MAXIMUM_PRECISION = 33
+"""With more digits Spark rounds when it takes a decimal apart (its arithmetic has 34)."""
+
+
 def canonical_text(value_type: KeyType, value: KeyValue) -> str:
     """Return the text that is hashed."""
     if isinstance(value_type, DecimalType):
@@ -49,6 +53,11 @@ class HashScheme(Scheme):
         if not 1 <= self.count <= MAXIMUM_PARTITIONS:
             raise InvalidSchemeError(
                 f"a table has 1 to {MAXIMUM_PARTITIONS:,} hash partitions, and {self.count} is asked for"
+            )
+        if isinstance(self.value_type, DecimalType) and self.value_type.precision > _MAXIMUM_PRECISION:
+            raise InvalidSchemeError(
+                f"partition column {self.column} is of type {self.column_type}; hashed decimals have at most "
+                f"{_MAXIMUM_PRECISION} digits"
             )
         if isinstance(self.value_type, FloatingType):
             raise InvalidSchemeError(

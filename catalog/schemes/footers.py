@@ -1,0 +1,118 @@
+"""Row counts and statistics from the footers of Parquet files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow.parquet
+
+from catalog.column_types import (
+    BooleanType,
+    ColumnCharType,
+    DecimalType,
+    FloatingType,
+    TimestampType,
+    parse_column_type,
+)
+from catalog.files import Folder
+from catalog.key_types import DateType, IntegerType, KeyType, KeyValue, StringType
+from catalog.schemes.files import ColumnStatistics, NewFile
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+
+
+def read_footer(folder: Folder, path: str, partition_id: int, columns: Mapping[str, KeyType]) -> NewFile:
+    """Return what a Parquet file's footer says of it.
+
+    Args:
+        path: Below the folder.
+        columns: The columns to know the minimum and maximum of.
+    """
+    with folder.open(path) as file:
+        size_bytes = file.size()
+        metadata = pyarrow.parquet.read_metadata(file)
+    positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+    statistics = {}
+    for name, value_type in columns.items():
+        if name in positions:
+            found = _statistics(metadata, positions[name], value_type)
+            if found is not None:
+                statistics[name] = found
+    return NewFile(partition_id, path, metadata.num_rows, size_bytes, statistics)
+
+
+def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStatistics | None:
+    """Return the statistics of a column over all row groups; None when one of them has none that can be used."""
+    # Their order is that of the texts with their trailing blanks, which do not count.
+    if isinstance(value_type, ColumnCharType):
+        return None
+    reader = _reader(metadata.schema.column(position), value_type)
+    least: KeyValue | None = None
+    greatest: KeyValue | None = None
+    nulls: int | None = 0
+    for number in range(metadata.num_row_groups):
+        column = metadata.row_group(number).column(position)
+        known = column.statistics
+        if known is None or reader is None:
+            return None
+        nulls = None if nulls is None or not known.has_null_count else nulls + known.null_count
+        if known.has_null_count and known.null_count == column.num_values:
+            continue
+        if not known.has_min_max:
+            return None
+        low, high = reader(known.min_raw), reader(known.max_raw)
+        least = low if least is None or low < least else least
+        greatest = high if greatest is None or high > greatest else greatest
+    if least is None or greatest is None:
+        return ColumnStatistics(None, None, nulls)
+    if isinstance(value_type, FloatingType):
+        # A NaN is greater than all, and in no statistics.
+        greatest = value_type.ordered(float("nan"))
+    return ColumnStatistics.of_values(value_type, least, greatest, nulls)
+
+
+def _reader(column: Any, value_type: KeyType) -> Any:
+    """Return what makes a typed value of one of the file's; None when the file's type is not the column's."""
+    physical = column.physical_type
+    logical = json.loads(column.logical_type.to_json())
+    kind = logical.get("Type")
+    match value_type:
+        case IntegerType() if physical in ("INT32", "INT64") and kind in ("None", "Int"):
+            return int
+        case StringType() if kind == "String":
+            return _text
+        case DateType() if kind == "Date":
+            return _day
+        case TimestampType() if kind == "Timestamp" and logical["timeUnit"] in _FROM_MICROSECONDS:
+            factor, divisor = _FROM_MICROSECONDS[logical["timeUnit"]]
+            return lambda raw: raw * factor // divisor
+        case DecimalType() if kind == "Decimal" and logical["scale"] == value_type.scale:
+            return lambda raw: value_type.scaled(raw if isinstance(raw, int) else int.from_bytes(raw, signed=True))
+        case BooleanType() if physical == "BOOLEAN":
+            return int
+        case FloatingType() if physical in ("FLOAT", "DOUBLE"):
+            return value_type.ordered
+    return None
+
+
+def _text(raw: bytes | str) -> str:
+    return raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
+
+
+def _day(raw: int) -> int:
+    try:
+        day = date.fromordinal(raw + _EPOCH_DAY)
+    except (ValueError, OverflowError):
+        # Year 0, and what is behind the calendar of Python.
+        return 0 if raw < 0 else 1 << 23
+    return day.year << 9 | day.month << 5 | day.day
+
+
+def column_types(names: Sequence[str], types: Mapping[str, str]) -> dict[str, KeyType]:
+    """Return the columns whose values compare, of those named."""
+    found = ((name, parse_column_type(types[name])) for name in dict.fromkeys(names))
+    return {name: value_type for name, value_type in found if value_type is not None}

@@ -1,0 +1,58 @@
+"""A filter expression as Spark's SQL, so that what the catalog cannot prune is checked on each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
+from catalog.key_types import KeyType, KeyValue
+from catalog.model import PARTITION_ID, Table
+from spark_jobs.placement import literal_sql, partition_id_sql, value_sql
+
+_ESCAPE = "!"
+
+
+def filter_sql(tree: Expression, table: Table) -> str:
+    """Return a condition over the columns of a table with a partition scheme; it is true for just the matching rows.
+
+    Args:
+        tree: An expression over the table as filters see it (`Table.filter_view`).
+    """
+    match tree:
+        case Condition():
+            return _condition(tree, table)
+        case And(operands=operands):
+            return " and ".join(f"({filter_sql(each, table)})" for each in operands)
+        case Or(operands=operands):
+            return " or ".join(f"({filter_sql(each, table)})" for each in operands)
+    return "false" if tree == NONE else "true"
+
+
+def _condition(condition: Condition, table: Table) -> str:
+    view = table.filter_view
+    name, value_type = view.key_names[condition.key], view.key_types[condition.key]
+    assert table.scheme is not None
+    column = partition_id_sql(table.scheme) if name == PARTITION_ID else value_sql(name, value_type)
+    match condition.operand:
+        case None:
+            return f"{column} {condition.operator}"
+        case LikePattern() as pattern:
+            return f"{column} {condition.operator} {_pattern(pattern, value_type)} escape '{_ESCAPE}'"
+        case frozenset() as members:
+            return f"{column} {condition.operator} ({_list(members, value_type)})"
+        case value:
+            operator = "<>" if condition.operator is Operator.NOT_EQUAL else condition.operator
+            return f"{column} {operator} {literal_sql(value_type, value)}"
+
+
+def _list(members: Iterable[KeyValue], value_type: KeyType) -> str:
+    return ", ".join(literal_sql(value_type, each) for each in sorted(members))
+
+
+def _pattern(pattern: LikePattern, value_type: KeyType) -> str:
+    """Return the pattern with an escape that no session reads in another way."""
+    text = "".join(
+        f"{_ESCAPE}{character}" if not is_wild and character in f"%_{_ESCAPE}" else character
+        for character, is_wild in pattern.pieces()
+    )
+    return literal_sql(value_type, text)

@@ -1,0 +1,123 @@
+"""Data files of tables with a partition scheme: written where no reader looks, and read by the catalog's list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from catalog.files import Folder
+from catalog.model import Table
+from catalog.rebalancing.planning import target_file_bytes
+from catalog.schemes.definition import PARTITION_FOLDER
+from catalog.schemes.files import ColumnStatistics, NewFile, Total
+from catalog.schemes.footers import column_types, read_footer
+from catalog.schemes.manifest import write_manifest
+from catalog.schemes.model import Scheme
+from spark_jobs.placement import partition_id
+from spark_jobs.sources import spark_path
+
+log = logging.getLogger("spark_jobs.scheme_files")
+
+_FOOTER_THREADS = 8
+_LOCAL_FOOTERS = 256
+"""Files up to which their footers are read in this process: a task in Python takes as long as some hundred of them."""
+
+_FOOTERS_A_TASK = 500
+_SHUFFLED_TO_WRITTEN = 2
+"""Shuffled rows take about so many times the bytes of the Parquet files that they become."""
+
+_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+
+
+def write_rows(
+    rows: DataFrame, table: Table, scheme: Scheme, folder: str, *, shuffle: bool = True, size: Total | None = None
+) -> int:
+    """Write rows as data files of their partitions, each file sorted, and the manifest beside them.
+
+    Args:
+        rows: The table's columns.
+        scheme: Which may be another one than the table has now.
+        folder: Below the table's location; nothing is there yet.
+        shuffle: Bring the rows of a partition together first, in as few files as their size allows; rows of a great
+            partition are spread over several. False writes what each task reads, for few and great files.
+        size: Of the files that the rows come from, which tells how many rows make a file of the table's size.
+
+    Returns:
+        The number of rows.
+    """
+    spark, observed = rows.sparkSession, Observation()
+    columns = [f.col(f"`{column.name}`") for column in table.columns]
+    placed = rows.select(*columns).withColumn(PARTITION_FOLDER, partition_id(scheme))
+    if shuffle:
+        placed = placed.hint("rebalance", f.col(PARTITION_FOLDER))
+    placed = placed.observe(observed, f.count(f.lit(1)).alias("rows"))
+    placed = placed.sortWithinPartitions(PARTITION_FOLDER, *[f"`{name}`" for name in scheme.sort_columns])
+    writer = placed.write.partitionBy(PARTITION_FOLDER)
+    if size is not None and size.size_bytes:
+        most = max(1, target_file_bytes(table) * size.row_count // size.size_bytes)
+        # A file that is a little too great is better than another one that is tiny.
+        writer = writer.option("maxRecordsPerFile", most + most // 4)
+    with _settings(spark, table):
+        writer.parquet(f"{spark_path(table.location)}/{folder}")
+    write_manifest(table, folder, _written_files(spark, table, scheme, folder))
+    return int(observed.get["rows"])
+
+
+@contextmanager
+def _settings(spark: SparkSession, table: Table) -> Iterator[None]:
+    """Set the size of files, and write timestamps so that their footers have statistics."""
+    wanted = {_ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)), _TIMESTAMPS: "TIMESTAMP_MICROS"}
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: str) -> Iterable[NewFile]:
+    """Yield what the footers say of the files in a folder; those of many files are read by Spark's tasks."""
+    location = Folder(f"{table.location}/{folder}")
+    paths = [file.path.removeprefix(f"{location.location}/") for file in location.files()]
+    if len(paths) <= _LOCAL_FOOTERS:
+        return _footers(table, scheme, folder, paths)
+    slices = -(-len(paths) // _FOOTERS_A_TASK)
+    rows = spark.sparkContext.parallelize(paths, slices).mapPartitions(
+        lambda some: (_as_tuple(file) for file in _footers(table, scheme, folder, list(some)))
+    )
+    return (_from_tuple(row) for row in rows.toLocalIterator())
+
+
+def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:
+    location = Folder(table.location)
+    types = {column.name: column.type for column in table.columns}
+    columns = column_types((scheme.column, *scheme.sort_columns), types)
+
+    def footer(path: str) -> NewFile:
+        number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
+        return read_footer(location, f"{folder}/{path}", number, columns)
+
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        yield from pool.map(footer, paths)
+
+
+_FileTuple = tuple[int, str, int, int, dict[str, list[object]]]
+
+
+def _as_tuple(file: NewFile) -> _FileTuple:
+    statistics = {name: each.as_json() for name, each in file.statistics.items()}
+    return file.partition_id, file.path, file.row_count, file.size_bytes, statistics
+
+
+def _from_tuple(row: _FileTuple) -> NewFile:
+    partition, path, row_count, size_bytes, statistics = row
+    known = {name: ColumnStatistics.from_json(each) for name, each in statistics.items()}
+    return NewFile(partition, path, row_count, size_bytes, known)

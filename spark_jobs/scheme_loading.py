@@ -1,0 +1,119 @@
+"""Adding rows to a table with a partition scheme: all of them become visible at once, or none does."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, Table
+from catalog.errors import InvalidSchemeError
+from catalog.operations import OperationKind
+from catalog.schemes.committing import FileChange
+from catalog.schemes.files import DataFile
+from catalog.schemes.manifest import folder_name
+from catalog.schemes.model import DEFAULT_PARTITION, Scheme
+from catalog.schemes.pruning import partitions_of_file
+from catalog.schemes.ranges import IntervalScheme
+from spark_jobs.placement import value_sql
+from spark_jobs.reading import read_data_files, table_schema
+from spark_jobs.scheme_files import write_rows
+
+log = logging.getLogger("spark_jobs.scheme_loading")
+
+LOAD = "load"
+"""The step of the operation that a load is."""
+
+
+def load_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    rows: DataFrame,
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Add rows to a table with a partition scheme, in one operation; done again, it returns the same report.
+
+    Of a RANGE_INTERVAL table, the partitions for rows beyond the last bound are created in the same transaction.
+
+    Args:
+        rows: The table's columns, by name, of types that Spark casts to the table's.
+
+    Returns:
+        The report: `rows_loaded`, `files_written`, `rows_written`, `bytes_written`, `partitions_created`.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        InvalidSchemeError: It has no partition scheme.
+        OperationConflictError: Another operation is at work on the table.
+        LimitExceededError: Too many partitions would be created.
+    """
+    operation = catalog.operations.begin(
+        operation_id, OperationKind.LOAD_ROWS, table, is_exclusive=True, requested_by=requested_by
+    )
+    if operation.is_committed:
+        return dict(operation.report[LOAD])
+    with catalog.operations.attempt(operation_id, LOAD) as attempt:
+        definition = catalog.get_table(table)
+        before = definition.scheme
+        if before is None:
+            raise InvalidSchemeError(f"table {definition.full_name} has no partition scheme")
+        rows = _typed(rows, definition)
+        after = _extended(before, rows)
+        rewritten, relabelled = _out_of_default(catalog, definition, before, after)
+        if rewritten:
+            rows = rows.unionByName(read_data_files(spark, definition, rewritten))
+        folder = folder_name(operation.number, attempt)
+        row_count = write_rows(rows, definition, after, folder)
+        change = FileChange(before, after, folder, row_count, relabelled, [each.id for each in rewritten])
+        report = {
+            "rows_loaded": row_count - sum(each.row_count for each in rewritten),
+            "partitions_created": len(after.ids) - len(before.ids),
+        }
+        return catalog.committer.commit(operation_id, LOAD, attempt, change, report)
+
+
+def _typed(rows: DataFrame, table: Table) -> DataFrame:
+    """Return the rows with the table's columns, in its order, of its types."""
+    return rows.select(
+        *[f.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in table_schema(table)]
+    )
+
+
+def _extended(scheme: Scheme, rows: DataFrame) -> Scheme:
+    """Return the scheme with partitions for all rows, if it makes them by itself."""
+    if not isinstance(scheme, IntervalScheme):
+        return scheme
+    value = f.expr(value_sql(scheme.column, scheme.value_type))
+    text = f.date_format(f.max(value), "yyyy-MM-dd HH:mm:ss.SSSSSS") if _is_timestamp(scheme) else f.max(value)
+    greatest = rows.agg(text.cast("string")).first()[0]  # type: ignore[index]
+    return scheme if greatest is None else scheme.extended_to(scheme.typed(greatest))
+
+
+def _is_timestamp(scheme: Scheme) -> bool:
+    return scheme.column_type == "timestamp"
+
+
+def _out_of_default(
+    catalog: Catalog, table: Table, before: Scheme, after: Scheme
+) -> tuple[list[DataFile], dict[int, int]]:
+    """Return the files of the default partition whose rows have partitions of their own now.
+
+    Returns:
+        Those to be written anew, and those that belong to one new partition as they are: file → partition.
+    """
+    if before == after:
+        return [], {}
+    possible = (DEFAULT_PARTITION, *(each for each in after.ids if each not in before.ids))
+    rewritten, relabelled = [], {}
+    for file in catalog.scan_files(table.full_name, f"_partition_id = {DEFAULT_PARTITION}").files:
+        targets = partitions_of_file(after, file.statistics, possible)
+        if len(targets) > 1:
+            rewritten.append(file)
+        elif targets != {DEFAULT_PARTITION}:
+            relabelled[file.id] = targets.pop()
+    return rewritten, relabelled
