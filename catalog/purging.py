@@ -48,7 +48,7 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
         root = _comparable(location)
         try:
             Folder(location).delete_except(posixpath.relpath(each, root) for each in others if _is_within(each, root))
-        except OSError as error:
+        except (OSError, ValueError) as error:
             raise FilesNotDeletedError(
                 f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
                 "or correct that and run vacuum"
@@ -80,8 +80,9 @@ def _locations_around(connection: Connection, root: str) -> Iterator[str]:
             column.startswith(f"{start}{root}/", autoescape=True),
         )
     ]
-    for location in connection.scalars(select(column).where(column.is_not(None), or_(*near))):
-        yield _comparable(location)
+    for own in connection.scalars(select(column).where(or_(*near))):
+        if own is not None:
+            yield _comparable(own)
 
 
 def _comparable(location: str) -> str:

@@ -131,6 +131,10 @@ class ValueEncoder:
         encoded = b"".join([piece.encoded for piece in self._pieces(values)])
         return hashlib.blake2b(encoded, digest_size=16).digest()
 
+    def encoded(self, position: int, value: str | None) -> bytes:
+        """Return the bytes of one key's value in identities: equal for two spellings of it."""
+        return self._known[position][value].encoded
+
     def _pieces(self, values: Sequence[str | None]) -> list[_Piece]:
         if len(values) > len(self._types):
             raise InvalidPartitionError(

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, exists, select
 
 from catalog.clock import now_ms
 from catalog.definitions import Definitions, normalise_location
-from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, PartitionProblem, RefusedPartition
+from catalog.errors import (
+    InvalidPartitionError,
+    LocationTakenError,
+    PartitionAlreadyExistsError,
+    PartitionProblem,
+    RefusedPartition,
+)
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.partition_names import partition_path, unpack_values
+from catalog.partitions.properties import properties_text
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
-from catalog.storage.schema import IndexItemRow, PartitionRow
+from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
+from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
 
 _COLUMNS = (
@@ -75,6 +82,7 @@ class PartitionAdder:
         """
         self._connection = connection
         self.table: Table = definitions.lock_table(connection, table, exclusive=False)
+        refuse_view(self.table, "has no partitions")
         if not self.table.partition_keys:
             raise InvalidPartitionError(
                 self.table.full_name, reason="it has no partition keys, so no partition can be added"
@@ -93,6 +101,7 @@ class PartitionAdder:
             if refused and on_invalid is OnInvalid.REFUSE:
                 raise InvalidPartitionError(self.table.full_name, refused)
             known = self._insert_new(batch)
+            self._check_folders(batch, known)
             if (known or twice) and not if_not_exists:
                 raise self._exists([batch.packed[number] for number in known] + twice)
             added += len(batch.packed) - len(known)
@@ -189,20 +198,36 @@ class PartitionAdder:
                 partition.file_count,
                 partition.row_count,
                 partition.size_bytes,
-                json.dumps(dict(partition.properties)) if partition.properties else None,
+                properties_text(self.table, partition.properties, partition.format)
+                if partition.properties or partition.format
+                else None,
                 is_quarantined,
                 operation_number,
                 now,
             )
 
     def _own_location(self, partition: NewPartition) -> str | None:
-        """Return the location to store; None for the default, which needs no room."""
         if partition.location is None:
             return None
-        location = normalise_location(partition.location)
-        path = partition_path(self.table.key_names, partition.values)
-        is_default = location == self.table.default_partition_location(path)
-        return None if is_default and len(partition.values) == len(self.table.partition_keys) else location
+        return own_location(self.table, partition.values, partition.location)
+
+    def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
+        """Let no new partition lie by default where the files of a renamed one are.
+
+        After the insert, which waits for whoever is renaming a partition of the same values.
+
+        Raises:
+            LocationTakenError: There is one.
+        """
+        taken = renamed_from(self._connection, self.table, batch.identities) if batch.identities else set()
+        for number, identity in enumerate(batch.identities):
+            if identity in taken and number not in known and self._own_location(batch.partitions[number]) is None:
+                name = partition_path(self.table.key_names, batch.partitions[number].values)
+                raise LocationTakenError(
+                    f"table {self.table.full_name}: {self.table.default_partition_location(name)} has the files of a "
+                    f"partition that was called {name} before it was renamed; nothing was added. Give the new one a "
+                    "location of its own"
+                )
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
         names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
@@ -210,6 +235,22 @@ class PartitionAdder:
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
             f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
         )
+
+
+def own_location(table: Table, values: Sequence[str | None], location: str) -> str | None:
+    """Return a partition's location as it is stored; None for the default, which needs no room."""
+    location = normalise_location(location)
+    is_default = location == table.default_partition_location(partition_path(table.key_names, values))
+    return None if is_default and len(values) == len(table.partition_keys) else location
+
+
+def renamed_from(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
+    """Return those of the identities in whose default folders are the files of partitions that were renamed."""
+    row = RenamedPartitionRow
+    if not connection.scalar(select(exists().where(row.table_id == table.id))):
+        return set()
+    query = select(row.identity).where(row.table_id == table.id, among(connection, row.identity, identities))
+    return set(connection.scalars(query))
 
 
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:

@@ -1,0 +1,161 @@
+"""Changing one partition: its location, format, properties, or values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from catalog.definitions import normalise_location
+from catalog.errors import (
+    InvalidPartitionError,
+    PartitionAlreadyExistsError,
+    PartitionNotFoundError,
+    PartitionProblem,
+    RefusedPartition,
+)
+from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
+from catalog.indexes.items import delete_items, item_keys
+from catalog.indexes.keys import cut_key
+from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
+from catalog.partition_names import given_values, partition_path
+from catalog.partitions.adding import own_location
+from catalog.partitions.properties import properties_text, read_properties
+from catalog.storage.bulk import insert_rows, reserve_partition_ids
+from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow, RenamedPartitionRow
+from catalog.values import EncodedValues, ValueEncoder
+
+
+@dataclass(frozen=True)
+class PartitionChange:
+    """What changes of a partition; None leaves it as it is.
+
+    Attributes:
+        properties: Those to set; one set to None goes away.
+        rename_to: The partition's new values, in the order of the keys.
+    """
+
+    location: str | None = None
+    format: FileFormat | None = None
+    properties: Mapping[str, str | None] | None = None
+    rename_to: Sequence[str | None] | None = None
+
+
+def alter_partition(
+    connection: Connection, table: Table, values: Sequence[str | None], change: PartitionChange
+) -> tuple[str | None, ...]:
+    """Change a partition in the caller's transaction, which holds the table's row shared; see `Catalog`.
+
+    Returns:
+        The partition's values afterwards.
+    """
+    indexes = maintained_indexes(connection, table.id)
+    row = _held_row(connection, table, values)
+    fields: dict[str, Any] = {"properties": _properties(table, indexes, row, change)}
+    before = row.location or _default_location(table, row)
+    after = before if change.location is None else normalise_location(change.location)
+    if after != before:
+        # What was counted was elsewhere.
+        fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
+        _forget_renames(connection, table, row.id)
+    if change.rename_to is None:
+        given = given_values(row.packed_values)
+        fields["location"] = own_location(table, given, after)
+        connection.execute(update(PartitionRow).where(PartitionRow.id == row.id).values(**fields))
+        return given
+    _rename(connection, table, indexes, row, tuple(change.rename_to), {**fields, "location": after})
+    return tuple(change.rename_to)
+
+
+def _held_row(connection: Connection, table: Table, values: Sequence[str | None]) -> Row[Any]:
+    """Return a partition's row, and let neither a build nor another change at it before the commit."""
+    this = PartitionRow.table_id == table.id, PartitionRow.identity == ValueEncoder(table).identity(values)
+    partition_id = connection.scalar(select(PartitionRow.id).where(*this))
+    if partition_id is not None:
+        hold_ranges(connection, table.id, IdRange(partition_id, partition_id))
+        row = connection.execute(select(PartitionRow.__table__).where(*this).with_for_update()).one_or_none()
+        if row is not None:
+            return row
+    path = partition_path(table.key_names, values)
+    raise PartitionNotFoundError(f"table {table.full_name} has no partition {path}; SHOW PARTITIONS lists them")
+
+
+def _default_location(table: Table, row: Row[Any]) -> str:
+    return table.default_partition_location(partition_path(table.key_names, given_values(row.packed_values)))
+
+
+def _properties(table: Table, indexes: Sequence[PartitionIndex], row: Row[Any], change: PartitionChange) -> str | None:
+    properties, own_format = read_properties(row.properties)
+    if change.properties is not None:
+        changed = {**properties, **change.properties}
+        properties = {name: value for name, value in changed.items() if value is not None}
+        if indexes and is_encrypted(properties):
+            path = partition_path(table.key_names, given_values(row.packed_values))
+            refused = RefusedPartition(path, None, None, None, PartitionProblem.ENCRYPTED, indexes[0].name)
+            raise InvalidPartitionError(table.full_name, [refused], reason=f"{refused}. Nothing was changed")
+    return properties_text(table, properties, change.format or own_format)
+
+
+def _rename(
+    connection: Connection,
+    table: Table,
+    indexes: Sequence[PartitionIndex],
+    row: Row[Any],
+    values: tuple[str | None, ...],
+    fields: Mapping[str, Any],
+) -> None:
+    """Put a partition with other values, and an id of its own, into a partition's place.
+
+    Under one id the values never change: who has found a partition by its values, and goes on by its id, finds none.
+    """
+    new = _encoded(table, indexes, values)
+    checks = connection.execute(
+        delete(PartitionCheckRow).where(PartitionCheckRow.partition_id == row.id).returning(PartitionCheckRow.__table__)
+    ).all()
+    connection.execute(delete(PartitionRow).where(PartitionRow.id == row.id))
+    for index in indexes:
+        [key] = item_keys(ValueEncoder(table, [index]), [row.packed_values])
+        delete_items(connection, index.id, [] if key is None else [(key, row.id)])
+    [new_id] = reserve_partition_ids(connection, 1)
+    location = own_location(table, values, fields["location"])
+    changed = {**fields, "location": location, "id": new_id, "identity": new.identity, "packed_values": new.packed}
+    try:
+        connection.execute(insert(PartitionRow).values({**row._mapping, **changed}))
+    except IntegrityError:
+        path = partition_path(table.key_names, values)
+        raise PartitionAlreadyExistsError(
+            f"table {table.full_name} has a partition {path}; nothing was renamed. Choose other values, or drop it"
+        ) from None
+    for index, key in zip(indexes, new.index_keys, strict=True):
+        insert_rows(connection, IndexItemRow, ("index_id", "key", "partition_id"), [(index.id, cut_key(key), new_id)])
+    for check in checks:
+        connection.execute(insert(PartitionCheckRow).values({**check._mapping, "partition_id": new_id}))
+    _note_rename(connection, table, row, new_id, location)
+
+
+def _encoded(table: Table, indexes: Sequence[PartitionIndex], values: tuple[str | None, ...]) -> EncodedValues:
+    encoded = ValueEncoder(table, indexes).encode(values)
+    if isinstance(encoded, RefusedPartition):
+        raise InvalidPartitionError(table.full_name, [encoded], reason=f"{encoded}. Nothing was renamed")
+    return encoded
+
+
+def _note_rename(connection: Connection, table: Table, row: Row[Any], new_id: int, location: str | None) -> None:
+    """Keep in mind in whose default folder the files of a renamed partition are."""
+    renamed = RenamedPartitionRow
+    if location is None:
+        _forget_renames(connection, table, row.id)
+    elif row.location is None and location == _default_location(table, row):
+        connection.execute(delete(renamed).where(renamed.table_id == table.id, renamed.identity == row.identity))
+        connection.execute(insert(renamed).values(table_id=table.id, identity=row.identity, partition_id=new_id))
+    connection.execute(
+        update(renamed).where(renamed.table_id == table.id, renamed.partition_id == row.id).values(partition_id=new_id)
+    )
+
+
+def _forget_renames(connection: Connection, table: Table, partition_id: int) -> None:
+    renamed = RenamedPartitionRow
+    connection.execute(delete(renamed).where(renamed.table_id == table.id, renamed.partition_id == partition_id))
