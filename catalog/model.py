@@ -183,6 +183,13 @@ class Table:
         return self._key_positions.get(name.lower())
 
     @cached_property
+    def pruning_columns(self) -> frozenset[str]:
+        """The columns whose values tell which partitions or files are needed."""
+        if self.scheme is None:
+            return frozenset(self.key_names)
+        return frozenset((self.scheme.column, *self.scheme.sort_columns, PARTITION_ID))
+
+    @cached_property
     def filter_view(self) -> Table:
         """The table as filters see it: the columns that they may name as its partition keys.
 

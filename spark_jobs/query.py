@@ -17,12 +17,14 @@ from uuid import uuid4
 
 import sqlglot
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.tokenizer_core import TokenType
 
 from catalog import Catalog, Table
+from catalog.column_types import TimestampType
 from catalog.errors import (
     ExpressionError,
     ExpressionSyntaxError,
@@ -32,8 +34,18 @@ from catalog.errors import (
 )
 from catalog.identifiers import DEFAULT_DATABASE
 from catalog.key_types import CharType, DateType, KeyValueError
+from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
-from spark_jobs.reading import PrunedTable, empty_table, opened, prune_table, table_schema
+from spark_jobs.placement import partition_id
+from spark_jobs.reading import (
+    PrunedTable,
+    empty_table,
+    opened,
+    prune_table,
+    pruned_scan,
+    read_scan,
+    table_schema,
+)
 
 log = logging.getLogger("spark_jobs.query")
 
@@ -117,11 +129,17 @@ def prune_query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
-        planned = statement.over([_stand_in(spark, table, n) for n, table in enumerate(statement.tables)])
+        planned = statement.over(
+            [_stand_in(spark, table, n, statement.names_ids) for n, table in enumerate(statement.tables)]
+        )
         while True:
             conditions = _conditions(_as_of_now(planned), statement.tables)
             pruned = [_prune(spark, source, *each) for each in zip(statement.tables, conditions, strict=True)]
-            frame = _as_of_now(statement.over([each.frame for each in pruned]))
+            frames = [
+                _with_ids(each.frame, table) if statement.names_ids else each.frame
+                for each, table in zip(pruned, statement.tables, strict=True)
+            ]
+            frame = _as_of_now(statement.over(frames))
             # Midnight between the two plans may have changed which partitions are meant.
             if not _reads_clock(planned) or _conditions(_as_of_now(planned), statement.tables) == conditions:
                 return PrunedQuery(frame, tuple(pruned))
@@ -129,14 +147,28 @@ def prune_query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
     if condition == _NOTHING:
-        total = count_visible(catalog.storage, table)
         frame = empty_table(spark, table)
+        if table.scheme is not None:
+            return pruned_scan(catalog.scan_files(table.full_name, _NOTHING), frame)
+        total = count_visible(catalog.storage, table)
         return PrunedTable(frame, table.full_name, condition, 0, total.partitions, 0, total.files)
     try:
-        return prune_table(spark, table.full_name, condition, catalog=catalog)
+        return _pruned(spark, catalog, table, condition)
     except ExpressionError as error:
         log.warning("%s is read whole: %s", table.full_name, error)
-        return prune_table(spark, table.full_name, catalog=catalog)
+        return _pruned(spark, catalog, table, None)
+
+
+def _pruned(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
+    if table.scheme is None:
+        return prune_table(spark, table.full_name, condition, catalog=catalog)
+    # The statement filters the rows itself.
+    scan = catalog.scan_files(table.full_name, condition)
+    return pruned_scan(scan, read_scan(spark, scan))
+
+
+def _with_ids(frame: DataFrame, table: Table) -> DataFrame:
+    return frame if table.scheme is None else frame.withColumn(PARTITION_ID, partition_id(table.scheme))
 
 
 class _Statement:
@@ -144,6 +176,7 @@ class _Statement:
 
     Attributes:
         tables: The table of each occurrence, in the order of the text.
+        names_ids: Whether it says `_partition_id`. `*` does not mean this column, if all tables have it.
     """
 
     def __init__(self, spark: SparkSession, catalog: Catalog, sql: str) -> None:
@@ -153,6 +186,7 @@ class _Statement:
             (node, table) for node in _table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
         ]
         self.tables = [table for _, table in occurrences]
+        self.names_ids = any(column.name.lower() == PARTITION_ID for column in tree.find_all(exp.Column))
         prefix = f"calve_{uuid4().hex}"
         self._views = [f"{prefix}_{number}" for number in range(len(occurrences))]
         edits: list[tuple[int, int, str]] = []
@@ -169,6 +203,8 @@ class _Statement:
             names = tuple(part.name.lower() for part in column.parts[:2])
             if len(column.parts) > 2 and names in unaliased:
                 edits.append((_start(column.parts[0]), _start(column.parts[1]), ""))
+        if self.names_ids and all(table.scheme is not None for table in self.tables):
+            edits += [(end, end, f" EXCEPT ({PARTITION_ID})") for end in _ends_of_stars(sql)]
         self._text = _edited(sql, edits)
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
@@ -222,6 +258,16 @@ def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Ta
     return table
 
 
+def _ends_of_stars(sql: str) -> Iterator[int]:
+    """Yield where each `*` that stands for all columns ends; one with an EXCEPT of its own is left alone."""
+    tokens = sqlglot.tokenize(sql, dialect="spark")
+    before = (TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.COMMA, TokenType.DOT)
+    for previous, token, following in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
+        is_left_alone = following is not None and following.token_type is TokenType.EXCEPT
+        if token.token_type is TokenType.STAR and previous.token_type in before and not is_left_alone:
+            yield token.end + 1
+
+
 def _start(identifier: exp.Expr) -> int:
     return int(identifier.meta["start"])
 
@@ -233,9 +279,12 @@ def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     return text
 
 
-def _stand_in(spark: SparkSession, table: Table, number: int) -> DataFrame:
+def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -> DataFrame:
     """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
-    schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in table_schema(table)])
+    schema = table_schema(table)
+    if names_ids and table.scheme is not None:
+        schema = schema.add(PARTITION_ID, IntegerType())
+    schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in schema])
     return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
 
 
@@ -389,27 +438,31 @@ def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
 
 
 def _key(expression: Any, table: Table) -> str | None:
-    """Return the partition key that an expression is, quoted; None when it is anything else."""
-    if _kind(expression) != "AttributeReference" or table.key_position(expression.name()) is None:
+    """Return the column that an expression is, quoted, if it tells which partitions or files are needed; else None."""
+    if _kind(expression) != "AttributeReference":
         return None
-    return f"`{expression.name().lower()}`"
+    name = str(expression.name()).lower()
+    return f"`{name}`" if name in table.pruning_columns else None
 
 
 def _literal(value: Any, attribute: Any, table: Table) -> str | None:
     """Return a value of Spark's as a literal for the key that it is compared with; None when it cannot be one.
 
     Args:
-        value: A number, Spark's text, or the days since 1970; or one of these as text.
+        value: A number, Spark's text, the days or the microseconds since 1970; or one of these as text.
     """
-    position = table.key_position(attribute.name())
+    view = table.filter_view
+    position = view.key_position(attribute.name())
     if value is None or position is None:
         return None
-    key_type = table.key_types[position]
+    key_type = view.key_types[position]
     try:
         if isinstance(key_type, DateType):
             value = date.fromordinal(date(1970, 1, 1).toordinal() + int(value))
-        # A char's trailing blanks count for Spark, and not for the catalog.
-        if isinstance(key_type, CharType) and str(value).endswith(" "):
+        if isinstance(key_type, TimestampType):
+            return key_type.format(int(value))
+        # A char's trailing blanks count for Spark, and not for the catalog; those in data files are not cut.
+        if isinstance(key_type, CharType) and (table.scheme is not None or str(value).endswith(" ")):
             return None
         return key_type.format(key_type.parse_literal(str(value)))
     except (KeyValueError, ValueError, OverflowError):
