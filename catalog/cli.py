@@ -16,6 +16,7 @@ from catalog.catalog import Catalog
 from catalog.errors import CatalogError, VerificationFailedError
 from catalog.model import IndexState, PartitionState
 from catalog.operations import UNFINISHED, Operation
+from catalog.statements.command import sql
 
 P = ParamSpec("P")
 
@@ -53,6 +54,9 @@ def main() -> None:
     The catalog is the database that CALVE_CATALOG_URL names: postgresql://user:password@host/database, or
     sqlite:////absolute/path.db. Data lies below CALVE_WAREHOUSE.
     """
+
+
+main.add_command(sql)
 
 
 @main.command()

@@ -38,7 +38,7 @@ CatalogError
 │       └── InvalidQueryError        Spark cannot make sense of a query
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
-│   └── IndexNotFoundError, OperationNotFoundError
+│   └── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
@@ -357,6 +357,10 @@ class IndexNotFoundError(NotFoundError):
 
 class OperationNotFoundError(NotFoundError):
     """No operation, or no job of it, has this id."""
+
+
+class PropertyNotFoundError(NotFoundError):
+    """The table has no such property."""
 
 
 class AlreadyExistsError(CatalogError):

@@ -17,18 +17,24 @@ class PartitionCounts:
 
     Attributes:
         partitions: How many partitions readers see.
-        files: How many files they have; None when it is not known of all of them.
+        files, rows, size_bytes: What they hold; None when it is not known of all of them.
     """
 
     partitions: int
     files: int | None
+    rows: int | None = None
+    size_bytes: int | None = None
 
 
 def count_visible(storage: Storage, table: Table) -> PartitionCounts:
     """Return how many partitions of a table readers see; reads all of the table's rows in the catalog."""
-    query = select(func.count(), func.count(PartitionRow.file_count), func.sum(PartitionRow.file_count)).where(
-        PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False)
-    )
+    counted = (PartitionRow.file_count, PartitionRow.row_count, PartitionRow.size_bytes)
+    sums = [each for column in counted for each in (func.count(column), func.sum(column))]
+    query = select(func.count(), *sums).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
     with storage.read() as connection:
-        partitions, known, files = connection.execute(query).one()
-    return PartitionCounts(partitions, int(files or 0) if known == partitions else None)
+        partitions, *found = connection.execute(query).one()
+    known, totals = found[::2], found[1::2]
+    return PartitionCounts(
+        partitions,
+        *(int(total or 0) if count == partitions else None for count, total in zip(known, totals, strict=True)),
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from catalog.model import Column, IndexDefinition
+from catalog.model import Buckets, Column, IndexDefinition
 
 
 class TableReference(NamedTuple):
@@ -138,34 +138,14 @@ class ShowCreateTable(TableStatement):
     """SHOW CREATE TABLE."""
 
 
-@dataclass(frozen=True)
-class SortColumn:
-    """A column that the rows of a bucket are sorted by."""
-
-    name: str
-    is_descending: bool = False
-
-
-@dataclass(frozen=True)
-class Buckets:
-    """How Hive spreads the rows of a partition over files: CLUSTERED BY … INTO n BUCKETS."""
-
-    columns: tuple[str, ...]
-    count: int
-    sort_columns: tuple[SortColumn, ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class CreateTable(TableStatement):
     """CREATE TABLE.
 
     Attributes:
         stored_by: The name in STORED BY, as it was written; None without this clause.
-        format: The name in STORED AS, in capital letters; None without this clause.
-        classes: Hive's input format and output format, in STORED AS INPUTFORMAT … OUTPUTFORMAT.
-        serde: Hive's class in ROW FORMAT SERDE.
-        serde_properties: Its properties, or those that ROW FORMAT DELIMITED stands for.
-        is_delimited: ROW FORMAT DELIMITED is said.
+        format: The name in STORED AS, in capital letters, or what a class of Hive's stands for; None without either.
+        delimiters: What ROW FORMAT DELIMITED says, under the names of Hive's properties.
     """
 
     columns: tuple[Column, ...] = ()
@@ -179,10 +159,7 @@ class CreateTable(TableStatement):
     buckets: Buckets | None = None
     stored_by: str | None = None
     format: str | None = None
-    classes: tuple[str, str] | None = None
-    serde: str | None = None
-    serde_properties: Mapping[str, str] = field(default_factory=dict)
-    is_delimited: bool = False
+    delimiters: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

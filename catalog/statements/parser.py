@@ -49,8 +49,6 @@ _SAID = {
     "QUERY": "SELECT",
     "QUOTED": "a text in quotes",
     "RPAR": "')'",
-    "ASCENDING": "ASC",
-    "DESCENDING": "DESC",
     "$END": "the end",
 }
 _UNSAID = {"BACKQUOTED", "SIGN", "__IGNORE_0"}
@@ -98,7 +96,7 @@ def parse_statement(text: str) -> Statement:
         )
     plain = without_comments(text)
     try:
-        statement: Statement = Translator(plain, text).transform(_parser().parse(plain))
+        statement: Statement = Translator(text).transform(_parser().parse(plain))
     except UnexpectedInput as error:
         raise _syntax_error(error, text, plain) from None
     except VisitError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 MAXIMUM_DEPTH = 50
 """How deep arrays, maps and structs may lie inside each other."""
 
@@ -80,7 +82,11 @@ def struct_type(name: str, fields: list[tuple[str, str]]) -> str:
     """
     if name.lower() != "struct":
         raise TypeNameError(f"type {name[:40]} has no fields; use struct<name:type,…>")
-    return f"struct<{','.join(f'{field}:{text}' for field, text in fields)}>"
+    return f"struct<{','.join(f'{_field_name(field)}:{text}' for field, text in fields)}>"
+
+
+def _field_name(name: str) -> str:
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else f"`{name}`"
 
 
 def _example(name: str) -> str:

@@ -7,9 +7,26 @@ from typing import Any
 from lark import Token
 from lark.visitors import v_args
 
-from catalog.model import Column, IndexDefinition
+from catalog.errors import UnsupportedStatementError
+from catalog.model import Buckets, Column, FileFormat, IndexDefinition
 from catalog.statements import model as m
 from catalog.statements.translation.words import Clause, Placed, Words, made, together
+
+# Hive's own classes, as its SHOW CREATE TABLE writes them → the format. Source: Hive's `StorageFormatDescriptor`s.
+_CLASSES = {
+    "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat": "PARQUET",
+    "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe": "PARQUET",
+    "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat": "ORC",
+    "org.apache.hadoop.hive.ql.io.orc.OrcSerde": "ORC",
+    "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat": "AVRO",
+    "org.apache.hadoop.hive.serde2.avro.AvroSerDe": "AVRO",
+    "org.apache.hadoop.hive.ql.io.RCFileInputFormat": "RCFILE",
+    "org.apache.hadoop.hive.serde2.columnar.LazyBinaryColumnarSerDe": "RCFILE",
+    "org.apache.hadoop.mapred.SequenceFileInputFormat": "SEQUENCEFILE",
+    "org.apache.hadoop.mapred.TextInputFormat": "TEXTFILE",
+    "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe": "TEXTFILE",
+    "org.apache.hive.hcatalog.data.JsonSerDe": "JSONFILE",
+}
 
 
 @v_args(inline=True)
@@ -51,6 +68,14 @@ class Definitions(Words):
         *clauses: Clause,
     ) -> m.Statement:
         fields = self.clauses(clauses)
+        row_format = fields.pop("row_format", None)
+        if row_format is not None and fields.setdefault("format", row_format).value != row_format.value:
+            raise UnsupportedStatementError(
+                f"rows in the form of {row_format.value} are not kept in files of {fields['format'].value}; leave ROW "
+                "FORMAT out",
+                self.original,
+                fields["format"].position,
+            )
         return made(
             m.CreateTable,
             table=table,
@@ -70,17 +95,17 @@ class Definitions(Words):
         indexes = together(definitions)
         return Clause("PARTITION INDEX", indexes.position, {"indexes": indexes})
 
-    def buckets(
-        self, columns: Placed[tuple[str, ...]], sorting: tuple[m.SortColumn, ...] | None, count: Token
-    ) -> Clause:
-        buckets = m.Buckets(columns.value, self.whole(count), sorting or ())
+    def buckets(self, columns: Placed[tuple[str, ...]], sorting: Token | None, *rest: Any) -> Clause:
+        if sorting is not None:
+            raise self.unsupported("the order of rows in buckets is not kept; leave SORTED BY out", sorting)
+        buckets = Buckets(columns.value, self.whole(rest[-1]))
         return Clause("CLUSTERED BY", columns.position, {"buckets": Placed(buckets, columns.position)})
 
-    def sort_columns(self, *columns: m.SortColumn) -> tuple[m.SortColumn, ...]:
-        return columns
+    def sort_columns(self, *_columns: Any) -> None:
+        return None
 
-    def sort_column(self, name: Placed[str], direction: Token | None) -> m.SortColumn:
-        return m.SortColumn(name.value, direction is not None and direction.type == "DESCENDING")
+    def sort_column(self, *_parts: Any) -> None:
+        return None
 
     def stored_by(self, name: Placed[str]) -> Clause:
         return Clause("STORED", name.position, {"stored_by": name})
@@ -91,19 +116,31 @@ class Definitions(Words):
             return Clause("STORED", position, {"stored_by": Placed("carbondata", position)})
         return Clause("STORED", position, {"format": Placed(name.upper(), position)})
 
-    def stored_as_classes(self, input_format: Placed[str], output_format: Placed[str]) -> Clause:
-        classes = together([input_format, output_format])
-        return Clause("STORED", input_format.position, {"classes": classes})
+    def stored_as_classes(self, input_format: Placed[str], _output_format: Placed[str]) -> Clause:
+        return Clause("STORED", input_format.position, {"format": self._format_of(input_format, "input format")})
 
-    def serde(self, name: Placed[str], properties: Placed[dict[str, str]] | None) -> Clause:
-        given = {} if properties is None else properties.value
-        return Clause("ROW FORMAT", name.position, {"serde": name, "serde_properties": given})
+    def serde(self, name: Placed[str], word: Token | None, properties: Placed[dict[str, str]] | None) -> Clause:
+        # Hive writes this one for every table.
+        if word is not None and properties is not None and properties.value != {"serialization.format": "1"}:
+            raise self.unsupported("properties of a SerDe are not kept; leave them out", word)
+        return Clause("ROW FORMAT", name.position, {"row_format": self._format_of(name, "SerDe")})
+
+    def _format_of(self, name: Placed[str], what: str) -> Placed[str]:
+        found = _CLASSES.get(name.value)
+        if found is None:
+            raise UnsupportedStatementError(
+                f"{name.value} is no {what} that is known; use STORED AS with one of "
+                f"{', '.join(each.upper() for each in FileFormat)}",
+                self.original,
+                name.position,
+            )
+        return Placed(found, name.position)
 
     def delimited(self, *parts: dict[str, str]) -> Clause:
         found: dict[str, str] = {}
         for part in parts:
             found.update(part)
-        return Clause("ROW FORMAT", 0, {"is_delimited": True, "serde_properties": found})
+        return Clause("ROW FORMAT", 0, {"delimiters": found, "row_format": Placed("TEXTFILE", 0)})
 
     # What the words stand for. Source: Hive's `serdeConstants`.
 

@@ -71,22 +71,21 @@ def together(parts: Sequence[Placed[Value]]) -> Placed[tuple[Value, ...]]:
 class Words(Transformer_NonRecursive[Token, Any]):
     """The parts that many statements have."""
 
-    def __init__(self, text: str, original: str) -> None:
-        """Take the text that is parsed, and the same one with its comments."""
+    def __init__(self, original: str) -> None:
+        """Take the text of the statement, with its comments."""
         super().__init__(visit_tokens=False)
-        self._text = text
-        self._original = original
+        self.original = original
 
     def verbatim(self, token: Token) -> Placed[str]:
         """Return the rest of the statement as it was written."""
         start = token.start_pos or 0
-        return Placed(self._original[start:], start)
+        return Placed(self.original[start:], start)
 
     def unsupported(self, problem: str, token: Token) -> UnsupportedStatementError:
-        return UnsupportedStatementError(problem, self._original, token.start_pos)
+        return UnsupportedStatementError(problem, self.original, token.start_pos)
 
     def wrong(self, problem: str, position: int | None) -> StatementSyntaxError:
-        return StatementSyntaxError(problem, self._original, position)
+        return StatementSyntaxError(problem, self.original, position)
 
     def clauses(self, clauses: Iterable[Clause]) -> dict[str, Any]:
         """Return the fields of clauses of which each stands once."""
@@ -212,7 +211,7 @@ class Words(Transformer_NonRecursive[Token, Any]):
                 raise types.TypeNameError(f"the type is nested more than {types.MAXIMUM_DEPTH} times")
             return TypeName(make(), name.start_pos or 0, depth)
         except types.TypeNameError as error:
-            raise UnknownTypeError(str(error), self._original, name.start_pos) from None
+            raise UnknownTypeError(str(error), self.original, name.start_pos) from None
 
     def whole(self, token: Token) -> int:
         if len(token) > 18:

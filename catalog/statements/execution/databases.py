@@ -1,0 +1,57 @@
+"""Databases, and what tables they have."""
+
+from __future__ import annotations
+
+from catalog.errors import DatabaseNotFoundError
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.results import DONE, StatementResult
+
+
+def create_database(context: Context, statement: m.CreateDatabase) -> StatementResult:
+    """Run CREATE DATABASE."""
+    context.catalog.create_database(
+        statement.name,
+        location=statement.location,
+        description=statement.comment,
+        properties=statement.properties,
+        if_not_exists=statement.if_not_exists,
+    )
+    return DONE
+
+
+def drop_database(context: Context, statement: m.DropDatabase) -> StatementResult:
+    """Run DROP DATABASE."""
+    try:
+        context.catalog.drop_database(statement.name)
+    except DatabaseNotFoundError:
+        if not statement.if_exists:
+            raise
+    return DONE
+
+
+def use_database(context: Context, statement: m.UseDatabase) -> StatementResult:
+    """Run USE."""
+    context.make_default_database(statement.name)
+    context.database = context.catalog.get_database(statement.name).name
+    return DONE
+
+
+def show_databases(context: Context, _statement: m.ShowDatabases) -> StatementResult:
+    """Run SHOW DATABASES."""
+    return StatementResult(("database",), [[each.name] for each in context.catalog.list_databases()])
+
+
+def describe_database(context: Context, statement: m.DescribeDatabase) -> StatementResult:
+    """Run DESCRIBE DATABASE."""
+    found = context.catalog.get_database(statement.name)
+    facts = [("Database", found.name), ("Comment", found.description), ("Location", found.location)]
+    facts += [(f"Property {name}", value) for name, value in sorted(found.properties.items())]
+    return StatementResult(("info_name", "info_value"), [list(fact) for fact in facts])
+
+
+def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
+    """Run SHOW TABLES."""
+    context.make_default_database(statement.database)
+    found = context.catalog.list_tables(statement.database or context.database)
+    return StatementResult(("database", "table"), [[each.database, each.name] for each in found])

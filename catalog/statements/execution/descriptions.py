@@ -1,0 +1,192 @@
+"""DESCRIBE and SHOW CREATE TABLE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from catalog.model import Buckets, Column, IndexState, Table, TableKind
+from catalog.partitions.counting import count_visible
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.literals import quoted, quoted_name
+from catalog.statements.results import Cell, StatementResult
+
+_KINDS = {
+    TableKind.MANAGED: "MANAGED_TABLE",
+    TableKind.EXTERNAL: "EXTERNAL_TABLE",
+    TableKind.VIEW: "VIRTUAL_VIEW",
+}
+_COLUMNS = ("col_name", "data_type", "comment")
+
+
+# --- DESCRIBE ---------------------------------------------------------------------------------------------------------
+
+
+def describe_table(context: Context, statement: m.DescribeTable) -> StatementResult:
+    """Run DESCRIBE; in the form of Hive and Spark, all columns first and those that partition the table again."""
+    table = context.catalog.get_table(context.name(statement.table))
+    columns, keys = _parts(table)
+    rows: list[list[Cell]] = [_described(column) for column in (*columns, *keys)]
+    if keys:
+        rows += [["# Partition Information", None, None], ["# col_name", "data_type", "comment"]]
+        rows += [_described(key) for key in keys]
+    if statement.is_formatted:
+        rows += [["", None, None], ["# Detailed Table Information", None, None]]
+        rows += [[name, value, None] for name, value in _facts(context, table) if value]
+    return StatementResult(_COLUMNS, rows)
+
+
+def _described(column: Column) -> list[Cell]:
+    return [column.name, column.type, column.comment]
+
+
+def _parts(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
+    """Return a table's columns, and those that its rows are placed by."""
+    if table.scheme is None:
+        return table.columns, table.partition_keys
+    name = table.scheme.column
+    return (
+        tuple(each for each in table.columns if each.name != name),
+        tuple(each for each in table.columns if each.name == name),
+    )
+
+
+def _facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
+    yield "Database", table.database
+    yield "Table", table.name
+    yield "Comment", table.description
+    yield "Type", _KINDS[table.kind]
+    if table.is_view:
+        yield "View Text", table.view_text
+    else:
+        yield "Format", table.format.upper()
+        yield "Location", table.location
+        yield from _partition_facts(context, table)
+    if table.buckets is not None:
+        yield "Bucket Columns", ", ".join(table.buckets.columns)
+        yield "Num Buckets", str(table.buckets.count)
+    yield "Table Properties", _pairs(table.properties) if table.properties else None
+
+
+def _partition_facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
+    if table.scheme is not None:
+        properties = table.scheme.properties()
+        yield "Partition Type", properties["PARTITION_TYPE"]
+        for name, value in properties.items():
+            if name not in ("PARTITION_TYPE", "SORT_COLUMNS"):
+                yield name.replace("_", " ").title(), value
+        yield "Sort Columns", ", ".join(table.scheme.sort_columns)
+        partitions = context.catalog.scheme_partitions(table.full_name)
+        yield "Partitions", str(len(partitions))
+        yield "Rows", str(sum(each.row_count for each in partitions))
+        yield "Size in Bytes", str(sum(each.size_bytes for each in partitions))
+        yield "Files", str(sum(each.file_count for each in partitions))
+    elif table.partition_keys:
+        total = count_visible(context.catalog.storage, table)
+        yield "Partition Type", "VALUE"
+        yield "Partitions", str(total.partitions)
+        yield "Rows", _count(total.rows)
+        yield "Size in Bytes", _count(total.size_bytes)
+        yield "Files", _count(total.files)
+        yield "Partition Indexes", ", ".join(_index_texts(context, table))
+
+
+def _count(number: int | None) -> str:
+    return "unknown" if number is None else str(number)
+
+
+def _index_texts(context: Context, table: Table) -> list[str]:
+    found = context.catalog.get_partition_indexes(table.full_name)
+    return [f"{each.name} ({', '.join(each.keys)}) {each.state}" for each in found]
+
+
+def _pairs(properties: Mapping[str, str]) -> str:
+    return "[" + ", ".join(f"{name}={value}" for name, value in sorted(properties.items())) + "]"
+
+
+# --- SHOW CREATE TABLE ------------------------------------------------------------------------------------------------
+
+
+def show_create_table(context: Context, statement: m.ShowCreateTable) -> StatementResult:
+    """Run SHOW CREATE TABLE: a statement that creates an equal table, but for the ids of its partitions."""
+    table = context.catalog.get_table(context.name(statement.table))
+    text = _create_view(table) if table.is_view else _create_table(context, table)
+    return StatementResult(("createtab_stmt",), [[text]])
+
+
+def _create_view(table: Table) -> str:
+    columns = ", ".join(f"{quoted_name(each.name)}{_comment(each.comment)}" for each in table.columns)
+    lines = [f"CREATE VIEW {_full_name(table)}{f' ({columns})' if columns else ''}"]
+    lines += [*_description(table), *_properties(table.properties), f"AS {table.view_text}"]
+    return "\n".join(lines)
+
+
+def _create_table(context: Context, table: Table) -> str:
+    columns, keys = _parts(table)
+    external = "EXTERNAL " if table.kind is TableKind.EXTERNAL else ""
+    lines = [f"CREATE {external}TABLE {_full_name(table)}{_column_list(columns)}"]
+    lines += _description(table)
+    if keys:
+        lines.append("PARTITIONED BY (" + ", ".join(map(_column, keys)) + ")")
+    lines += _indexes(context, table)
+    lines += _buckets(table.buckets)
+    if table.scheme is None:
+        lines.append(f"STORED AS {table.format.upper()}")
+    else:
+        lines.append("STORED BY 'carbondata'")
+    if external or table.location != _default_location(context, table):
+        lines.append(f"LOCATION {quoted(table.location)}")
+    lines += _properties({**_scheme_properties(table), **table.properties})
+    return "\n".join(lines)
+
+
+def _full_name(table: Table) -> str:
+    return f"{quoted_name(table.database)}.{quoted_name(table.name)}"
+
+
+def _column_list(columns: Sequence[Column]) -> str:
+    return " (\n  " + ",\n  ".join(map(_column, columns)) + ")" if columns else ""
+
+
+def _column(column: Column) -> str:
+    return f"{quoted_name(column.name)} {column.type}{_comment(column.comment)}"
+
+
+def _comment(text: str | None) -> str:
+    return "" if text is None else f" COMMENT {quoted(text)}"
+
+
+def _description(table: Table) -> list[str]:
+    return [] if table.description is None else [f"COMMENT {quoted(table.description)}"]
+
+
+def _indexes(context: Context, table: Table) -> list[str]:
+    if not table.partition_keys:
+        return []
+    states = (IndexState.CREATING, IndexState.ACTIVE)
+    found = [each for each in context.catalog.get_partition_indexes(table.full_name) if each.state in states]
+    texts = [f"{quoted_name(each.name)} ({', '.join(map(quoted_name, each.keys))})" for each in found]
+    return [f"PARTITION INDEX {', '.join(texts)}"] if texts else []
+
+
+def _buckets(buckets: Buckets | None) -> list[str]:
+    if buckets is None:
+        return []
+    return [f"CLUSTERED BY ({', '.join(map(quoted_name, buckets.columns))}) INTO {buckets.count} BUCKETS"]
+
+
+def _default_location(context: Context, table: Table) -> str:
+    return f"{context.catalog.get_database(table.database).location}/{table.name}"
+
+
+def _scheme_properties(table: Table) -> dict[str, str]:
+    if table.scheme is None:
+        return {}
+    sorting = {"SORT_COLUMNS": ", ".join(table.scheme.sort_columns)} if table.scheme.sort_columns else {}
+    return {**table.scheme.properties(), **sorting}
+
+
+def _properties(properties: Mapping[str, str]) -> list[str]:
+    if not properties:
+        return []
+    return ["TBLPROPERTIES (" + ", ".join(f"{quoted(n)}={quoted(v)}" for n, v in properties.items()) + ")"]

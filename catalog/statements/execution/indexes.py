@@ -1,0 +1,46 @@
+"""Partition indexes."""
+
+from __future__ import annotations
+
+from catalog.errors import IndexNotFoundError
+from catalog.model import PartitionIndex
+from catalog.partitions.counting import count_visible
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.results import DONE, StatementResult
+
+LARGE_TABLE = 100_000
+"""Partitions; the index of a table with more is built by the engine."""
+
+
+def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
+    """Run CREATE PARTITION INDEX, and return when the index is ACTIVE or FAILED."""
+    catalog, name = context.catalog, context.name(statement.table)
+    created = catalog.create_partition_index(name, statement.index, statement.keys)
+    table = catalog.get_table(name)
+    if count_visible(catalog.storage, table).partitions > LARGE_TABLE:
+        built = context.engine.build_index(context.new_operation(), table, created.name)
+    else:
+        built = catalog.build_partition_index(name, created.name)
+    return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
+
+
+def _failure(index: PartitionIndex) -> str | None:
+    return None if index.failure_code is None else f"{index.failure_code}: {index.failure_detail}"
+
+
+def drop_index(context: Context, statement: m.DropIndex) -> StatementResult:
+    """Run DROP PARTITION INDEX."""
+    try:
+        context.catalog.delete_partition_index(context.name(statement.table), statement.index)
+    except IndexNotFoundError:
+        if not statement.if_exists:
+            raise
+    return DONE
+
+
+def show_indexes(context: Context, statement: m.ShowIndexes) -> StatementResult:
+    """Run SHOW PARTITION INDEXES."""
+    found = context.catalog.get_partition_indexes(context.name(statement.table))
+    rows = [[each.name, ", ".join(each.keys), str(each.state), _failure(each)] for each in found]
+    return StatementResult(("index", "keys", "state", "failure"), rows)

@@ -1,0 +1,154 @@
+"""Partitions: list, explain, and those of values also add, change and drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from catalog.errors import PartitionNotFoundError, UnsupportedChangeError
+from catalog.key_types import KeyType, KeyValue
+from catalog.memo import Memo
+from catalog.model import NewPartition, Partition, Table
+from catalog.partitions.specs import spec_filter, spec_values, whole_values
+from catalog.schemes.model import SchemeType
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.results import DONE, Cell, StatementResult
+
+_COLUMNS = ("partition", "row_count", "size_bytes", "file_count")
+
+
+def show_partitions(context: Context, statement: m.ShowPartitions) -> StatementResult:
+    """Run SHOW PARTITIONS: of schemes in their logical order, of values in the order of these."""
+    table = context.catalog.get_table(context.name(statement.table))
+    rows = _of_scheme(context, table, statement) if table.scheme else _of_values(context, table, statement)
+    return StatementResult(_COLUMNS, rows, brief_columns=1)
+
+
+def _of_scheme(context: Context, table: Table, statement: m.ShowPartitions) -> list[list[Cell]]:
+    if statement.values:
+        raise _no_keys(table, "write WHERE with a condition on its columns")
+    found = context.catalog.scheme_partitions(table.full_name, statement.where)
+    rows: list[list[Cell]] = [[each.text, each.row_count, each.size_bytes, each.file_count] for each in found]
+    if table.scheme is None or table.scheme.type is not SchemeType.HASH or statement.where is not None:
+        return rows
+    # All together have one line.
+    totals: list[Cell] = [sum(each.row_count for each in found), sum(each.size_bytes for each in found)]
+    return [[line, *totals, sum(each.file_count for each in found)] for line in table.scheme.lines()]
+
+
+def _of_values(context: Context, table: Table, statement: m.ShowPartitions) -> list[list[Cell]]:
+    values = spec_values(table, statement.values)
+    condition = spec_filter(table, values) if statement.where is None else statement.where
+    found: Iterable[Partition] = context.catalog.get_partitions(table.full_name, condition)
+    if statement.values:
+        keys = [_sort_key(key_type) for key_type in table.key_types]
+        found = [
+            each
+            for each in found
+            if all(keys[number](each.values[number]) == keys[number](text) for number, text in values.items())
+        ]
+    return [[each.name(table), each.row_count, each.size_bytes, each.file_count] for each in _in_order(table, found)]
+
+
+def _in_order(table: Table, partitions: Iterable[Partition]) -> list[Partition]:
+    known = [Memo(_sort_key(key_type)) for key_type in table.key_types]
+    return sorted(partitions, key=lambda each: tuple(memo[text] for memo, text in zip(known, each.values, strict=True)))
+
+
+def _sort_key(key_type: KeyType) -> Callable[[str | None], tuple[int, KeyValue]]:
+    """Return what sorts texts as their values: nulls first, and last those that are no values of the type."""
+
+    def key(text: str | None) -> tuple[int, KeyValue]:
+        if text is None:
+            return 0, 0
+        value = key_type.comparable(text)
+        return (2, text) if value is None else (1, value)
+
+    return key
+
+
+def _no_keys(table: Table, advice: str) -> UnsupportedChangeError:
+    return UnsupportedChangeError(f"table {table.full_name} has a partition scheme and no partition keys; {advice}")
+
+
+def explain_partitions(context: Context, statement: m.ExplainPartitions) -> StatementResult:
+    """Run EXPLAIN PARTITIONS."""
+    explanation = context.catalog.explain_partitions(context.name(statement.table), statement.where)
+    return StatementResult(("plan",), [[explanation.as_json()]], text=str(explanation))
+
+
+# --- partitions of values ---------------------------------------------------------------------------------------------
+
+
+def add_partitions(context: Context, statement: m.AddValuePartitions) -> StatementResult:
+    """Run ADD PARTITION (k='v', …)."""
+    table = _of_keys(context, statement, "ADD PARTITION ('…') takes bounds or groups")
+    new = [NewPartition(whole_values(table, each.values), each.location) for each in statement.partitions]
+    context.catalog.add_partitions(table.full_name, new, if_not_exists=statement.if_not_exists)
+    return DONE
+
+
+def drop_partitions(context: Context, statement: m.DropValuePartitions) -> StatementResult:
+    """Run DROP PARTITION (k='v', …); files are not touched."""
+    table = _of_keys(context, statement, "DROP PARTITION (id) takes partition ids")
+    conditions = [_condition(table, each) for each in statement.partitions]
+    if not statement.if_exists:
+        for condition in conditions:
+            if next(iter(context.catalog.get_partitions(table.full_name, condition, state=None)), None) is None:
+                raise PartitionNotFoundError(f"table {table.full_name} has no partition with {condition}")
+    context.catalog.drop_partitions(table.full_name, " or ".join(f"({each})" for each in conditions))
+    return DONE
+
+
+def _condition(table: Table, conditions: Sequence[m.KeyCondition]) -> str:
+    """Return the filter that the partitions of one PARTITION (…) match."""
+    spec_values(table, {each.key: None for each in conditions})
+    return " and ".join(f"`{each.key}` {_compared(each)}" for each in conditions)
+
+
+def _compared(condition: m.KeyCondition) -> str:
+    if condition.literal.text is None:
+        return "is null" if condition.operator == "=" else "is not null"
+    text = condition.literal.text.replace("\\", "\\\\").replace("'", "''")
+    return f"{condition.operator} '{text}'"
+
+
+def set_location(context: Context, statement: m.SetPartitionLocation) -> StatementResult:
+    """Run PARTITION (…) SET LOCATION."""
+    table = _of_keys(context, statement, "its partitions have no locations of their own")
+    context.catalog.alter_partition(table.full_name, statement.values, location=statement.location)
+    return DONE
+
+
+def set_format(context: Context, statement: m.SetPartitionFormat) -> StatementResult:
+    """Run PARTITION (…) SET FILEFORMAT."""
+    table = _of_keys(context, statement, "its files are Parquet")
+    context.catalog.alter_partition(table.full_name, statement.values, format=statement.format)
+    return DONE
+
+
+def set_properties(context: Context, statement: m.SetPartitionProperties) -> StatementResult:
+    """Run PARTITION (…) SET PROPERTIES."""
+    table = _of_keys(context, statement, "its partitions have no properties")
+    context.catalog.alter_partition(table.full_name, statement.values, properties=statement.properties)
+    return DONE
+
+
+def rename(context: Context, statement: m.RenamePartition) -> StatementResult:
+    """Run PARTITION (…) RENAME TO PARTITION (…)."""
+    table = _of_keys(context, statement, "the values of its rows name its partitions")
+    context.catalog.alter_partition(table.full_name, statement.values, rename_to=statement.new_values)
+    return DONE
+
+
+def repair_table(context: Context, statement: m.RepairTable) -> StatementResult:
+    """Run MSCK REPAIR TABLE."""
+    report = context.catalog.repair_table(context.name(statement.table))
+    return StatementResult(("partitions_added",), [[report.added]])
+
+
+def _of_keys(context: Context, statement: m.TableStatement, advice: str) -> Table:
+    table = context.catalog.get_table(context.name(statement.table))
+    if table.scheme is not None:
+        raise _no_keys(table, advice)
+    return table

@@ -1,0 +1,120 @@
+"""Statements that read or write rows, which the engine runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from catalog.errors import InvalidPartitionSpecError, InvalidTableError, InvalidValueError
+from catalog.model import Column, Table
+from catalog.partitions.specs import spec_values
+from catalog.statements import model as m
+from catalog.statements.cells import CellError, cell_text
+from catalog.statements.context import Context
+from catalog.statements.results import StatementResult
+from catalog.table_checks import refuse_view, require_readable_format
+
+
+def select(context: Context, statement: m.Select) -> StatementResult:
+    """Run a SELECT."""
+    return context.engine.select(statement.query, context.database)
+
+
+def insert_values(context: Context, statement: m.InsertValues) -> StatementResult:
+    """Run INSERT INTO … VALUES: all rows are checked before the engine is asked."""
+    table = _writable(context, statement)
+    rows = _rows(context.text, table, statement)
+    return _added(context.engine.insert_values(context.new_operation(), table, rows))
+
+
+def insert_query(context: Context, statement: m.InsertQuery) -> StatementResult:
+    """Run INSERT INTO … SELECT."""
+    table = _writable(context, statement)
+    _given_columns(table, statement)
+    report = context.engine.insert_query(
+        context.new_operation(),
+        table,
+        statement.query,
+        context.database,
+        columns=statement.columns,
+        values=statement.values,
+    )
+    return _added(report)
+
+
+def load_data(context: Context, statement: m.LoadData) -> StatementResult:
+    """Run LOAD DATA INPATH."""
+    table = _writable(context, statement)
+    report = context.engine.load_data(
+        context.new_operation(), table, statement.path, statement.options, context.database
+    )
+    return _added(report)
+
+
+def _writable(context: Context, statement: m.TableStatement) -> Table:
+    table = context.catalog.get_table(context.name(statement.table))
+    refuse_view(table, "has no rows of its own to add to")
+    require_readable_format(table)
+    return table
+
+
+def _added(report: Mapping[str, Any]) -> StatementResult:
+    return StatementResult(("rows",), [[report["rows"]]], text=f"{report['rows']:,} row(s) added")
+
+
+def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
+    """Return the columns that an INSERT gives values for, in its order.
+
+    Raises:
+        InvalidPartitionSpecError: PARTITION names what is no partition key.
+        InvalidTableError: A column does not exist, is named twice, or has its value in PARTITION.
+    """
+    if statement.values and table.scheme is not None:
+        raise InvalidPartitionSpecError(
+            f"table {table.full_name} has no partition keys; give its partition column {table.scheme.column} like the "
+            "others"
+        )
+    fixed = {table.key_names[position] for position in spec_values(table, statement.values)}
+    known = {column.name: column for column in (*table.columns, *table.partition_keys)}
+    if not statement.columns:
+        return [column for name, column in known.items() if name not in fixed]
+    for number, name in enumerate(statement.columns):
+        if name not in known:
+            raise InvalidTableError(f"table {table.full_name} has no column {name}; its columns are {', '.join(known)}")
+        if name in fixed or name in statement.columns[:number]:
+            raise InvalidTableError(f"table {table.full_name}: column {name} is given twice")
+    return [known[name] for name in statement.columns]
+
+
+def _rows(text: str, table: Table, statement: m.InsertValues) -> list[list[str | None]]:
+    """Return the rows as texts of all the table's columns, the partition keys last."""
+    given = _given_columns(table, statement)
+    fixed = {table.key_names[position]: value for position, value in spec_values(table, statement.values).items()}
+    places = {column.name: number for number, column in enumerate(given)}
+    order = [places.get(column.name) for column in (*table.columns, *table.partition_keys)]
+    constants = [fixed.get(column.name) for column in (*table.columns, *table.partition_keys)]
+    rows = []
+    for number, row in enumerate(statement.rows, 1):
+        cells = _cells(text, number, row, given)
+        rows.append(
+            [constant if place is None else cells[place] for place, constant in zip(order, constants, strict=True)]
+        )
+    return rows
+
+
+def _cells(text: str, number: int, row: Sequence[m.Literal], columns: Sequence[Column]) -> list[str | None]:
+    if len(row) != len(columns):
+        raise InvalidValueError(
+            f"row {number} has {len(row)} values for {len(columns)} columns ({', '.join(c.name for c in columns)})",
+            text,
+            row[0].position,
+        )
+    cells = []
+    for literal, column in zip(row, columns, strict=True):
+        try:
+            cells.append(cell_text(column.type, literal))
+        except CellError as error:
+            raise InvalidValueError(
+                f"row {number}, column {column.name} of type {column.type}: {error}", text, literal.position
+            ) from None
+    return cells

@@ -1,0 +1,54 @@
+"""Changes of the partitions of tables with a partition scheme."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from catalog.rebalancing import changes
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.results import StatementResult
+
+_REPORTED = {
+    "rows_moved": "rows moved",
+    "files_reassigned": "files counted to another partition",
+    "rows_deleted": "rows deleted",
+}
+
+
+def add_partitions(context: Context, statement: m.AddSchemePartitions) -> StatementResult:
+    """Run ADD PARTITION ('…', …)."""
+    return _change(context, statement, changes.AddPartitions(statement.items))
+
+
+def split_partition(context: Context, statement: m.SplitPartition) -> StatementResult:
+    """Run SPLIT PARTITION (id) INTO ('…', …)."""
+    return _change(context, statement, changes.SplitPartition(statement.partition_id, statement.items))
+
+
+def drop_partitions(context: Context, statement: m.DropSchemePartitions) -> StatementResult:
+    """Run DROP PARTITION (id, …) [WITH DATA]."""
+    return _change(context, statement, changes.DropPartitions(statement.partition_ids, statement.with_data))
+
+
+def merge_partitions(context: Context, statement: m.MergePartitions) -> StatementResult:
+    """Run MERGE PARTITION (id, …)."""
+    return _change(context, statement, changes.MergePartitions(statement.partition_ids))
+
+
+def set_partition_number(context: Context, statement: m.SetPartitionNumber) -> StatementResult:
+    """Run SET PARTITION_NUM n."""
+    return _change(context, statement, changes.SetPartitionNumber(statement.count))
+
+
+def _change(context: Context, statement: m.TableStatement, change: changes.PartitionChange) -> StatementResult:
+    """Make a change, with the engine only if rows have to be moved."""
+    operation, name = context.new_operation(), context.name(statement.table)
+    report: Mapping[str, Any] | None = context.catalog.rebalancing.change_catalog(
+        operation, name, change, requested_by=context.requested_by
+    )
+    if report is None:
+        report = context.engine.rebalance(operation, context.catalog.get_table(name), change)
+    facts = [f"{report[field]:,} {words}" for field, words in _REPORTED.items() if report.get(field)]
+    return StatementResult(text=", ".join(facts))

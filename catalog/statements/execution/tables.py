@@ -1,0 +1,214 @@
+"""Tables and views: create, change, drop."""
+
+from __future__ import annotations
+
+from catalog.errors import (
+    InvalidSchemeError,
+    InvalidTableError,
+    NotATableError,
+    NotFoundError,
+    PropertyNotFoundError,
+    TableAlreadyExistsError,
+)
+from catalog.model import Column, FileFormat, Table
+from catalog.schemes.definition import SCHEME_PROPERTIES, scheme_from_properties
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.results import DONE, StatementResult
+
+_STORAGE_HANDLERS = ("carbondata", "org.apache.carbondata.format")
+_DESCRIPTION = "comment"
+"""The property by which Hive and Spark set a table's description."""
+
+
+def create_table(context: Context, statement: m.CreateTable) -> StatementResult:
+    """Run CREATE TABLE."""
+    context.make_default_database(statement.table.database)
+    try:
+        if statement.stored_by is not None:
+            _create_table_of_scheme(context, statement)
+        else:
+            _create_table_of_values(context, statement)
+    except TableAlreadyExistsError:
+        if not statement.if_not_exists:
+            raise
+    return DONE
+
+
+def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
+    name = context.name(statement.table)
+    if given := sorted(each.upper() for each in statement.properties if each.upper() in SCHEME_PROPERTIES[:-1]):
+        raise InvalidSchemeError(
+            f"{', '.join(given)} is for tables with a partition scheme; write STORED BY 'carbondata' instead of STORED "
+            "AS, whose tables have one partition for each value"
+        )
+    table_format = statement.format or FileFormat.PARQUET
+    if statement.delimiters and table_format != FileFormat.TEXTFILE.upper():
+        raise InvalidTableError(f"table {name}: only files of TEXTFILE have other delimiters; leave ROW FORMAT out")
+    context.catalog.create_table(
+        name,
+        columns=statement.columns,
+        partition_keys=statement.partition_keys,
+        format=table_format,
+        location=statement.location,
+        properties={**statement.delimiters, **statement.properties},
+        indexes=statement.indexes,
+        description=statement.comment,
+        is_external=statement.is_external,
+        buckets=statement.buckets,
+    )
+
+
+def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
+    name = context.name(statement.table)
+    if (statement.stored_by or "").lower() not in _STORAGE_HANDLERS:
+        raise InvalidTableError(
+            f"table {name}: STORED BY names the partition behaviour, and is {_STORAGE_HANDLERS[0]!r}, not "
+            f"{statement.stored_by!r}; for a file format, use STORED AS"
+        )
+    if statement.delimiters:
+        raise InvalidTableError(f"table {name}: its files are Parquet, which has no delimiters; leave ROW FORMAT out")
+    given = {each.upper() for each in statement.properties} & set(SCHEME_PROPERTIES)
+    scheme, columns = None, statement.columns
+    if statement.partition_keys or given:
+        column = _partition_column(name, statement)
+        scheme, columns = scheme_from_properties(column, statement.properties), (*columns, column)
+    context.catalog.create_table(
+        name,
+        columns=columns,
+        location=statement.location,
+        properties={each: text for each, text in statement.properties.items() if each.upper() not in SCHEME_PROPERTIES},
+        indexes=statement.indexes,
+        description=statement.comment,
+        is_external=statement.is_external,
+        buckets=statement.buckets,
+        scheme=scheme,
+    )
+
+
+def _partition_column(name: str, statement: m.CreateTable) -> Column:
+    if len(statement.partition_keys) != 1:
+        raise InvalidSchemeError(
+            f"table {name} is STORED BY {statement.stored_by!r} and has {len(statement.partition_keys)} partition "
+            "columns; a partition scheme places rows by one: PARTITIONED BY (column type)"
+        )
+    return statement.partition_keys[0]
+
+
+def create_view(context: Context, statement: m.CreateView) -> StatementResult:
+    """Run CREATE VIEW."""
+    context.make_default_database(statement.table.database)
+    name = context.name(statement.table)
+    if statement.or_replace and _find(context, statement.table) is not None:
+        _drop(context, statement, must_be_view=True)
+    context.catalog.create_view(
+        name,
+        statement.query,
+        columns=[Column(column, _UNKNOWN, comment) for column, comment in statement.columns],
+        description=statement.comment,
+        properties=statement.properties,
+        if_not_exists=statement.if_not_exists,
+    )
+    return DONE
+
+
+_UNKNOWN = "unknown"
+"""The type of a view's column, which only Spark can tell."""
+
+
+def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
+    """Run DROP TABLE."""
+    if not statement.if_exists or _find(context, statement.table) is not None:
+        _drop(context, statement, must_be_view=False, purge=statement.purge)
+    return DONE
+
+
+def drop_view(context: Context, statement: m.DropView) -> StatementResult:
+    """Run DROP VIEW."""
+    if not statement.if_exists or _find(context, statement.table) is not None:
+        _drop(context, statement, must_be_view=True)
+    return DONE
+
+
+def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, purge: bool = False) -> None:
+    table = context.catalog.get_table(context.name(statement.table))
+    if table.is_view and not must_be_view:
+        raise NotATableError(f"{table.full_name} is a view; use DROP VIEW")
+    if must_be_view and not table.is_view:
+        raise InvalidTableError(f"{table.full_name} is a table and no view; use DROP TABLE")
+    context.catalog.drop_table(table.full_name, purge=purge)
+
+
+def _find(context: Context, table: m.TableReference) -> Table | None:
+    try:
+        return context.catalog.get_table(context.name(table))
+    except NotFoundError:
+        return None
+
+
+def set_properties(context: Context, statement: m.SetProperties) -> StatementResult:
+    """Run ALTER TABLE … SET TBLPROPERTIES."""
+    table = context.catalog.get_table(context.name(statement.table))
+    _refuse_scheme_properties(table, statement.properties)
+    changes: dict[str, str | None] = dict(statement.properties)
+    context.catalog.alter_table(table.full_name, description=changes.pop(_DESCRIPTION, None), properties=changes)
+    return DONE
+
+
+def unset_properties(context: Context, statement: m.UnsetProperties) -> StatementResult:
+    """Run ALTER TABLE … UNSET TBLPROPERTIES."""
+    table = context.catalog.get_table(context.name(statement.table))
+    _refuse_scheme_properties(table, statement.names)
+    known = {*table.properties, *([_DESCRIPTION] if table.description else [])}
+    if not statement.if_exists and (missing := [name for name in statement.names if name not in known]):
+        raise PropertyNotFoundError(
+            f"table {table.full_name} has no property {missing[0]!r}; its properties are "
+            f"{', '.join(sorted(known)) or 'none'}"
+        )
+    context.catalog.alter_table(
+        table.full_name,
+        description="" if _DESCRIPTION in statement.names else None,
+        properties={name: None for name in statement.names if name != _DESCRIPTION},
+    )
+    return DONE
+
+
+def _refuse_scheme_properties(table: Table, names: object) -> None:
+    assert isinstance(names, dict | tuple)
+    if table.scheme is not None and (given := [name for name in names if name.upper() in SCHEME_PROPERTIES]):
+        raise InvalidSchemeError(
+            f"table {table.full_name}: {given[0]} tells how the table was created; to change its partitions, use ALTER "
+            "TABLE … ADD, SPLIT, DROP or MERGE PARTITION, or SET PARTITION_NUM"
+        )
+
+
+def add_columns(context: Context, statement: m.AddColumns) -> StatementResult:
+    """Run ALTER TABLE … ADD COLUMNS."""
+    context.catalog.alter_table(context.name(statement.table), add_columns=statement.columns)
+    return DONE
+
+
+def change_column(context: Context, statement: m.ChangeColumn) -> StatementResult:
+    """Run ALTER TABLE … CHANGE COLUMN; a comment that is not given stays."""
+    table = context.catalog.get_table(context.name(statement.table))
+    before = next((each for each in (*table.columns, *table.partition_keys) if each.name == statement.name), None)
+    old_type, old_comment = (statement.type or _UNKNOWN, None) if before is None else (before.type, before.comment)
+    column = Column(statement.new_name, statement.type or old_type, statement.comment or old_comment)
+    context.catalog.alter_table(table.full_name, change_columns={statement.name: column})
+    return DONE
+
+
+def rename_table(context: Context, statement: m.RenameTable) -> StatementResult:
+    """Run ALTER TABLE … RENAME TO."""
+    table = context.catalog.get_table(context.name(statement.table))
+    new = statement.new_table
+    if new.database not in (None, table.database):
+        raise InvalidTableError(f"table {table.full_name} stays in its database; name it {table.database}.{new.name}")
+    context.catalog.alter_table(table.full_name, rename_to=new.name)
+    return DONE
+
+
+def set_location(context: Context, statement: m.SetLocation) -> StatementResult:
+    """Run ALTER TABLE … SET LOCATION."""
+    context.catalog.alter_table(context.name(statement.table), location=statement.location)
+    return DONE

@@ -1,0 +1,110 @@
+"""What statements answer, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from catalog.errors import CatalogError
+from catalog.statements.splitting import StatementText
+
+Cell: TypeAlias = "str | int | float | bool | list[Cell] | dict[str, Cell] | None"
+"""A value of an answer, as JSON has them: dates, times and decimals as text, bytes in hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class StatementResult:
+    """The answer of a statement; of one that only changes something, without columns.
+
+    Attributes:
+        brief_columns: How many of the columns are printed unless more is asked for; None for all.
+        text: What is printed for people instead of the rows.
+        is_data: The rows are a table's, in which a null is printed as NULL.
+    """
+
+    columns: tuple[str, ...] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+    brief_columns: int | None = None
+    text: str | None = None
+    is_data: bool = False
+
+
+DONE = StatementResult()
+"""The answer of a statement that has nothing to tell."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a statement ended: with an answer, or with an error.
+
+    Attributes:
+        answer: None when there is an error.
+        error: None when there is an answer; its `position` is one in the statement's text.
+    """
+
+    statement: StatementText
+    answer: StatementResult | None = None
+    error: CatalogError | None = None
+
+    def as_json(self) -> str:
+        """Return one line of JSON."""
+        if self.error is not None:
+            return _json(
+                {
+                    "statement": self.statement.text,
+                    "ok": False,
+                    "error": type(self.error).__name__,
+                    "message": str(self.error),
+                    "position": self.error.position,
+                }
+            )
+        answer = self.answer or DONE
+        return _json(
+            {
+                "statement": self.statement.text,
+                "ok": True,
+                "columns": list(answer.columns),
+                "rows": [list(row) for row in answer.rows],
+            }
+        )
+
+
+def _json(fields: dict[str, object]) -> str:
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+
+
+def as_text(answer: StatementResult, *, is_long: bool = False) -> list[str]:
+    """Return an answer's lines for people: bare ones for one column, else a table under its headings."""
+    if answer.text is not None:
+        return answer.text.splitlines()
+    shown = len(answer.columns) if is_long or answer.brief_columns is None else answer.brief_columns
+    null = "NULL" if answer.is_data else ""
+    rows = [[_text(cell, null) for cell in row[:shown]] for row in answer.rows]
+    if shown == 0:
+        return []
+    if shown == 1:
+        return [row[0] for row in rows]
+    table = [list(answer.columns[:shown]), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    numeric = [
+        bool(answer.rows) and all(isinstance(row[n], int | float | None) for row in answer.rows) for n in range(shown)
+    ]
+    return [
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _text(cell: Cell, null: str) -> str:
+    if cell is None:
+        return null
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, list | dict):
+        return json.dumps(cell, ensure_ascii=False)
+    return str(cell)

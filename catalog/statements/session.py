@@ -1,0 +1,122 @@
+"""`Session`: runs statements one after the other, on one catalog and, where it is needed, one engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from catalog import errors as e
+from catalog.catalog import Catalog
+from catalog.identifiers import DEFAULT_DATABASE
+from catalog.statements import model as m
+from catalog.statements.context import Context
+from catalog.statements.engine import Engine, start_engine
+from catalog.statements.execution import HANDLERS
+from catalog.statements.parser import parse_statement
+from catalog.statements.results import Outcome, StatementResult
+from catalog.statements.splitting import split
+
+_TABLE = ("new_table", "table", "name", "database")
+
+_PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = (
+    ((e.PartitionNotFoundError,), ("partition_ids", "partition_id", "values", "partitions")),
+    ((e.PartitionAlreadyExistsError,), ("new_values", "values", "partitions")),
+    ((e.InvalidPartitionError, e.InvalidPartitionSpecError), ("values", "partitions", "new_values")),
+    ((e.DefaultPartitionError, e.PartitionsNotNeighboursError), ("partition_ids", "partition_id")),
+    ((e.InvalidSchemeError,), ("items", "count", "properties", "partition_ids", "partition_id", "partition_keys")),
+    ((e.IndexNotFoundError, e.IndexAlreadyExistsError), ("index", "indexes")),
+    ((e.InvalidIndexError,), ("keys", "indexes")),
+    ((e.InvalidKeyTypeError,), ("partition_keys", "type")),
+    ((e.InvalidTableError,), ("columns", "name", "new_name", "location", "format")),
+    ((e.SourceFileError,), ("path",)),
+    ((e.DatabaseNotFoundError, e.TableNotFoundError), ("table", "name", "database")),
+    ((e.NotFoundError, e.AlreadyExistsError, e.ConflictError, e.NotATableError, e.UnsupportedFormatError), _TABLE),
+)
+"""Error → the parts of a statement of which the first that it has is what the error is about."""
+
+
+class Session:
+    """Runs statements. Not for several threads at once."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        database: str = DEFAULT_DATABASE,
+        start: Callable[[Catalog], Engine] = start_engine,
+    ) -> None:
+        """Take the catalog, the database of tables without one, and what starts the engine when it is needed."""
+        self._context = Context(catalog, database, start)
+
+    def close(self) -> None:
+        """Stop the engine, if it was started; the catalog stays open."""
+        self._context.close()
+
+    def __enter__(self) -> Self:
+        """Return the session, to be closed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the engine."""
+        self.close()
+
+    def execute(self, text: str) -> StatementResult:
+        """Run one statement.
+
+        Raises:
+            CatalogError: It cannot be read or run; `position` tells the place in the text, if there is one.
+        """
+        self._context.text = text
+        statement = parse_statement(text)
+        try:
+            return HANDLERS[type(statement)](self._context, statement)
+        except e.ExpressionError as error:
+            if error.position is not None and "where" in statement.places:
+                error.position += statement.places["where"]
+            raise
+        except e.CatalogError as error:
+            if error.position is None:
+                error.position = _place(error, statement.places)
+            raise
+
+    def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
+        """Run the statements of a script, each when its outcome is asked for.
+
+        Args:
+            keep_going: Go on after an error; otherwise that one's outcome is the last.
+        """
+        for statement in split(script):
+            try:
+                yield Outcome(statement, answer=self.execute(statement.text))
+            except e.CatalogError as error:
+                yield Outcome(statement, error=error)
+                if not keep_going:
+                    return
+
+
+def _place(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
+    for classes, names in _PLACES:
+        if isinstance(error, classes):
+            return next((places[name] for name in names if name in places), None)
+    return None
+
+
+def is_catalog_only(statement: m.Statement) -> bool:
+    """Say whether a statement never needs an engine."""
+    return not isinstance(statement, _WITH_ENGINE)
+
+
+_WITH_ENGINE: tuple[Any, ...] = (
+    m.Select,
+    m.InsertStatement,
+    m.LoadData,
+    m.CreateIndex,
+    m.AddSchemePartitions,
+    m.SplitPartition,
+    m.DropSchemePartitions,
+    m.MergePartitions,
+    m.SetPartitionNumber,
+)
