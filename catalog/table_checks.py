@@ -27,7 +27,7 @@ def require_readable_format(table: Table, own_format: FileFormat | None = None) 
     """
     found = own_format or table.format
     if not found.is_readable:
-        whose = f"table {table.full_name}" if own_format is None else f"a partition of {table.full_name}"
+        whose = f"table {table.full_name}" if found is table.format else f"a partition of {table.full_name}"
         raise UnsupportedFormatError(
             f"{whose} is stored as {found.upper()}, which is recorded only, neither read nor written; "
             f"these are: {', '.join(each.upper() for each in READABLE_FORMATS)}"

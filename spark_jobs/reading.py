@@ -7,7 +7,8 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
@@ -23,6 +24,7 @@ from catalog.model import Column
 from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
 from catalog.schemes.pruning import FileScan
+from catalog.table_checks import refuse_view, require_readable_format
 from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
 
@@ -85,6 +87,8 @@ def read_table(
     Raises:
         TableNotFoundError: There is no such table.
         ExpressionError: The expression cannot be used.
+        NotATableError: It is a view.
+        UnsupportedFormatError: Files have a format that is recorded only.
         InvalidConfigurationError: The table's files are Avro, and Spark has no reader for it.
         VerificationFailedError: The folder of a partition is not there.
     """
@@ -163,22 +167,32 @@ def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Part
     """Return the rows of these partitions of a table; of a table without partition keys, all its rows.
 
     Raises:
-        InvalidConfigurationError, VerificationFailedError: As `read_table`.
+        NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
     """
+    refuse_view(table, "has no files")
     if not table.partition_keys:
+        require_readable_format(table)
         return _read_unpartitioned(spark, table)
+    by_format: dict[FileFormat, list[Partition]] = {}
+    for partition in partitions:
+        by_format.setdefault(partition.format or table.format, []).append(partition)
+    frames = []
+    for own_format, alike in by_format.items():
+        require_readable_format(table, own_format)
+        frames += _read_format(spark, replace(table, format=own_format), alike)
+    return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
+
+
+def _read_format(spark: SparkSession, table: Table, partitions: Iterable[Partition]) -> Iterator[DataFrame]:
+    """Yield the rows of partitions whose files all have the table's format."""
     told_by_path: list[Partition] = []
     others: list[Partition] = []
     for partition in partitions:
         (told_by_path if _is_told_by_path(table, partition) else others).append(partition)
-    frames = []
     if told_by_path:
-        frames.append(_read_by_path(spark, table, told_by_path))
+        yield _read_by_path(spark, table, told_by_path)
     if others:
-        frames.append(_read_by_folder(spark, table, others))
-    if not frames:
-        return empty_table(spark, table)
-    return frames[0] if len(frames) == 1 else frames[0].union(frames[1])
+        yield _read_by_folder(spark, table, others)
 
 
 def table_schema(table: Table) -> StructType:
