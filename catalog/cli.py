@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any, ParamSpec
@@ -14,7 +15,7 @@ import click
 
 from catalog.catalog import Catalog
 from catalog.errors import CatalogError, VerificationFailedError
-from catalog.model import IndexState, PartitionState
+from catalog.model import IndexState, PartitionState, Table
 from catalog.operations import UNFINISHED, Operation
 from catalog.statements.command import sql
 
@@ -37,6 +38,12 @@ def _reporting_errors(command: Callable[P, None]) -> Callable[P, None]:
             sys.exit(0)
 
     return run
+
+
+def _partitioned_by(table: Table) -> str:
+    if table.scheme is not None:
+        return f"{table.scheme.type} ({table.scheme.column} {table.scheme.column_type})"
+    return ", ".join(f"{key.name} {key.type}" for key in table.partition_keys)
 
 
 def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -83,15 +90,16 @@ def tables(database: str | None, as_json: bool) -> None:
                         "table": table.full_name,
                         "partition_keys": [{"name": key.name, "type": key.type} for key in table.partition_keys],
                         "columns": [{"name": column.name, "type": column.type} for column in table.columns],
+                        "scheme": None if table.scheme is None else table.scheme.as_json(),
                         "format": table.format,
                         "location": table.location,
                     }
                 )
             )
     elif found:
-        keys = [", ".join(f"{key.name} {key.type}" for key in table.partition_keys) for table in found]
+        keys = [_partitioned_by(table) for table in found]
         _print_table(
-            ("TABLE", "FORMAT", "PARTITION KEYS", "LOCATION"),
+            ("TABLE", "FORMAT", "PARTITIONED BY", "LOCATION"),
             [(t.full_name, t.format, text, t.location) for t, text in zip(found, keys, strict=True)],
         )
     else:
@@ -115,6 +123,10 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
             click.echo(json.dumps(explanation.as_json()) if as_json else str(explanation))
             return
         definition = catalog.get_table(table)
+        if definition.scheme is not None:
+            for each in catalog.scheme_partitions(table, expression):
+                click.echo(json.dumps(asdict(each)) if as_json else each.text)
+            return
         state = PartitionState.QUARANTINED if quarantined else PartitionState.VISIBLE
         for partition in catalog.get_partitions(table, expression, state=state):
             if not as_json:

@@ -36,6 +36,7 @@ def changed_columns(
         raise InvalidTableError(
             f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
+    refuse_scheme_columns(table, wanted)
     order = table.key_names if key_order is None else [normalise_identifier(name, "column") for name in key_order]
     if sorted(order) != sorted(table.key_names):
         raise InvalidTableError(
@@ -45,6 +46,25 @@ def changed_columns(
     keys = {key.name: key for key in table.partition_keys}
     columns = tuple(wanted.get(column.name, column) for column in table.columns)
     return columns, {name: wanted.get(name, keys[name]) for name in order}
+
+
+def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
+    """Let the columns be that tell where a table's rows are.
+
+    Raises:
+        InvalidTableError: The partition column or a sort column would change its name or type.
+    """
+    if table.scheme is None:
+        return
+    types = {column.name: column.type for column in table.columns}
+    for name in (table.scheme.column, *table.scheme.sort_columns):
+        changed = changes.get(name)
+        if changed is not None and (changed.name, changed.type) != (name, types[name]):
+            what = "partition column" if name == table.scheme.column else "sort column"
+            raise InvalidTableError(
+                f"table {table.full_name} is placed and sorted by its columns: the {what} {name} keeps its name and its "
+                f"type {types[name]}; make a new table to change it"
+            )
 
 
 def prepare_key_changes(

@@ -182,6 +182,11 @@ class Table:
         """Return the position of a partition key, without regard to case; None when there is no such key."""
         return self._key_positions.get(name.lower())
 
+    @property
+    def filter_word(self) -> str:
+        """What the columns are called that a filter may name."""
+        return "partition key"
+
     @cached_property
     def pruning_columns(self) -> frozenset[str]:
         """The columns whose values tell which partitions or files are needed."""
@@ -221,6 +226,11 @@ class Table:
 
 class _FilterView(Table):
     """A table whose keys may have every type that compares."""
+
+    @property
+    def filter_word(self) -> str:
+        """What the columns are called that a filter may name."""
+        return "column whose values compare"
 
     @cached_property
     def key_types(self) -> tuple[KeyType, ...]:

@@ -60,6 +60,7 @@ start: condition
     | TRUE                                          -> true
     | FALSE                                         -> false
     | operand OPERATOR operand                      -> comparison
+    | operand OPERATOR truth                        -> comparison
     | operand [NOT] BETWEEN operand AND operand     -> between
     | operand [NOT] IN "(" operand ("," operand)* ")" -> in_list
     | operand [NOT] LIKE operand [ESCAPE operand]   -> like
@@ -74,13 +75,15 @@ start: condition
     | [SIGN] NUMBER                                 -> number
     | NULL                                          -> null
 
+!truth: TRUE | FALSE
+
 OPERATOR: "<=" | ">=" | "<>" | "!=" | "=" | "<" | ">"
 SIGN: "-" | "+"
 NUMBER: /[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?(?!\w)/
 QUOTED: /'(?:[^'\\]+|''|\\.)*+'/s
 DOUBLE_QUOTED: /"(?:[^"\\]+|""|\\.)*+"/s
 BACKQUOTED: /`(?:[^`]+|``)*+`/s
-DATE.3: /date\s*(?:'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+")/is
+DATE.3: /(?:date|timestamp)\s*(?:'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+")/is
 AND.2: /and\b/i
 OR.2: /or\b/i
 NOT.2: /not\b/i
@@ -99,6 +102,7 @@ NAME: /[^\W\d]\w*/
 _WORDS = {"OPERATOR": "a comparison", "NAME": "a partition key", "QUOTED": "a literal", "LPAR": "'('", "RPAR": "')'"}
 _SECONDARY = {"BACKQUOTED", "DOUBLE_QUOTED", "DATE", "NUMBER", "SIGN", "NULL", "TRUE", "FALSE", "$END"}
 _OPERATORS = {"!=": Operator.NOT_EQUAL}
+_DATE_WORD = re.compile(r"(?:date|timestamp)\s*", re.IGNORECASE)
 _ESCAPED = {quote: re.compile(rf"\\([\\'\"])|{quote}({quote})") for quote in "'\""}
 
 
@@ -326,7 +330,10 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
         return _Literal(text, token.start_pos or 0, name=self._table.key_position(text))
 
     def date(self, token: Token) -> _Literal:
-        return _Literal(_unquoted(token[4:].lstrip()), token.start_pos or 0)
+        return _Literal(_unquoted(_DATE_WORD.sub("", token)), token.start_pos or 0)
+
+    def truth(self, token: Token) -> _Literal:
+        return _Literal(token.lower(), token.start_pos or 0)
 
     def number(self, sign: Token | None, token: Token) -> _Literal:
         return _Literal(f"{'-' if sign == '-' else ''}{token}", token.start_pos or 0, is_number=True)
@@ -339,7 +346,7 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
         if position is None:
             keys = ", ".join(self._table.key_names) or "none"
             raise UnknownColumnError(
-                f"{name!r} is not a partition key of {self._table.full_name} (its keys: {keys})",
+                f"{name!r} is not a {self._table.filter_word} of {self._table.full_name} (those there are: {keys})",
                 self._text,
                 token.start_pos,
             )
