@@ -139,7 +139,7 @@ def pruned_scan(scan: FileScan, frame: DataFrame) -> PrunedTable:
         partitions_read=len(scan.partition_ids),
         partitions_total=len(scan.scheme.ids),
         files_read=len(scan.files),
-        files_total=scan.total.file_count,
+        files_total=scan.files_total,
     )
 
 

@@ -204,7 +204,7 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange) -> 
         )
     effect = change.of(scheme)
     concerned = {*effect.targets, *effect.deleted}
-    before = count_files(connection, table)
+    before = count_files(connection, table, concerned)
     rewritten: list[DataFile] = []
     relabelled: dict[int, int] = {}
     deleted: list[DataFile] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -172,8 +172,14 @@ def read_files(connection: Connection, table: Table, partition_ids: Iterable[int
             yield DataFile(*row)
 
 
-def count_files(connection: Connection, table: Table) -> dict[int, Total]:
-    """Return files, rows and bytes of each partition that has files."""
+def number_of_files(connection: Connection, table: Table) -> int:
+    """Return how many files a table has."""
+    query = select(func.count()).select_from(DataFileRow).where(DataFileRow.table_id == table.id)
+    return int(connection.scalar(query) or 0)
+
+
+def count_files(connection: Connection, table: Table, partition_ids: Collection[int] | None = None) -> dict[int, Total]:
+    """Return files, rows and bytes of each partition that has files; of some partitions, or of all."""
     query = (
         select(
             DataFileRow.partition_id,
@@ -184,9 +190,13 @@ def count_files(connection: Connection, table: Table) -> dict[int, Total]:
         .where(DataFileRow.table_id == table.id)
         .group_by(DataFileRow.partition_id)
     )
+    chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
     return {
         partition_id: Total(files, int(rows), int(size))
-        for partition_id, files, rows, size in connection.execute(query)
+        for chunk in chunks
+        for partition_id, files, rows, size in connection.execute(
+            query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
+        )
     }
 
 

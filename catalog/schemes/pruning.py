@@ -13,7 +13,7 @@ from catalog.expressions.tree import NONE, And, Condition, Or
 from catalog.indexes.ranges import Ranges, bounds_of
 from catalog.key_types import IntegerType
 from catalog.model import PARTITION_ID, Table
-from catalog.schemes.files import ColumnStatistics, DataFile, Total, count_files, read_files
+from catalog.schemes.files import ColumnStatistics, DataFile, Total, number_of_files, read_files
 from catalog.schemes.model import Scheme
 
 _ID_TYPE = IntegerType("int")
@@ -29,7 +29,7 @@ class FileScan:
         tree: The same, typed.
         partition_ids: The partitions that may hold such rows, in logical order.
         files: Their files, by partition.
-        total: Of the whole table.
+        files_total: How many the table has.
     """
 
     table: Table
@@ -37,7 +37,7 @@ class FileScan:
     tree: Expression
     partition_ids: tuple[int, ...]
     files: tuple[DataFile, ...]
-    total: Total
+    files_total: int
 
     @property
     def scheme(self) -> Scheme:
@@ -61,7 +61,7 @@ class FileScan:
             "partitions_read": list(self.partition_ids),
             "partitions_total": len(scheme.ids),
             "files_read": read.file_count,
-            "files_pruned": self.total.file_count - read.file_count,
+            "files_pruned": self.files_total - read.file_count,
             "rows_read": read.row_count,
             "bytes_read": read.size_bytes,
         }
@@ -77,7 +77,7 @@ class FileScan:
                 f"scheme:          {scheme.type} on {scheme.column}, {len(scheme.ids):,} partitions",
                 f"partitions read: {len(self.partition_ids):,}: {', '.join(shown) or 'none'}",
                 f"files read:      {read.file_count:,} with {read.row_count:,} rows, {read.size_bytes:,} bytes",
-                f"files pruned:    {self.total.file_count - read.file_count:,}",
+                f"files pruned:    {self.files_total - read.file_count:,}",
             ]
         )
 
@@ -95,15 +95,14 @@ def scan_files(connection: Connection, table: Table, expression: str | None) -> 
     assert scheme is not None
     view = table.filter_view
     tree = parse_expression(expression, view)
-    totals = count_files(connection, table)
-    total = sum(totals.values(), Total())
     partition_ids = partitions_of(tree, table)
     files: list[DataFile] = []
     if partition_ids:
         condition = FileCondition(tree, view)
-        chosen = None if len(partition_ids) == len(scheme.ids) else [each for each in partition_ids if each in totals]
-        files = [each for each in read_files(connection, table, chosen) if condition.may_match(each.statistics)]
-    return FileScan(table, expression, tree, partition_ids, tuple(files), total)
+        chosen = None if len(partition_ids) == len(scheme.ids) else partition_ids
+        found = read_files(connection, table, chosen)
+        files = [each for each in found if condition.is_always_met or condition.may_match(each.statistics)]
+    return FileScan(table, expression, tree, partition_ids, tuple(files), number_of_files(connection, table))
 
 
 def partitions_of(tree: Expression, table: Table) -> tuple[int, ...]:
@@ -143,6 +142,7 @@ class FileCondition:
         bounds = bounds_of(tree, view).keys
         self._bounds = {self._names[key]: ranges for key, ranges in bounds.items()}
         self._alternatives = self._prepared(tree, view) if isinstance(tree, And | Or) else None
+        self.is_always_met = not self._bounds and self._alternatives is None
 
     def _prepared(self, tree: Expression, view: Table) -> _Part | None:
         """Return the parts of an OR over several columns, of which `bounds_of` says nothing; None if all may match."""
