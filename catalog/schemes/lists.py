@@ -107,8 +107,16 @@ class ListScheme(NumberedScheme):
     def add(self, items: Sequence[str]) -> Change:
         """Return the change by new groups."""
         new = self._new_groups(items, "ADD PARTITION")
+        texts = [text for _, group in new for text in group]
+        self._refuse_twice(texts, "ADD PARTITION")
+        for text in texts:
+            known = self.partition_of_bytes.get(self._encoded(text))
+            if known is not None:
+                raise DuplicateListValueError(
+                    f"ADD PARTITION: value {text} of {self.column} belongs to partition {known} already "
+                    f"({self.text_of(known)}); a value belongs to one partition"
+                )
         scheme = self._rebuilt([*self.groups, *new], used=len(new))
-        scheme.check("ADD PARTITION")
         return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(each for each, _ in new))})
 
     def split(self, partition_id: int, items: Sequence[str]) -> Change:
