@@ -168,7 +168,8 @@ def read_files(connection: Connection, table: Table, partition_ids: Iterable[int
     for chunk in chunks:
         chosen = query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
         ordered = chosen.order_by(DataFileRow.partition_id, DataFileRow.id)
-        for row in connection.execution_options(yield_per=5_000).execute(ordered):
+        # An option of the connection would stay, and PostgreSQL has no cursor for a DELETE … RETURNING.
+        for row in connection.execute(ordered, execution_options={"yield_per": 5_000}):
             yield DataFile(*row)
 
 
