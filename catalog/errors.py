@@ -21,6 +21,7 @@ CatalogError
 │   │   ├── DefaultPartitionError    the default partition can be neither split, dropped nor merged
 │   │   ├── PartitionsNotNeighboursError
 │   │   └── UnsupportedChangeError   the table's scheme does not know this change
+│   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
 │   ├── ExpressionError              carries the position in the expression
@@ -153,6 +154,19 @@ class PartitionsNotNeighboursError(InvalidSchemeError):
 
 class UnsupportedChangeError(InvalidSchemeError):
     """A table's partition scheme does not know this change."""
+
+
+class WrongFieldError(InvalidRequestError):
+    """A field of a form is missing, superfluous, or not right.
+
+    Attributes:
+        field: Its name.
+    """
+
+    def __init__(self, field: str, problem: str) -> None:
+        """Begin the message with the field's name."""
+        self.field = field
+        super().__init__(f"{field}: {problem}")
 
 
 class InvalidConfigurationError(InvalidRequestError):
@@ -308,7 +322,7 @@ class StatementError(InvalidRequestError):
         """Point at the place inside the statement."""
         self.statement = statement
         self.position = position
-        super().__init__(problem if position is None else f"{problem}, at position {position}")
+        super().__init__(problem)
 
 
 class StatementSyntaxError(StatementError):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from uuid import uuid4
 
@@ -48,14 +49,20 @@ class Context:
         return f"{table.database or self.database}.{table.name}"
 
     def make_default_database(self, database: str | None) -> None:
-        """Create the database `default` if it is meant and nobody has yet: users of Hive and Spark take it for given."""
+        """Create the database `default` if it is meant and nobody has yet: Hive and Spark have it always."""
         if (database or self.database) == DEFAULT_DATABASE:
             self.catalog.create_database(DEFAULT_DATABASE, if_not_exists=True)
 
-    @staticmethod
-    def new_operation() -> str:
-        """Return the id of a new operation."""
-        return f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
+    @contextmanager
+    def operation(self) -> Iterator[str]:
+        """Yield the id of a new operation for a block; an error in it ends the operation, which holds its table."""
+        operation_id = f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
+        try:
+            yield operation_id
+        except BaseException as error:
+            if self.catalog.operations.find(operation_id) is not None:
+                self.catalog.operations.fail(operation_id, type(error).__name__, str(error)[:2000])
+            raise
 
     def close(self) -> None:
         """Stop the engine, if it was started."""

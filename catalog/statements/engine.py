@@ -61,9 +61,7 @@ class Engine(Protocol):
         """
         ...
 
-    def load_data(
-        self, operation_id: str, table: Table, path: str, options: Mapping[str, str], database: str
-    ) -> Mapping[str, Any]:
+    def load_data(self, operation_id: str, table: Table, path: str, options: Mapping[str, str]) -> Mapping[str, Any]:
         """Add the rows of files to a table, all or none.
 
         Args:

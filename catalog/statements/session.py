@@ -73,13 +73,8 @@ class Session:
         statement = parse_statement(text)
         try:
             return HANDLERS[type(statement)](self._context, statement)
-        except e.ExpressionError as error:
-            if error.position is not None and "where" in statement.places:
-                error.position += statement.places["where"]
-            raise
         except e.CatalogError as error:
-            if error.position is None:
-                error.position = _place(error, statement.places)
+            error.position = _position(error, statement.places)
             raise
 
     def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
@@ -97,11 +92,17 @@ class Session:
                     return
 
 
-def _place(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
-    for classes, names in _PLACES:
-        if isinstance(error, classes):
-            return next((places[name] for name in names if name in places), None)
-    return None
+def _position(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
+    """Return the place of an error in the statement."""
+    if error.position is None:
+        for classes, names in _PLACES:
+            if isinstance(error, classes):
+                return next((places[name] for name in names if name in places), None)
+        return None
+    if isinstance(error, e.InvalidValueError):
+        return error.position
+    # A filter and a query are read apart from the statement.
+    return error.position + places.get("where", places.get("query", 0))
 
 
 def is_catalog_only(statement: m.Statement) -> bool:

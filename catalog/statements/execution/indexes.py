@@ -19,7 +19,8 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     created = catalog.create_partition_index(name, statement.index, statement.keys)
     table = catalog.get_table(name)
     if count_visible(catalog.storage, table).partitions > LARGE_TABLE:
-        built = context.engine.build_index(context.new_operation(), table, created.name)
+        with context.operation() as operation:
+            built = context.engine.build_index(operation, table, created.name)
     else:
         built = catalog.build_partition_index(name, created.name)
     return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])

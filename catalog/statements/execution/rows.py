@@ -24,31 +24,26 @@ def insert_values(context: Context, statement: m.InsertValues) -> StatementResul
     """Run INSERT INTO … VALUES: all rows are checked before the engine is asked."""
     table = _writable(context, statement)
     rows = _rows(context.text, table, statement)
-    return _added(context.engine.insert_values(context.new_operation(), table, rows))
+    with context.operation() as operation:
+        return _added(context.engine.insert_values(operation, table, rows))
 
 
 def insert_query(context: Context, statement: m.InsertQuery) -> StatementResult:
     """Run INSERT INTO … SELECT."""
     table = _writable(context, statement)
     _given_columns(table, statement)
-    report = context.engine.insert_query(
-        context.new_operation(),
-        table,
-        statement.query,
-        context.database,
-        columns=statement.columns,
-        values=statement.values,
-    )
+    with context.operation() as operation:
+        report = context.engine.insert_query(
+            operation, table, statement.query, context.database, columns=statement.columns, values=statement.values
+        )
     return _added(report)
 
 
 def load_data(context: Context, statement: m.LoadData) -> StatementResult:
     """Run LOAD DATA INPATH."""
     table = _writable(context, statement)
-    report = context.engine.load_data(
-        context.new_operation(), table, statement.path, statement.options, context.database
-    )
-    return _added(report)
+    with context.operation() as operation:
+        return _added(context.engine.load_data(operation, table, statement.path, statement.options))
 
 
 def _writable(context: Context, statement: m.TableStatement) -> Table:

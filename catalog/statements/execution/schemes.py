@@ -44,11 +44,12 @@ def set_partition_number(context: Context, statement: m.SetPartitionNumber) -> S
 
 def _change(context: Context, statement: m.TableStatement, change: changes.PartitionChange) -> StatementResult:
     """Make a change, with the engine only if rows have to be moved."""
-    operation, name = context.new_operation(), context.name(statement.table)
-    report: Mapping[str, Any] | None = context.catalog.rebalancing.change_catalog(
-        operation, name, change, requested_by=context.requested_by
-    )
-    if report is None:
-        report = context.engine.rebalance(operation, context.catalog.get_table(name), change)
+    name = context.name(statement.table)
+    with context.operation() as operation:
+        report: Mapping[str, Any] | None = context.catalog.rebalancing.change_catalog(
+            operation, name, change, requested_by=context.requested_by
+        )
+        if report is None:
+            report = context.engine.rebalance(operation, context.catalog.get_table(name), change)
     facts = [f"{report[field]:,} {words}" for field, words in _REPORTED.items() if report.get(field)]
     return StatementResult(text=", ".join(facts))

@@ -1,0 +1,197 @@
+"""`SparkEngine`: what of SQL statements needs Spark, on one session that is started when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, PartitionIndex, Table
+from catalog.column_types import parse_column_type
+from catalog.errors import InvalidRowsError, SourceFileError
+from catalog.files import find_files
+from catalog.jobs import BuildPartitionIndexJob
+from catalog.key_types import CharType, StringType
+from catalog.model import Column
+from catalog.operations import OperationKind
+from catalog.rebalancing.changes import PartitionChange
+from catalog.statements.results import StatementResult
+from spark_jobs.answers import answer_of, engine_errors, row_errors
+from spark_jobs.build_partition_index import build_partition_index
+from spark_jobs.load_options import source_job
+from spark_jobs.local_session import start_session
+from spark_jobs.query import prune_query
+from spark_jobs.rebalance import rebalance
+from spark_jobs.scheme_loading import load_rows
+from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
+from spark_jobs.value_loading import append_rows
+from spark_jobs.views import with_views
+
+_UNREADABLE = "calve: this line cannot be read"
+
+
+class SparkEngine:
+    """Runs statements for `catalog.statements`; the entry point `calve.engine` names it."""
+
+    def __init__(self, catalog: Catalog, spark: SparkSession | None = None) -> None:
+        """Take the catalog, and the session of a job; without one, the engine starts its own."""
+        self._catalog = catalog
+        self._spark = spark
+        self._is_own = spark is None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, started on first use.
+
+        Raises:
+            EngineUnavailableError: Spark does not start.
+        """
+        if self._spark is None:
+            self._spark = start_session("calve sql")
+        return self._spark
+
+    def close(self) -> None:
+        """Stop the session, if it is the engine's own."""
+        if self._spark is not None and self._is_own:
+            self._spark.stop()
+            self._spark = None
+
+    # --- reading ------------------------------------------------------------------------------------------------
+
+    def select(self, query: str, database: str) -> StatementResult:
+        """Return the answer of a SELECT."""
+        with engine_errors(query):
+            return answer_of(self._frame(query, database))
+
+    def _frame(self, query: str, database: str) -> DataFrame:
+        # Spark says best what is wrong with a text.
+        self.spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        sql = with_views(self._catalog, query, database)
+        return prune_query(self.spark, sql, catalog=self._catalog).frame
+
+    # --- adding rows --------------------------------------------------------------------------------------------
+
+    def insert_values(self, operation_id: str, table: Table, rows: Sequence[Sequence[str | None]]) -> Mapping[str, Any]:
+        """Add rows that are given as texts."""
+        columns = (*table.columns, *table.partition_keys)
+        schema = ", ".join(f"c{number} string" for number in range(len(columns)))
+        frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
+        typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
+        with engine_errors(f"INSERT INTO {table.full_name}"):
+            return self._add(operation_id, table, frame.select(*typed))
+
+    def insert_query(
+        self,
+        operation_id: str,
+        table: Table,
+        query: str,
+        database: str,
+        *,
+        columns: Sequence[str] = (),
+        values: Mapping[str, str | None] | None = None,
+    ) -> Mapping[str, Any]:
+        """Add the rows of a SELECT; its columns stand for the table's by their order.
+
+        Raises:
+            InvalidRowsError: It has more columns, or fewer.
+        """
+        with engine_errors(query):
+            frame = self._frame(query, database)
+            types = {column.name: column.type for column in (*table.columns, *table.partition_keys)}
+            every = list(types)
+            given = list(columns) or [name for name in every if name not in (values or {})]
+            if len(frame.columns) != len(given):
+                raise InvalidRowsError(
+                    f"the SELECT has {len(frame.columns)} columns ({', '.join(frame.columns)}) for {len(given)} of "
+                    f"{table.full_name} ({', '.join(given)}); give one for each"
+                )
+            frame = frame.toDF(*given)
+            nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
+            fixed = {name: f.lit(value).cast("string") for name, value in (values or {}).items()}
+            frame = frame.withColumns({**nulls, **fixed})
+            return self._add(operation_id, table, frame.select(*[f.col(f"`{name}`") for name in every]))
+
+    def load_data(self, operation_id: str, table: Table, path: str, options: Mapping[str, str]) -> Mapping[str, Any]:
+        """Add the rows of files: CSV, Parquet, ORC or JSON.
+
+        Raises:
+            SourceFileError: They cannot be found or read, or do not have the table's columns.
+        """
+        files = find_files(path)
+        if not files:
+            raise SourceFileError(f"source {path} has no files")
+        job = source_job(operation_id, table, path, files, options)
+        with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
+            source = read_source(self.spark, files, job, table)
+            try:
+                return self._add(operation_id, table, _readable(source))
+            except Exception as error:
+                if _UNREADABLE in str(error):
+                    raise unreadable_lines(source) from None
+                raise
+
+    def _add(self, operation_id: str, table: Table, frame: DataFrame) -> Mapping[str, Any]:
+        if table.scheme is None:
+            return append_rows(self.spark, self._catalog, operation_id, table.full_name, frame)
+        checked = frame.select(*[_checked(column) for column in table.columns])
+        with row_errors():
+            report = load_rows(self.spark, self._catalog, operation_id, table.full_name, checked)
+        return {**report, "rows": report["rows_loaded"]}
+
+    # --- changing -----------------------------------------------------------------------------------------------
+
+    def rebalance(self, operation_id: str, table: Table, change: PartitionChange) -> Mapping[str, Any]:
+        """Change a table's partitions where rows have to be moved."""
+        with engine_errors(f"ALTER TABLE {table.full_name}"):
+            return rebalance(self.spark, self._catalog, operation_id, table.full_name, change)
+
+    def build_index(self, operation_id: str, table: Table, index: str) -> PartitionIndex:
+        """Build a CREATING partition index with all cores."""
+        name, step = table.full_name, BuildPartitionIndexJob.script
+        self._catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, name, {"index": index})
+        with (
+            engine_errors(f"CREATE PARTITION INDEX {index}"),
+            self._catalog.operations.attempt(operation_id, step) as n,
+        ):
+            job = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=n, table=name, index=index)
+            build_partition_index(self.spark, self._catalog, job)
+        return self._catalog.get_partition_index(name, index)
+
+
+def _from_text(text: SparkColumn, column: Column) -> SparkColumn:
+    """Return the value of a text that was checked before."""
+    if column.type == "binary":
+        return f.unhex(text).alias(column.name)
+    if parse_column_type(column.type) is None:
+        # Only null is written as a literal of such a type.
+        return f.lit(None).cast(column.type).alias(column.name)
+    is_text = isinstance(parse_column_type(column.type), StringType)
+    return text.cast("string" if is_text else column.type).alias(column.name)
+
+
+def _checked(column: Column) -> SparkColumn:
+    """Return a column in its table's type; a text that is too long is an error, as a number that does not fit is."""
+    value, column_type = f.col(f"`{column.name}`"), parse_column_type(column.type)
+    if not isinstance(column_type, StringType):
+        return value.cast(column.type).alias(column.name)
+    text = value.cast("string")
+    if isinstance(column_type, CharType):
+        text = f.rtrim(text)
+    if column_type.maximum_length is None:
+        return text.alias(column.name)
+    message = f.concat(
+        f.lit(f"column {column.name} is of type {column.type}, and '"), f.left(text, f.lit(40)), f.lit("' is longer.")
+    )
+    is_long = f.length(text) > column_type.maximum_length
+    return f.when(is_long, f.raise_error(message)).otherwise(text).alias(column.name)
+
+
+def _readable(source: Source) -> DataFrame:
+    """Return the rows of a source; a line that cannot be read ends the job that reads it."""
+    if CORRUPT not in source.rows.columns:
+        return source.rows
+    is_good = f.when(f.col(CORRUPT).isNull(), True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
+    return source.rows.where(is_good).drop(CORRUPT)
