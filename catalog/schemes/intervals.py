@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 
 from catalog.column_types import DecimalType, TimestampType
 from catalog.errors import SchemeValueError
-from catalog.key_types import DateType, IntegerType, KeyType, KeyValue
+from catalog.key_types import DateType, IntegerType, KeyType, KeyValue, KeyValueError
 
 _TEXT = re.compile(r"\s*([0-9]{1,9})\s*(year|quarter|month|week|day|hour|minute|second)s?\s*", re.IGNORECASE)
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}
@@ -28,36 +29,35 @@ class Interval:
     microseconds: int = 0
     number: int = 0
 
-    def bounds_after(self, anchor: KeyValue, value_type: KeyType, taken: int = 0) -> Iterator[KeyValue]:
+    def bounds_after(self, anchor: KeyValue, value_type: KeyType) -> Iterator[KeyValue]:
         """Yield the bounds that follow an anchor; each is counted from it, so that a 31st comes back.
 
-        Args:
-            taken: How many of them there are already.
+        They end with the calendar, in the year 9999. Those of numbers do not end.
 
         Raises:
-            SchemeValueError: The calendar ends.
+            SchemeValueError: The anchor is in the year 0, which the calendar does not count from.
         """
-        steps = taken
-        while True:
-            steps += 1
-            if not self.months and not self.microseconds:
-                yield int(anchor) + steps * self.number
-                continue
+        if not self.months and not self.microseconds:
+            yield from count(int(anchor) + self.number, self.number)
+        moment = self._moment(anchor, value_type)
+        for steps in count(1):
             try:
-                moment = self._moment(anchor, value_type)
                 moved = self._by_months(moment, steps) + steps * self.microseconds * _MICROSECOND
             except (OverflowError, ValueError):
-                raise SchemeValueError(
-                    f"{steps} intervals of {self.text} after {value_type.format(anchor)} is behind the calendar's end"
-                ) from None
+                return
             yield self._value(moved, value_type)
 
-    @staticmethod
-    def _moment(value: KeyValue, value_type: KeyType) -> datetime:
+    def _moment(self, value: KeyValue, value_type: KeyType) -> datetime:
         number = int(value)
-        if isinstance(value_type, DateType):
+        if not isinstance(value_type, DateType):
+            return _EPOCH + number * _MICROSECOND
+        try:
             return datetime(number >> 9, number >> 5 & 15, number & 31, tzinfo=UTC)
-        return _EPOCH + number * _MICROSECOND
+        except ValueError:
+            raise SchemeValueError(
+                f"INTERVAL {self.text} cannot be counted from {value_type.format(value)}; use a last bound from the "
+                "year 1 on"
+            ) from None
 
     @staticmethod
     def _value(moment: datetime, value_type: KeyType) -> KeyValue:
@@ -79,9 +79,12 @@ def parse_interval(text: str, value_type: KeyType) -> Interval:
         SchemeValueError: It is none, or not one for values of this type.
     """
     if isinstance(value_type, IntegerType | DecimalType):
-        number = int(value_type.parse(text.strip())) if re.fullmatch(r"\s*[0-9.]{1,40}\s*", text) else 0
+        try:
+            number = int(value_type.parse(text.strip()))
+        except KeyValueError as error:
+            raise SchemeValueError(f"INTERVAL {text!r} is no number of type {value_type}: {error}") from None
         if number <= 0:
-            raise SchemeValueError(f"INTERVAL {text!r} is no number above 0, as values of type {value_type} need")
+            raise SchemeValueError(f"INTERVAL {text!r} is not above 0, as values of type {value_type} need")
         return Interval(text.strip(), number=number)
     if not isinstance(value_type, DateType | TimestampType):
         raise SchemeValueError(
@@ -93,9 +96,9 @@ def parse_interval(text: str, value_type: KeyType) -> Interval:
             f"INTERVAL {text!r} cannot be read; write a number and a unit, such as 1 month: year, quarter, month, "
             "week, day, hour, minute or second"
         )
-    count, unit = int(found.group(1)), found.group(2).lower()
+    number, unit = int(found.group(1)), found.group(2).lower()
     if unit in _MONTHS:
-        return Interval(text.strip(), months=count * _MONTHS[unit])
+        return Interval(text.strip(), months=number * _MONTHS[unit])
     if isinstance(value_type, DateType) and _SECONDS[unit] < 86_400:
         raise SchemeValueError(f"INTERVAL {text!r} is shorter than a day, and the partition column is a date")
-    return Interval(text.strip(), microseconds=count * _SECONDS[unit] * 1_000_000)
+    return Interval(text.strip(), microseconds=number * _SECONDS[unit] * 1_000_000)

@@ -106,6 +106,7 @@ class ListScheme(NumberedScheme):
 
     def add(self, items: Sequence[str]) -> Change:
         """Return the change by new groups."""
+        self._check_count("ADD PARTITION", len(items), 1)
         new = self._new_groups(items, "ADD PARTITION")
         texts = [text for _, group in new for text in group]
         self._refuse_twice(texts, "ADD PARTITION")
@@ -122,7 +123,7 @@ class ListScheme(NumberedScheme):
     def split(self, partition_id: int, items: Sequence[str]) -> Change:
         """Return the change by which a group becomes several."""
         self._check_changeable([partition_id], "split")
-        self._check_several("SPLIT PARTITION", len(items))
+        self._check_count("SPLIT PARTITION", len(items), 2)
         new = self._new_groups(items, "SPLIT PARTITION")
         texts = [text for _, group in new for text in group]
         self._refuse_twice(texts, "SPLIT PARTITION")
@@ -154,7 +155,7 @@ class ListScheme(NumberedScheme):
     def merge(self, partition_ids: Sequence[int]) -> Change:
         """Return the change by which groups become one, at the place of the first of them."""
         self._check_changeable(partition_ids, "merged; drop a group to add it to the default partition")
-        self._check_several("MERGE PARTITION", len(partition_ids))
+        self._check_count("MERGE PARTITION", len(partition_ids), 2)
         [new_id] = self._new_ids(1)
         gone = set(partition_ids)
         first = min(self.ids.index(each) for each in partition_ids) - 1

@@ -210,7 +210,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def properties(self) -> dict[str, str]:
-        """Return the TBLPROPERTIES that make an equal scheme, but for its partition ids."""
+        """Return the TBLPROPERTIES that make an equal scheme, but for partition ids and sort columns."""
 
     @abstractmethod
     def _fields(self) -> dict[str, Any]:
@@ -252,6 +252,8 @@ class NumberedScheme(Scheme):
     next_id: int = 1
 
     def _check_changeable(self, partition_ids: Sequence[int], what: str) -> None:
+        if not partition_ids:
+            raise InvalidSchemeError(f"no partition of {self.column} is named to be {what}; name at least one")
         self.check_exists(partition_ids)
         if DEFAULT_PARTITION in partition_ids:
             raise DefaultPartitionError(
@@ -264,9 +266,9 @@ class NumberedScheme(Scheme):
     def _new_ids(self, count: int) -> range:
         return range(self.next_id, self.next_id + count)
 
-    def _check_several(self, what: str, count: int) -> None:
-        if count < 2:
-            raise InvalidSchemeError(f"{what} takes at least two partitions, and {count} is given")
+    def _check_count(self, what: str, count: int, least: int) -> None:
+        if count < least:
+            raise InvalidSchemeError(f"{what} takes at least {least} partitions, and {count} is given")
 
 
 def neighbours(ids: Sequence[int], chosen: Sequence[int], column: str) -> Sequence[int]:

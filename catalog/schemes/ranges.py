@@ -14,7 +14,6 @@ from catalog.errors import (
     BoundsNotAscendingError,
     InvalidSchemeError,
     LimitExceededError,
-    SchemeValueError,
 )
 from catalog.indexes.ranges import Ranges
 from catalog.key_types import DateType, KeyValue, KeyValueError
@@ -28,6 +27,7 @@ from catalog.schemes.model import (
     SchemeType,
     neighbours,
 )
+from catalog.schemes.texts import bound_texts, format_group
 
 Bound = tuple[int, str]
 """A partition's id, and the bound below which its values are."""
@@ -110,6 +110,8 @@ class RangeScheme(NumberedScheme):
 
     def add(self, items: Sequence[str]) -> Change:
         """Return the change by ranges above the last one."""
+        self._check_count("ADD PARTITION", len(items), 1)
+        items = bound_texts(items, "ADD PARTITION")
         new = list(zip(self._new_ids(len(items)), items, strict=True))
         scheme = self._rebuilt([*self.bounds, *new], "ADD PARTITION", used=len(new))
         return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(each for each, _ in new))})
@@ -117,7 +119,8 @@ class RangeScheme(NumberedScheme):
     def split(self, partition_id: int, items: Sequence[str]) -> Change:
         """Return the change by which a range becomes several."""
         self._check_changeable([partition_id], "split")
-        self._check_several("SPLIT PARTITION", len(items))
+        self._check_count("SPLIT PARTITION", len(items), 2)
+        items = bound_texts(items, "SPLIT PARTITION")
         position = self._position(partition_id)
         upper = self.bounds[position][1]
         if self.typed(items[-1]) != self.typed(upper):
@@ -157,7 +160,7 @@ class RangeScheme(NumberedScheme):
     def merge(self, partition_ids: Sequence[int]) -> Change:
         """Return the change by which neighbouring ranges become one."""
         self._check_changeable(partition_ids, "merged; drop the last range to add it to the default partition")
-        self._check_several("MERGE PARTITION", len(partition_ids))
+        self._check_count("MERGE PARTITION", len(partition_ids), 2)
         merged = neighbours(self.ids, partition_ids, self.column)
         [new_id] = self._new_ids(1)
         last = self._position(merged[-1])
@@ -168,7 +171,8 @@ class RangeScheme(NumberedScheme):
 
     def properties(self) -> dict[str, str]:
         """Return type and bounds."""
-        return {"PARTITION_TYPE": str(self.type), "RANGE_INFO": ", ".join(text for _, text in self.bounds)}
+        bounds = ", ".join(format_group([text]) for _, text in self.bounds)
+        return {"PARTITION_TYPE": str(self.type), "RANGE_INFO": bounds}
 
     def _fields(self) -> dict[str, Any]:
         return {"next_id": self.next_id, "bounds": [list(bound) for bound in self.bounds]}
@@ -206,9 +210,9 @@ class IntervalScheme(RangeScheme):
         return parse_interval(self.interval, self.value_type)
 
     def check(self, place: str) -> None:
-        """Make sure that the bounds ascend, and the interval can be read."""
+        """Make sure that the bounds ascend, the interval can be read, and the bounds that follow can be counted."""
         super().check(place)
-        assert self.width
+        next(self.width.bounds_after(self.typed(self.anchor), self.value_type), None)
 
     def _rebuilt(self, bounds: Sequence[Bound], place: str, *, used: int) -> RangeScheme:
         if not bounds:
@@ -223,6 +227,8 @@ class IntervalScheme(RangeScheme):
 
     def extended_to(self, value: KeyValue) -> IntervalScheme:
         """Return the scheme with ranges up to a value, by the interval; itself if it has one for it.
+
+        A value so great that no bound of the column's type is above it, stays in the default partition.
 
         Raises:
             LimitExceededError: That would be too many partitions.
@@ -241,18 +247,21 @@ class IntervalScheme(RangeScheme):
                     f"{self.bounds[-1][1]} would make more than {MAXIMUM_PARTITIONS:,} partitions; correct the value, "
                     "or add wider partitions first: ALTER TABLE … ADD PARTITION"
                 )
-            new.append((self.next_id + len(new), self._text(bound)))
+            text = self._text(bound)
+            if text is None:
+                break
+            new.append((self.next_id + len(new), text))
             if self.value_type.encode(bound) > wanted:
                 break
         return replace(self, bounds=(*self.bounds, *new), next_id=self.next_id + len(new))
 
-    def _text(self, bound: KeyValue) -> str:
-        """Return a bound in the spelling of the anchor."""
+    def _text(self, bound: KeyValue) -> str | None:
+        """Return a bound in the spelling of the anchor; None when it is no value of the column's type."""
+        text = self.value_type.format(bound).strip("'")
         try:
-            text = self.value_type.format(bound).strip("'")
             self.value_type.parse(text)
-        except KeyValueError as error:
-            raise SchemeValueError(f"{self.interval} after {self.bounds[-1][1]}: {error}") from None
+        except KeyValueError:
+            return None
         if not isinstance(self.value_type, DateType):
             text = text.removesuffix(" 00:00:00")
         return text.replace("-", "/") if "/" in self.anchor else text

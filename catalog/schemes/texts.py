@@ -112,6 +112,19 @@ def parse_group(text: str, place: str) -> tuple[str, ...]:
     return groups[0]
 
 
+def bound_texts(items: Sequence[str], place: str) -> list[str]:
+    """Return the bounds of items that are one bound each, as they are, but for blanks around them.
+
+    Raises:
+        InvalidSchemeError: One is empty.
+    """
+    texts = [item.strip() for item in items]
+    for item, text in zip(items, texts, strict=True):
+        if not text:
+            raise _unreadable(item, place, "a bound is empty")
+    return texts
+
+
 def format_group(values: Sequence[str]) -> str:
     """Return a group as `parse_groups` reads it."""
     texts = [_TO_ESCAPE.sub(r"\\\g<0>", value) for value in values]
