@@ -6,21 +6,32 @@ import fnmatch
 import io
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
+import pyarrow
 import pyarrow.dataset
+import pyarrow.orc
+import pyarrow.parquet
 from pyarrow import fs
 
 from catalog.errors import SourceFileError
 
 _GLOB_CHARACTERS = "*?["
-_PARALLEL_MOVES = 16
+_THREADS = 16
+_UNFINISHED = 16 * _THREADS
+"""Calls that `in_parallel` has begun, or will begin next, before it yields the first one's answer."""
 _FILE_SCHEME = re.compile("^file:/+")
+_COPIED = ".calve-"
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -34,6 +45,30 @@ class FileInfo:
     path: str
     size_bytes: int
     modified_at_ms: int
+
+
+def is_hidden(name: str) -> bool:
+    """Say whether readers pass over a file or folder of this name: `_…` or `.…`, and no partition such as `_k=1`.
+
+    Source: Spark's `HadoopFSUtils.shouldFilterOutPathName`.
+    """
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield a function's answers in the order of the items; of many, only some are in memory at once."""
+    pending: deque[Future[R]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        try:
+            for item in items:
+                pending.append(pool.submit(function, item))
+                if len(pending) >= _UNFINISHED:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for each in pending:
+                each.cancel()
 
 
 class Folder:
@@ -51,6 +86,12 @@ class Folder:
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name) if name else self._root
 
+    def inside(self, name: str) -> Folder:
+        """Return a folder inside this one, through the same connection."""
+        folder = copy(self)
+        folder.location, folder._root = f"{self.location}/{name}", self._path(name)
+        return folder
+
     def exists(self, name: str = "") -> bool:
         """Say whether a file or folder is there."""
         return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
@@ -67,8 +108,13 @@ class Folder:
             info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory
         )
 
+    def visible_names(self, name: str) -> set[str]:
+        """Return the names of the files and folders directly inside a folder that are not hidden."""
+        selector = fs.FileSelector(self._path(name), allow_not_found=True)
+        return {info.base_name for info in self._files.get_file_info(selector) if not is_hidden(info.base_name)}
+
     def files(self, pattern: str = "*") -> list[FileInfo]:
-        """Return the files below the folder, by path; hidden parts (`_…`, `.…`) are left out, at any depth.
+        """Return the files below the folder, by path; hidden parts are left out, at any depth.
 
         Args:
             pattern: What the first parts of a path have to match, part by part: `*` does not reach into a folder, but
@@ -77,7 +123,7 @@ class Folder:
         found = []
         for info in self._files.get_file_info(fs.FileSelector(self._root, recursive=True)):
             name = posixpath.relpath(info.path, self._root)
-            hidden = any(part.startswith(("_", ".")) for part in name.split("/"))
+            hidden = any(map(is_hidden, name.split("/")))
             if info.type == fs.FileType.File and not hidden and _matches(name, pattern):
                 found.append(self._info(f"{self.location}/{name}", info))
         return sorted(found, key=lambda each: each.path)
@@ -113,10 +159,45 @@ class Folder:
         for batch in dataset.to_batches(batch_size=10_000):
             yield from batch.to_pylist()
 
+    def write_rows(self, name: str, rows: pyarrow.Table) -> None:
+        """Write rows as a Parquet file, and its folder with it."""
+        self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
+        pyarrow.parquet.write_table(rows, self._path(name), filesystem=self._files)
+
+    def write_empty(self, name: str) -> None:
+        """Write an empty file, for instance to say that a folder is complete."""
+        self._files.open_output_stream(self._path(name)).close()
+
+    def row_count(self, name: str, file_format: str) -> int:
+        """Return how many rows a Parquet or ORC file says that it has."""
+        if file_format == "orc":
+            with self._files.open_input_file(self._path(name)) as file:
+                return int(pyarrow.orc.ORCFile(file).nrows)
+        return int(pyarrow.parquet.read_metadata(self._path(name), filesystem=self._files).num_rows)
+
+    def delete_files(self, names: Iterable[str]) -> None:
+        """Delete files that `move_files` has moved here, as far as it came."""
+        for name in names:
+            for each in (name, _COPIED + name):
+                if self.exists(each):
+                    self._files.delete_file(self._path(each))
+
     def delete(self, name: str) -> None:
         """Delete a folder with what is inside; does nothing when it is not there."""
         if self.exists(name):
-            self._files.delete_dir(self._path(name))
+            with suppress(FileNotFoundError):
+                self._files.delete_dir(self._path(name))
+
+    def delete_file(self, name: str) -> None:
+        """Delete a file; does nothing when it is not there."""
+        with suppress(FileNotFoundError):
+            self._files.delete_file(self._path(name))
+
+    def all_files(self, name: str) -> list[FileInfo]:
+        """Return every file inside a folder, hidden ones too, by its path below this folder; none without a folder."""
+        selector = fs.FileSelector(self._path(name), recursive=True, allow_not_found=True)
+        found = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File)
+        return [self._info(posixpath.relpath(info.path, self._root), info) for info in found]
 
     def delete_except(self, kept: Iterable[str]) -> None:
         """Delete the folder itself with what is inside, except some paths below it; it may be gone already."""
@@ -144,9 +225,31 @@ class Folder:
         Raises:
             FileExistsError: The target has files, and they did not come from the source.
         """
-        with ThreadPoolExecutor(_PARALLEL_MOVES) as pool:
-            for _ in pool.map(lambda move: self._move(*move), moves):
-                yield
+        yield from in_parallel(lambda move: self._move(*move), moves)
+
+    def move_files(self, source: str, target: Folder, names: Iterable[str]) -> None:
+        """Move files of a folder inside into another folder, perhaps of another file system.
+
+        A file that was moved before is left alone, so a move that was interrupted can be done again. Their names must
+        be none that the target has. A file that has to be copied is hidden until it is whole.
+        """
+        target._files.create_dir(target._root, recursive=True)
+        for name in names:
+            path = self._path(f"{source}/{name}")
+            if self._files.get_file_info(path).type == fs.FileType.NotFound:
+                if not target.exists(name):
+                    raise FileNotFoundError(f"{self.location}/{source}/{name} is gone, and not in {target.location}")
+            elif self._files == target._files:
+                self._files.move(path, target._path(name))
+            else:
+                fs.copy_files(
+                    path,
+                    target._path(_COPIED + name),
+                    source_filesystem=self._files,
+                    destination_filesystem=target._files,
+                )
+                target._files.move(target._path(_COPIED + name), target._path(name))
+                self._files.delete_file(path)
 
     def _move(self, source: str, target: str) -> None:
         if not self.exists(source):

@@ -17,6 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
+from catalog.appending import FILES, publish_append, undo_append
 from catalog.definitions import Definitions
 from catalog.errors import (
     InvalidPartitionError,
@@ -195,16 +196,26 @@ class Loading:
         """
         folder = Folder(table.location)
         for name in folder.folders(STAGING):
-            staging = f"{STAGING}/{name}"
-            if staging != keep:
-                operation = self._operations.find_by_number(int(name.partition("-")[0]))
-                # What a committed load moved is where it belongs, also when its partitions were dropped since.
-                if operation is not None and not operation.is_committed:
-                    self._undo_moves(table, folder, staging)
-                    folder.delete(f"{REJECTED}/{operation.number}")
-                # Without it, an interrupted deletion does not look like data that was moved.
-                folder.delete(f"{staging}/{STAGED_MANIFEST}")
-                folder.delete(staging)
+            if f"{STAGING}/{name}" != keep:
+                self.withdraw(table, name)
+                folder.delete(f"{STAGING}/{name}")
+
+    def withdraw(self, table: Table, name: str) -> None:
+        """Undo what a load that was given up has moved; nobody can publish its staging folder, which has this name, then.
+
+        Only for whoever keeps others from publishing.
+        """
+        folder, staging = Folder(table.location), f"{STAGING}/{name}"
+        operation = self._operations.find_by_number(int(name.partition("-")[0]))
+        # What a committed load moved is where it belongs, also when its partitions were dropped since.
+        if operation is not None and not operation.is_committed:
+            self._undo_moves(table, folder, staging)
+            with self._storage.read() as connection:
+                undo_append(connection, table, folder, staging)
+            folder.delete(f"{REJECTED}/{operation.number}")
+        # Without these, an interrupted deletion does not look like data that was moved.
+        for listed in (STAGED_MANIFEST, FILES):
+            folder.delete(f"{staging}/{listed}")
 
     def _undo_moves(self, table: Table, folder: Folder, staging: str) -> None:
         """Delete the folders that an interrupted publish moved without registering their partitions."""
@@ -231,19 +242,31 @@ class Loading:
     # --- publish ------------------------------------------------------------------------------------------------
 
     def publish(
-        self, operation_id: str, step: str, attempt: int, staging: str, *, on_invalid: OnInvalid, is_quarantined: bool
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        staging: str,
+        *,
+        on_invalid: OnInvalid = OnInvalid.REFUSE,
+        is_quarantined: bool = False,
+        append: bool = False,
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; done again after its commit, it returns the same report.
 
         Args:
             staging: The staging folder that the Spark job reported.
             is_quarantined: The partitions stay invisible until a quality check releases them.
+            append: What is staged are files for partitions that may exist (`catalog.appending`); nothing is
+                quarantined or left out then. Until the commit, and if it does not come until the append is undone,
+                readers that list the folders of these partitions may see some of the files.
 
         Returns:
             The report: partitions, rows, files and bytes added, and what was refused.
 
         Raises:
             FencedError: The attempt was given up.
+            ConflictError, UnsupportedFormatError: Nothing can be appended to one of the partitions.
             InvalidPartitionError, PartitionAlreadyExistsError: As `Catalog.add_partitions`.
             LocationNotEmptyError: Files that the catalog does not know are where a partition should go.
             VerificationFailedError: The staging folder is not complete, or not there.
@@ -254,7 +277,10 @@ class Loading:
         if not operation.is_committed:
             with self._storage.write() as connection:
                 operation = self._operations.guard(connection, operation_id, step, attempt)
-                report = self._publish(connection, operation, table, folder, staging, on_invalid, is_quarantined)
+                if append:
+                    report = publish_append(connection, self._definitions, operation, folder, staging)
+                else:
+                    report = self._publish(connection, operation, table, folder, staging, on_invalid, is_quarantined)
                 self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
                 self._operations.advance(connection, operation_id, OperationState.COMMITTED)
         folder.delete(staging)

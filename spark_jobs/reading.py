@@ -154,7 +154,7 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
         return empty_table(spark, table)
     # Their folders tell nothing that the catalog does not know better.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    with _reader_errors(spark, table), _listing_in_few_tasks(spark):
+    with reader_errors(spark, table), _listing_in_few_tasks(spark):
         return reader.load(paths).select(*_typed(table.columns))
 
 
@@ -176,7 +176,7 @@ def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Part
     by_format: dict[FileFormat, list[Partition]] = {}
     for partition in partitions:
         by_format.setdefault(partition.format or table.format, []).append(partition)
-    frames = []
+    frames: list[DataFrame] = []
     for own_format, alike in by_format.items():
         require_readable_format(table, own_format)
         frames += _read_format(spark, replace(table, format=own_format), alike)
@@ -228,7 +228,7 @@ def _parsed(columns: Iterable[tuple[str, str]]) -> StructType:
 
 
 def _read_unpartitioned(spark: SparkSession, table: Table) -> DataFrame:
-    with _reader_errors(spark, table):
+    with reader_errors(spark, table):
         try:
             rows = _reader(spark, table).schema(_file_schema(table)).load(spark_path(table.location))
             return rows.select(*_typed(table.columns))
@@ -309,13 +309,13 @@ def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
 
 def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
     paths = list(dict.fromkeys(spark_path(partition.location) for partition in partitions))
-    with _reader_errors(spark, table), _listing_in_few_tasks(spark):
+    with reader_errors(spark, table), _listing_in_few_tasks(spark):
         return reader.load(paths)
 
 
 @contextmanager
-def _reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Turn what Spark says when it cannot begin to read into an error that says what to do."""
+def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
+    """Turn what Spark says when it cannot begin to read, or to write, into an error that says what to do."""
     try:
         yield
     except AnalysisException as error:
@@ -326,7 +326,7 @@ def _reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
             ) from error
         if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
             raise InvalidConfigurationError(
-                f"table {table.full_name} is Avro, which Spark cannot read by itself; give Spark the package "
+                f"table {table.full_name} is Avro, which Spark does not know by itself; give Spark the package "
                 f"org.apache.spark:spark-avro_2.13:{spark.version} in `spark.jars.packages`"
             ) from error
         raise

@@ -18,6 +18,7 @@ from catalog.schemes.files import ColumnStatistics, NewFile, Total
 from catalog.schemes.footers import column_types, read_footer
 from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
+from spark_jobs.observing import metrics
 from spark_jobs.placement import partition_id
 from spark_jobs.sources import spark_path
 
@@ -66,7 +67,7 @@ def write_rows(
     with _settings(spark, table):
         writer.parquet(f"{spark_path(table.location)}/{folder}")
     write_manifest(table, folder, _written_files(spark, table, scheme, folder))
-    return int(observed.get["rows"])
+    return int(metrics(observed).get("rows", 0))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from catalog.identifiers import TableName
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.operations import OperationState
+from catalog.table_checks import refuse_view, require_readable_format
 from spark_jobs.session import run_job
 from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
 
@@ -62,9 +63,12 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
 
 def _existing_table(catalog: Catalog, name: str) -> Table | None:
     try:
-        return catalog.get_table(name)
+        table = catalog.get_table(name)
     except NotFoundError:
         return None
+    refuse_view(table, "has no rows of its own to add to")
+    require_readable_format(table)
+    return table
 
 
 def _count_partitions(source: Source, keys: list[str]) -> DataFrame:

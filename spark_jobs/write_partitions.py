@@ -12,6 +12,8 @@ from catalog import Catalog, FileFormat, Table
 from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
+from catalog.table_checks import require_readable_format
+from spark_jobs.observing import metrics
 from spark_jobs.session import run_job
 from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
 
@@ -36,6 +38,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     if operation.is_committed:
         return dict(operation.report.get(job.step, {}))
     table = catalog.get_table(job.table)
+    require_readable_format(table)
     staging = catalog.loading.staging_name(operation, job.attempt)
     catalog.loading.discard_staging(table, keep=staging)
     folder = spark_path(f"{table.location}/{staging}")
@@ -44,15 +47,17 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         _write(rows, table, f"{folder}/{STAGED_DATA}")
-    if read.get["bad"]:
+    found = metrics(read)
+    if found.get("bad"):
         raise unreadable_lines(source)
     manifest = _manifest(spark, table, f"{folder}/{STAGED_DATA}")
     manifest.coalesce(1).write.parquet(f"{folder}/{STAGED_MANIFEST}")
     written = spark.read.parquet(f"{folder}/{STAGED_MANIFEST}").agg(f.sum("row_count")).first()[0]  # type: ignore[index]
-    if written != read.get["rows"]:
+    read_rows = found.get("rows", 0)
+    if (written or 0) != read_rows:
         raise VerificationFailedError(
-            f"table {table.full_name}: {read.get['rows']:,} rows were read from the source and {written or 0:,} are in "
-            f"the files written to {folder}; nothing was added. Run the load again"
+            f"table {table.full_name}: {read_rows:,} rows were read from the source and {written or 0:,} are in the "
+            f"files written to {folder}; nothing was added. Run the load again"
         )
     log.info("%s: %d rows are staged in %s", table.full_name, written, folder)
     return {"staging": staging, "rows": written}

@@ -1,0 +1,293 @@
+"""Adding rows to tables without a partition scheme: to partitions that exist, new ones, and unpartitioned tables."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, FileFormat, Table
+from catalog.appending import DATA, FILES, FILES_SCHEMA
+from catalog.errors import FencedError, InvalidRowsError, UnsupportedChangeError, VerificationFailedError
+from catalog.files import Folder, in_parallel
+from catalog.jobs import JobRequest
+from catalog.model import Column
+from catalog.operations import OperationKind
+from catalog.partition_names import parse_partition_path
+from catalog.table_checks import refuse_view, require_readable_format
+from spark_jobs.observing import metrics
+from spark_jobs.reading import reader_errors
+from spark_jobs.session import SignOfLife
+from spark_jobs.sources import spark_path
+
+log = logging.getLogger("spark_jobs.value_loading")
+
+APPEND = "append_rows"
+"""The step of the operation that an append is."""
+
+_FEW_ROWS = 1_000
+"""Rows up to which the files are counted in this process: there are no more files than rows."""
+
+_WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
+_SIZED_TEXT = re.compile(r"(char|varchar)\s*\(\s*([0-9]+)\s*\)")
+_GIVEN = "calve/given/"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """One column of the rows to write.
+
+    Attributes:
+        written: Its value as it is written.
+        is_wrong: Whether what was given is not of the column's type; None when everything is.
+    """
+
+    column: Column
+    written: SparkColumn
+    is_wrong: SparkColumn | None
+
+
+def append_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    frame: DataFrame,
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Add rows to a table, in one operation; done again, it returns the same report.
+
+    Partitions that exist get further files, and new ones are added with their index items, when all files are in their
+    places. A reader that lists the folder of a partition, or of a table without partitions, may see some of the new
+    files before that, and until an append that was interrupted is undone, which the next load of the table begins with.
+    New partitions are seen as a whole or not at all.
+
+    A new partition whose default folder has files that the catalog does not know, as a dropped one leaves them, gets a
+    folder beside it, so that it has just the rows that were added.
+
+    Args:
+        frame: The table's columns and partition keys by name, in any order and case; a column that it lacks is null.
+            An empty text in a key is Hive's null.
+
+    Returns:
+        The report: `rows`, `files`, `bytes`, `partitions_added` and `partitions_extended`.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        NotATableError, UnsupportedFormatError, UnsupportedChangeError: Nothing can be added to it like this.
+        InvalidRowsError: The rows lack a key, have a column that the table does not have, or a value of another type.
+        InvalidPartitionError: A partition index does not admit a new partition.
+        OperationConflictError: Another operation is at work on the table.
+        ConflictError: A partition is quarantined, or was added by somebody else meanwhile.
+    """
+    definition = catalog.get_table(table)
+    _refuse_others(definition)
+    rows, shapes = _shaped(definition, frame)
+    operation = catalog.operations.begin(
+        operation_id, OperationKind.APPEND_ROWS, table, is_exclusive=True, requested_by=requested_by
+    )
+    if operation.is_committed:
+        job = catalog.operations.get_job(operation_id, APPEND)
+        attempt = 0 if job is None else job.attempt
+        staging = catalog.loading.staging_name(operation, attempt)
+        return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+    try:
+        with catalog.operations.attempt(operation_id, APPEND) as attempt:
+            request = JobRequest(operation_id=operation_id, step=APPEND, attempt=attempt, table=table)
+            with SignOfLife(catalog, request):
+                catalog.loading.discard_staging(definition)
+                try:
+                    staging = catalog.loading.staging_name(operation, attempt)
+                    _stage(spark, definition, staging, rows, shapes)
+                    return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+                except FencedError:
+                    raise
+                except Exception:
+                    # Nobody else is at work on the table: what this attempt has written has no use any more.
+                    catalog.loading.discard_staging(definition)
+                    raise
+    except FencedError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        catalog.operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
+        raise
+
+
+def _refuse_others(table: Table) -> None:
+    refuse_view(table, "has no rows of its own to add to")
+    require_readable_format(table)
+    if table.scheme is not None:
+        raise UnsupportedChangeError(f"table {table.full_name} has a partition scheme, which places the rows; load it")
+    if not table.columns:
+        raise InvalidRowsError(f"table {table.full_name} has only partition keys, so there is nothing to write")
+
+
+# --- the rows -------------------------------------------------------------------------------------------------------
+
+
+def _shaped(table: Table, frame: DataFrame) -> tuple[DataFrame, list[_Shape]]:
+    """Return the rows with what was given for each column under a name of its own, and how they become the table's."""
+    names = [name.lower() for name in frame.columns]
+    wanted = [column.name for column in (*table.columns, *table.partition_keys)]
+    wrong = {
+        "twice": sorted({name for name in names if names.count(name) > 1}),
+        "which the table does not have": [name for name in names if name not in wanted],
+        "which are partition keys and missing": [name for name in table.key_names if name not in names],
+    }
+    if found := [f"{', '.join(columns)}, {what}" for what, columns in wrong.items() if columns]:
+        raise InvalidRowsError(
+            f"the rows for {table.full_name} have the columns {', '.join(names) or 'none'}: {'; '.join(found)}. Name "
+            f"them as the table does: {', '.join(wanted)}"
+        )
+    rows = frame.toDF(*[_GIVEN + name for name in names])
+    types = {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=True)}
+    shapes = [_column_shape(column, types.get(column.name)) for column in table.columns]
+    shapes += [_key_shape(key, types[key.name]) for key in table.partition_keys]
+    try:
+        rows.select(*[shape.written.alias(shape.column.name) for shape in shapes])
+    except AnalysisException as error:
+        raise _not_castable(table, rows, shapes) or error from error
+    return rows, shapes
+
+
+def _not_castable(table: Table, rows: DataFrame, shapes: Sequence[_Shape]) -> InvalidRowsError | None:
+    types = dict(rows.dtypes)
+    for shape in shapes:
+        try:
+            rows.select(shape.written)
+        except AnalysisException:
+            given = types[_GIVEN + shape.column.name]
+            return InvalidRowsError(
+                f"column {shape.column.name} of {table.full_name} is of type {shape.column.type}, and {given} cannot "
+                "become that; cast it first"
+            )
+    return None
+
+
+def _column_shape(column: Column, given_type: str | None) -> _Shape:
+    sized = _SIZED_TEXT.fullmatch(column.type)
+    spark_type = _SIZED_TEXT.sub("string", column.type)
+    if given_type is None:
+        return _Shape(column, f.lit(None).cast(spark_type), None)
+    given = f.col(f"`{_GIVEN}{column.name}`")
+    if given_type == spark_type and sized is None:
+        return _Shape(column, given, None)
+    typed = given.try_cast(spark_type)
+    wrong = given.isNotNull() & typed.isNull()
+    return _Shape(column, typed, wrong if sized is None else wrong | _is_too_long(typed, sized))
+
+
+def _is_too_long(text: SparkColumn, sized: re.Match[str]) -> SparkColumn:
+    counted = f.rtrim(text) if sized.group(1) == "char" else text
+    return f.coalesce(f.length(counted) > int(sized.group(2)), f.lit(False))
+
+
+def _key_shape(key: Column, given_type: str) -> _Shape:
+    """Return how a key becomes the text of a path: a value of its type as Hive writes it."""
+    typed = _column_shape(Column(key.name, {"long": "bigint", "integer": "int"}.get(key.type, key.type)), given_type)
+    text = typed.written.cast("string")
+    if key.type.startswith("char"):
+        text = f.rtrim(text)
+    return _Shape(key, f.nullif(text, f.lit("")), typed.is_wrong)
+
+
+# --- staging --------------------------------------------------------------------------------------------------------
+
+
+def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, shapes: Sequence[_Shape]) -> None:
+    """Write the rows where no reader looks, and the list of the files beside them.
+
+    Raises:
+        InvalidRowsError: A value is not of its column's type.
+        VerificationFailedError: The files do not hold as many rows as were given.
+    """
+    seen = Observation()
+    checked = [(number, shape) for number, shape in enumerate(shapes) if shape.is_wrong is not None]
+    counts = [f.count(f.lit(1)).alias("rows")]
+    for number, shape in checked:
+        given = f.col(f"`{_GIVEN}{shape.column.name}`").cast("string")
+        counts.append(f.count_if(shape.is_wrong).alias(f"wrong_{number}"))  # type: ignore[arg-type]
+        counts.append(f.max(f.when(shape.is_wrong, given)).alias(f"value_{number}"))  # type: ignore[arg-type]
+    written = rows.observe(seen, *counts).select(*[shape.written.alias(shape.column.name) for shape in shapes])
+    folder = f"{spark_path(table.location)}/{staging}"
+    keys = [f.col(f"`{key}`") for key in table.key_names]
+    writer = (written.hint("rebalance", *keys) if keys else written).write
+    if keys:
+        writer = writer.partitionBy(*table.key_names)
+    with reader_errors(spark, table):
+        writer.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {})).save(f"{folder}/{DATA}")
+    found = metrics(seen)
+    for number, shape in checked:
+        if found.get(f"wrong_{number}"):
+            raise InvalidRowsError(
+                f"table {table.full_name}: {found[f'wrong_{number}']:,} row(s) have values in column "
+                f"{shape.column.name} that are not {shape.column.type}, for instance {found[f'value_{number}']!r}; "
+                "nothing was added"
+            )
+    given_rows = found.get("rows", 0)
+    listed = _list_files(spark, table, staging, given_rows)
+    if listed != given_rows:
+        raise VerificationFailedError(
+            f"table {table.full_name}: {given_rows:,} rows were given and {listed:,} are in the files written to "
+            f"{folder}; nothing was added. Append them again"
+        )
+    log.info("%s: %d rows are staged in %s", table.full_name, listed, folder)
+
+
+def _list_files(spark: SparkSession, table: Table, staging: str, row_count: int) -> int:
+    """Write the list of what is staged; return how many rows that is."""
+    if row_count <= _FEW_ROWS and table.format in (FileFormat.PARQUET, FileFormat.ORC):
+        folder = Folder(f"{table.location}/{staging}")
+        rows = list(_listed_here(table, folder))
+        folder.write_rows(f"{FILES}/part.parquet", pa.Table.from_pylist(rows, FILES_SCHEMA))
+        folder.write_empty(f"{FILES}/_SUCCESS")
+        return sum(row["row_count"] for row in rows)
+    target = f"{spark_path(table.location)}/{staging}/{FILES}"
+    _listed_by_spark(spark, table, f"{spark_path(table.location)}/{staging}/{DATA}").coalesce(1).write.parquet(target)
+    return int(spark.read.parquet(target).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
+
+
+def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
+    data = folder.inside(DATA)
+    files = [(each, each.path.removeprefix(f"{data.location}/")) for each in data.files()]
+    counts = in_parallel(lambda each: data.row_count(each[1], table.format), files)
+    counted = [(path, file.size_bytes, count) for (file, path), count in zip(files, counts, strict=True) if count]
+    for parent, group in groupby(counted, key=lambda each: each[0].rpartition("/")[0]):
+        some = list(group)
+        yield {
+            "values": [value for _, value in parse_partition_path(parent)],
+            "files": [path.rpartition("/")[2] for path, _, _ in some],
+            "row_count": sum(count for _, _, count in some),
+            "size_bytes": sum(size for _, size, _ in some),
+        }
+
+
+def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFrame:
+    keys = [f"`{key}`" for key in table.key_names]
+    schema = [f"`{column.name}` {_SIZED_TEXT.sub('string', column.type)}" for column in table.columns]
+    reader = spark.read.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {}))
+    # Whatever they look like, the keys are texts.
+    written = reader.schema(", ".join([*schema, *[f"{key} string" for key in keys]])).load(folder)
+    files = written.groupBy(
+        *keys, f.col("_metadata.file_name").alias("file"), f.col("_metadata.file_size").alias("size")
+    ).agg(f.count(f.lit(1)).alias("rows"))
+    return (
+        files.groupBy(*keys)
+        .agg(f.collect_list("file").alias("files"), f.sum("rows").alias("row_count"), f.sum("size").alias("size_bytes"))
+        .select(
+            f.array(*keys).cast("array<string>").alias("values"),
+            "files",
+            "row_count",
+            "size_bytes",
+        )
+    )
