@@ -117,6 +117,26 @@ class VerifyPartitionIndexJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RewritePartitionsJob(JobRequest):
+    """Write the new files of a rebalancing plan, which the operation's row tells, where no reader looks."""
+
+    script: ClassVar[str] = "rewrite_partitions"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyRewriteJob(JobRequest):
+    """Compare the new files of a rebalancing plan with the old ones.
+
+    Attributes:
+        folder: Of the new files, below the table's location.
+    """
+
+    script: ClassVar[str] = "verify_rewrite"
+
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
     """Check the partitions that an operation added, by the rules of the table's YAML entry."""
 

@@ -3,6 +3,7 @@
 plan      which files are read, written anew, or only counted elsewhere; nothing is changed
 begin     the operation holds the table against loads and other changes
 write     a Spark job writes the new files of the plan (`spark_jobs.rebalance`); not for all changes
+verify    a Spark job compares the new files with the old ones, where that is asked for
 commit    scheme and files change in one transaction; the old files stay for readers at work until vacuum
 """
 
@@ -11,16 +12,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sqlalchemy import Connection
+
 from catalog.definitions import Definitions
-from catalog.errors import PlanConflictError
-from catalog.operations import Operation, OperationKind, Operations
+from catalog.errors import PlanConflictError, VerificationFailedError
+from catalog.model import Table
+from catalog.operations import JobState, Operation, OperationKind, Operations
 from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.planning import RebalancePlan, make_plan
+from catalog.rebalancing.totals import TOTALS, concerned_partitions, partition_totals
 from catalog.schemes.committing import Committer, FileChange
+from catalog.schemes.files import count_files
+from catalog.schemes.manifest import has_manifest
 from catalog.storage import Storage
 
 COMMIT = "commit"
-"""The step of the operation that changes the catalog, when no Spark job does."""
+"""The step of the operation that changes the catalog."""
+
+REWRITE, VERIFY = "rewrite_partitions", "verify_rewrite"
+"""The steps before, where jobs of their own write the new files and compare them with the old ones."""
 
 
 class Rebalancing:
@@ -121,7 +131,58 @@ class Rebalancing:
             # Another operation cannot have come between, unless this one was given up and begun again.
             lambda connection, table: make_plan(connection, table, plan.change).fingerprint == plan.fingerprint,
         )
-        return self._committer.commit(operation_id, step, attempt, change, {**plan.as_json(), **(report or {})})
+        concerned = concerned_partitions(plan)
+        with self._storage.read() as connection:
+            earlier = count_files(connection, plan.table, concerned)
+
+        def full_report(connection: Connection, table: Table) -> dict[str, Any]:
+            totals = partition_totals(plan, earlier, count_files(connection, table, concerned))
+            return {**plan.as_json(), TOTALS: totals, **(report or {})}
+
+        return self._committer.commit(operation_id, step, attempt, change, full_report)
+
+    def commit_verified(self, operation_id: str, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Commit the change of an operation, with the files that were verified if rows have to be moved.
+
+        Done again, it returns the same report.
+
+        Args:
+            report: What else the operation's report shall say.
+
+        Raises:
+            OperationNotFoundError: It was never begun.
+            OperationConflictError: It was given up, and another is at work on the table.
+            PlanConflictError: The table is not any more as the plan expects it.
+            VerificationFailedError: No files of this plan were verified.
+        """
+        operation = self._operations.get(operation_id)
+        if operation.is_committed:
+            return dict(operation.report[COMMIT])
+        with self._operations.attempt(operation_id, COMMIT) as attempt:
+            plan = self.plan_of(operation)
+            folder = self._verified_folder(operation, plan) if plan.needs_spark else None
+            return self.commit(operation_id, COMMIT, attempt, plan, folder, report)
+
+    def _verified_folder(self, operation: Operation, plan: RebalancePlan) -> str:
+        job = self._operations.get_job(operation.id, VERIFY)
+        if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != plan.fingerprint:
+            raise VerificationFailedError(
+                f"table {operation.table}: the new files of {plan.change} were not verified; nothing was changed. "
+                "Write and verify them again"
+            )
+        return str(job.result["folder"])
+
+    def is_written(self, operation: Operation) -> bool:
+        """Say whether the latest attempt at writing the new files of an operation succeeded, and they are there."""
+        job = self._operations.get_job(operation.id, REWRITE)
+        if job is None or job.state is not JobState.SUCCEEDED:
+            return False
+        return has_manifest(self._definitions.get_table(operation.table), job.result["folder"])
+
+    def discard_written(self, operation_id: str, reason: str) -> None:
+        """Let the new files of an operation be written again, because those that there are cannot be used."""
+        attempt = self._operations.start_job(operation_id, REWRITE)
+        self._operations.fail_job(operation_id, REWRITE, attempt, VerificationFailedError.__name__, reason)
 
     def change_catalog(
         self, operation_id: str, table: str, change: PartitionChange, *, requested_by: str | None = None

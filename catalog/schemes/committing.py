@@ -52,9 +52,17 @@ class Committer:
         self._operations = operations
 
     def commit(
-        self, operation_id: str, step: str, attempt: int, change: FileChange, report: Mapping[str, Any]
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        change: FileChange,
+        report: Mapping[str, Any] | Callable[[Connection, Table], Mapping[str, Any]],
     ) -> dict[str, Any]:
         """Commit an operation with its only change, its report, and its state, all or nothing.
+
+        Args:
+            report: What it says besides; or a function that looks at the table's files as they are now.
 
         Returns:
             The report, with `files_written`, `rows_written` and `bytes_written`.
@@ -69,7 +77,7 @@ class Committer:
             table = self._definitions.lock_table(connection, operation.table, exclusive=True)
             written = self._change(connection, table, change, operation.number)
             full_report = {
-                **report,
+                **(report(connection, table) if callable(report) else report),
                 "files_written": written.file_count,
                 "rows_written": written.row_count,
                 "bytes_written": written.size_bytes,

@@ -35,6 +35,16 @@ def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
     return count
 
 
+def has_manifest(table: Table, folder: str) -> bool:
+    """Say whether the list of a folder's data files is there."""
+    return Folder(table.location).exists(f"{folder}/{_MANIFEST}")
+
+
+def delete_manifest(table: Table, folder: str) -> None:
+    """Delete the list of a folder's data files, so that nobody takes the folder for a whole one any more."""
+    Folder(table.location).delete_file(f"{folder}/{_MANIFEST}")
+
+
 def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
     """Yield the data files of a folder.
 

@@ -9,6 +9,7 @@ import pytest
 
 from catalog import errors
 from catalog.errors import (
+    BoundsNotAscendingError,
     CatalogError,
     CatalogUnavailableError,
     ConflictError,
@@ -17,8 +18,10 @@ from catalog.errors import (
     InvalidPartitionError,
     OperationConflictError,
     PartitionProblem,
+    PlanConflictError,
     RefusedPartition,
     StatementError,
+    WrongFieldError,
 )
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
@@ -32,6 +35,10 @@ def make(error: type[CatalogError]) -> CatalogError:
         return error("demo.t", [REFUSED])
     if issubclass(error, IndexedKeyError):
         return error("demo.t", "partition key n cannot become m", ["by_n"])
+    if issubclass(error, BoundsNotAscendingError):
+        return error("RANGE_INFO", "2", "1")
+    if issubclass(error, WrongFieldError):
+        return error("items", "is empty")
     return error("table demo.t is wrong")
 
 
@@ -52,7 +59,7 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    assert retryable == {ConflictError, OperationConflictError, CatalogUnavailableError}
+    assert retryable == {ConflictError, OperationConflictError, PlanConflictError, CatalogUnavailableError}
 
 
 def test_an_expression_error_points_at_the_place() -> None:

@@ -1,0 +1,187 @@
+"""A change of a table's partitions as a form asks for it, and as `rebalance_advisor` proposes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from catalog import errors as e
+from catalog.rebalancing.changes import (
+    CHANGES,
+    AddPartitions,
+    DropPartitions,
+    MergePartitions,
+    PartitionChange,
+    SetPartitionNumber,
+    SplitPartition,
+)
+
+_FIELDS: Mapping[str, tuple[str, ...]] = {
+    AddPartitions.kind: ("items",),
+    SplitPartition.kind: ("partition_ids", "items"),
+    DropPartitions.kind: ("partition_ids", "with_data"),
+    MergePartitions.kind: ("partition_ids",),
+    SetPartitionNumber.kind: ("count",),
+}
+"""Operation → the fields that are for it; the first is what the operation is most about."""
+
+_ARGUMENTS = ("items", "partition_ids", "with_data", "count")
+_OF_PARTITION_IDS = (e.PartitionNotFoundError, e.DefaultPartitionError, e.PartitionsNotNeighboursError)
+_OF_ITEMS = (
+    e.BoundsNotAscendingError,
+    e.BoundOutsideRangeError,
+    e.DuplicateListValueError,
+    e.ListGroupMismatchError,
+    e.SchemeValueError,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebalanceRequest:
+    """What the DAG `rebalance_partitions` is asked.
+
+    Attributes:
+        table: `database.table`.
+        operation: One of `CHANGES`.
+        items: Upper bounds or groups, for `add` and `split`.
+        partition_ids: Exactly one for `split`, several for `drop` and `merge`.
+        with_data: Whether the rows go, too; for `drop`.
+        count: The number of hash partitions, for `set_partition_num`.
+        dry_run: Only plan.
+    """
+
+    table: str
+    operation: str
+    items: tuple[str, ...] = ()
+    partition_ids: tuple[int, ...] = ()
+    with_data: bool = False
+    count: int | None = None
+    dry_run: bool = True
+
+    @classmethod
+    def from_form(cls, form: Mapping[str, Any]) -> Self:
+        """Return the request of a form's fields; None leaves a field out.
+
+        Raises:
+            WrongFieldError: A field is not there, not of its type, or not for the operation.
+        """
+        given = {name: value for name, value in form.items() if value is not None}
+        if unknown := sorted(given.keys() - {each.name for each in fields(cls)}):
+            raise e.WrongFieldError(unknown[0], f"there is no such field; there are {', '.join(_names(cls))}")
+        for name in ("table", "operation"):
+            if not isinstance(given.get(name), str) or not given[name].strip():
+                raise e.WrongFieldError(name, f"is {given.get(name)!r}, expected {_EXPECTED[name]}")
+        if given["operation"] not in CHANGES:
+            raise e.WrongFieldError("operation", f"is {given['operation']!r}; it is one of {', '.join(CHANGES)}")
+        for name, fits in _FITS.items():
+            if name in given and not fits(given[name]):
+                raise e.WrongFieldError(name, f"is {given[name]!r}, expected {_EXPECTED[name]}")
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list | tuple) else value for name, value in given.items()
+        }
+        request = cls(**values)
+        request._check()
+        return request
+
+    @classmethod
+    def of(cls, table: str, change: PartitionChange, *, dry_run: bool = True) -> Self:
+        """Return the request for a change."""
+        values = change.as_json()
+        if isinstance(change, SplitPartition):
+            values["partition_ids"] = [values.pop("partition_id")]
+        return cls.from_form({"table": table, "operation": values.pop("change"), **values, "dry_run": dry_run})
+
+    def as_form(self) -> dict[str, Any]:
+        """Return the fields of the form; None where it has nothing to say."""
+        form = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {name: None if value == [] else value for name, value in form.items()}
+
+    def _check(self) -> None:
+        """Make sure that the operation has what it needs, and nothing else.
+
+        Raises:
+            WrongFieldError: It has not.
+        """
+        wanted = _FIELDS[self.operation]
+        for name in _ARGUMENTS:
+            value = getattr(self, name)
+            is_given = value is not None and value is not False and value != ()
+            if is_given and name not in wanted:
+                raise e.WrongFieldError(
+                    name, f"is {_shown(value)}, and is not for {self.operation}, which takes {' and '.join(wanted)}"
+                )
+            if not is_given and name in wanted and name != "with_data":
+                raise e.WrongFieldError(name, f"is empty; {self.operation} needs {_EXPECTED[name]}")
+        if self.operation == SplitPartition.kind and len(self.partition_ids) != 1:
+            raise e.WrongFieldError(
+                "partition_ids", f"is {_shown(self.partition_ids)}; split takes exactly one partition"
+            )
+
+    @property
+    def change(self) -> PartitionChange:
+        """The change that is asked for."""
+        match self.operation:
+            case AddPartitions.kind:
+                return AddPartitions(self.items)
+            case SplitPartition.kind:
+                return SplitPartition(self.partition_ids[0], self.items)
+            case DropPartitions.kind:
+                return DropPartitions(self.partition_ids, self.with_data)
+            case MergePartitions.kind:
+                return MergePartitions(self.partition_ids)
+        assert self.count is not None
+        return SetPartitionNumber(self.count)
+
+    def field_of(self, error: e.CatalogError, *, has_scheme: bool = True) -> str:
+        """Return the field that an error of planning the request is about.
+
+        Args:
+            has_scheme: Whether the table has a partition scheme at all.
+        """
+        is_of_table = isinstance(error, e.NotFoundError | e.InvalidIdentifierError | e.NotATableError)
+        if not has_scheme or (is_of_table and not isinstance(error, e.PartitionNotFoundError)):
+            return "table"
+        if isinstance(error, e.UnsupportedChangeError):
+            return "operation"
+        if isinstance(error, _OF_PARTITION_IDS):
+            return "partition_ids"
+        return "items" if isinstance(error, _OF_ITEMS) else _FIELDS[self.operation][0]
+
+
+def _names(request: type[RebalanceRequest]) -> Sequence[str]:
+    return [each.name for each in fields(request)]
+
+
+def _shown(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _is_list_of(kind: type) -> Callable[[object], bool]:
+    return lambda value: (
+        isinstance(value, list | tuple)
+        and all(isinstance(each, kind) and not isinstance(each, bool) and each != "" for each in value)
+    )
+
+
+def _is_bool(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+_FITS: Mapping[str, Callable[[object], bool]] = {
+    "items": _is_list_of(str),
+    "partition_ids": _is_list_of(int),
+    "with_data": _is_bool,
+    "count": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "dry_run": _is_bool,
+}
+
+_EXPECTED: Mapping[str, str] = {
+    "table": "a table, written as database.table",
+    "operation": f"one of {', '.join(CHANGES)}",
+    "items": "a list of texts, each a bound, a value or a group such as (Mars, Venus)",
+    "partition_ids": "a list of partition ids, such as [3, 4]",
+    "with_data": "true or false",
+    "count": "a whole number, such as 9",
+    "dry_run": "true or false",
+}

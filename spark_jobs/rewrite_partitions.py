@@ -1,0 +1,33 @@
+"""Write the new files of a rebalancing plan where no reader looks; another step makes them visible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from catalog import Catalog
+from catalog.jobs import RewritePartitionsJob
+from catalog.schemes.manifest import folder_name
+from spark_jobs.rebalance import rewrite
+from spark_jobs.session import run_job
+
+
+def rewrite_partitions(spark: SparkSession, catalog: Catalog, job: RewritePartitionsJob) -> dict[str, Any]:
+    """Write the files of the operation's plan into a folder of this attempt's own, and the list of them beside them.
+
+    Returns:
+        `folder` below the table's location, `rows`, and the plan's `fingerprint`.
+
+    Raises:
+        PlanConflictError: The table is not any more as the plan expects it.
+    """
+    operation = catalog.operations.get(job.operation_id)
+    plan = catalog.rebalancing.plan_of(operation)
+    folder = folder_name(operation.number, job.attempt)
+    row_count = rewrite(spark, plan, folder)
+    return {"folder": folder, "rows": row_count, "fingerprint": plan.fingerprint}
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_job(RewritePartitionsJob, rewrite_partitions))
