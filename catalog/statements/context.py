@@ -55,7 +55,7 @@ class Context:
 
     @contextmanager
     def operation(self) -> Iterator[str]:
-        """Yield the id of a new operation for a block; an error in it ends the operation, which holds its table."""
+        """Yield the id of a new operation for a block; an error ends the operation, so that it holds no table."""
         operation_id = f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
         try:
             yield operation_id

@@ -26,7 +26,8 @@ MAXIMUM_LENGTH = 4_000_000
 MAXIMUM_TOKENS = 200_000
 """Most names, literals and signs in a statement; so many are read in a few seconds."""
 
-_TOKEN = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`|\w+|[^\w\s]""", re.DOTALL)
+_QUOTED = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`""", re.DOTALL)
+_TOKEN = re.compile(rf"{_QUOTED.pattern}|\w+|[^\w\s]", re.DOTALL)
 _WORD = re.compile(r"\w+|[^\w\s]")
 _NAME = re.compile(r"[^\W\d]\w*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -133,7 +134,7 @@ def _syntax_error(error: UnexpectedInput, text: str, plain: str) -> StatementErr
     found = _WORD.match(plain, position)
     if found is None:
         return StatementSyntaxError(f"the statement ends too early{_hint(error)}", text, position)
-    if found.group() in "'\"`" and isinstance(error, UnexpectedCharacters):
+    if found.group() in "'\"`" and not _QUOTED.match(plain, position):
         return StatementSyntaxError("a quote is not closed", text, position)
     if not plain[:position].strip() and (word := found.group().upper()) in _ELSEWHERE:
         advice = _ELSEWHERE[word]

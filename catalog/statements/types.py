@@ -55,7 +55,7 @@ def sized_type(name: str, first: int, second: int | None) -> str:
         scale = second or 0
         if not (1 <= first <= 38 and scale <= first):
             raise TypeNameError(
-                f"type decimal({first},{scale}): the digits are 1 to 38, those behind the point not more"
+                f"type decimal({first},{scale}) has 1 to 38 digits, and not more of them behind the point"
             )
         return f"decimal({first},{scale})"
     # `int(11)` and the like are of other databases.

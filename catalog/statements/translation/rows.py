@@ -27,7 +27,7 @@ class Rows(Words):
     @staticmethod
     def _filter(token: Token | None) -> Placed[str] | None:
         """Return a filter without its comments, which the filter language does not have."""
-        return None if token is None else Placed(str(token), token.start_pos or 0)
+        return None if token is None else Placed(token.rstrip(), token.start_pos or 0)
 
     def repair_table(self, table: Placed[m.TableReference]) -> m.Statement:
         return made(m.RepairTable, table=table)

@@ -1,0 +1,489 @@
+"""Statements are read as they are meant, and errors point at the place."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog.errors import (
+    CatalogError,
+    InvalidIdentifierError,
+    StatementSyntaxError,
+    StatementTooLongError,
+    UnknownTypeError,
+    UnsupportedStatementError,
+)
+from catalog.model import Buckets, Column, IndexDefinition
+from catalog.statements import model as m
+from catalog.statements.literals import quoted, unquoted
+from catalog.statements.model import Literal, LiteralKind, TableReference
+from catalog.statements.parser import MAXIMUM_LENGTH, MAXIMUM_TOKENS, parse_statement
+
+T = TableReference(None, "t")
+K = {"k": "v"}
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("CREATE DATABASE db", m.CreateDatabase(name="db")),
+        (
+            "create schema if not exists db location '/x' comment 'c' with dbproperties ('a'='b')",
+            m.CreateDatabase(name="db", if_not_exists=True, comment="c", location="/x", properties={"a": "b"}),
+        ),
+        ("DROP DATABASE IF EXISTS `My Base`", m.DropDatabase(name="my base", if_exists=True)),
+        ("USE db", m.UseDatabase(name="db")),
+        ("SHOW DATABASES", m.ShowDatabases()),
+        ("show schemas", m.ShowDatabases()),
+        ("DESC DATABASE EXTENDED db", m.DescribeDatabase(name="db")),
+        ("SHOW TABLES", m.ShowTables()),
+        ("SHOW TABLES IN db", m.ShowTables(database="db")),
+        ("DESCRIBE t", m.DescribeTable(table=T)),
+        ("desc formatted db.t", m.DescribeTable(table=TableReference("db", "t"), is_formatted=True)),
+        ("SHOW CREATE TABLE t", m.ShowCreateTable(table=T)),
+        ("DROP TABLE IF EXISTS t PURGE", m.DropTable(table=T, if_exists=True, purge=True)),
+        ("DROP VIEW t", m.DropView(table=T)),
+        (
+            "ALTER TABLE t SET TBLPROPERTIES ('a'='b', c.d = -5, e=TRUE)",
+            m.SetProperties(table=T, properties={"a": "b", "c.d": "-5", "e": "true"}),
+        ),
+        ("ALTER TABLE t UNSET TBLPROPERTIES ('a', b)", m.UnsetProperties(table=T, names=("a", "b"))),
+        (
+            "ALTER TABLE t ADD COLUMNS (comment string COMMENT 'why', location LONG)",
+            m.AddColumns(table=T, columns=(Column("comment", "string", "why"), Column("location", "bigint"))),
+        ),
+        ("ALTER TABLE t CHANGE COLUMN a b int", m.ChangeColumn(table=T, name="a", new_name="b", type="int")),
+        ("ALTER TABLE t RENAME COLUMN a TO b", m.ChangeColumn(table=T, name="a", new_name="b")),
+        ("ALTER TABLE t RENAME TO u", m.RenameTable(table=T, new_table=TableReference(None, "u"))),
+        ("ALTER TABLE t SET LOCATION '/x'", m.SetLocation(table=T, location="/x")),
+        ("CREATE PARTITION INDEX i ON t (k1, k2)", m.CreateIndex(table=T, index="i", keys=("k1", "k2"))),
+        ("DROP PARTITION INDEX IF EXISTS i ON TABLE t", m.DropIndex(table=T, index="i", if_exists=True)),
+        ("SHOW PARTITION INDEXES ON t", m.ShowIndexes(table=T)),
+        ("SHOW PARTITIONS t", m.ShowPartitions(table=T)),
+        ("SHOW PARTITIONS t WHERE k = 'x;' AND n > 2", m.ShowPartitions(table=T, where="k = 'x;' AND n > 2")),
+        ("SHOW PARTITIONS t PARTITION (k='v')", m.ShowPartitions(table=T, values=K)),
+        ("EXPLAIN PARTITIONS t WHERE /* all */ true", m.ExplainPartitions(table=T, where="true")),
+        ("ALTER TABLE t ADD PARTITION ('2018-01-01')", m.AddSchemePartitions(table=T, items=("2018-01-01",))),
+        (
+            "ALTER TABLE t ADD PARTITION('(Mars, Venus)', 'Pluto')",
+            m.AddSchemePartitions(table=T, items=("(Mars, Venus)", "Pluto")),
+        ),
+        (
+            "ALTER TABLE t SPLIT PARTITION(4) INTO('Canada', '(Good, NotGood)')",
+            m.SplitPartition(table=T, partition_id=4, items=("Canada", "(Good, NotGood)")),
+        ),
+        ("ALTER TABLE t DROP PARTITION (1, 2)", m.DropSchemePartitions(table=T, partition_ids=(1, 2))),
+        (
+            "alter table t drop partition(1) with data",
+            m.DropSchemePartitions(table=T, partition_ids=(1,), with_data=True),
+        ),
+        ("ALTER TABLE t MERGE PARTITION (1, 2, 3)", m.MergePartitions(table=T, partition_ids=(1, 2, 3))),
+        ("ALTER TABLE t SET PARTITION_NUM 12", m.SetPartitionNumber(table=T, count=12)),
+        ("ALTER TABLE t SET num_partitions = 12", m.SetPartitionNumber(table=T, count=12)),
+        (
+            "ALTER TABLE t ADD IF NOT EXISTS PARTITION (k='v') LOCATION '/x' PARTITION (k=NULL)",
+            m.AddValuePartitions(
+                table=T,
+                partitions=(m.PartitionToAdd(K, "/x"), m.PartitionToAdd({"k": None})),
+                if_not_exists=True,
+            ),
+        ),
+        (
+            "ALTER TABLE t DROP IF EXISTS PARTITION (k='v', n >= 5), PARTITION (k=DATE '2020-01-01')",
+            m.DropValuePartitions(
+                table=T,
+                partitions=(
+                    (
+                        m.KeyCondition("k", "=", Literal(LiteralKind.TEXT, "v")),
+                        m.KeyCondition("n", ">=", Literal(LiteralKind.NUMBER, "5")),
+                    ),
+                    (m.KeyCondition("k", "=", Literal(LiteralKind.DATE, "2020-01-01")),),
+                ),
+                if_exists=True,
+            ),
+        ),
+        ("MSCK REPAIR TABLE t", m.RepairTable(table=T)),
+        ("MSCK TABLE t ADD PARTITIONS", m.RepairTable(table=T)),
+        (
+            "ALTER TABLE t PARTITION (k='v') SET LOCATION '/x'",
+            m.SetPartitionLocation(table=T, values=K, location="/x"),
+        ),
+        (
+            "ALTER TABLE t PARTITION (k='v') SET FILEFORMAT orc",
+            m.SetPartitionFormat(table=T, values=K, format="ORC"),
+        ),
+        (
+            "ALTER TABLE t PARTITION (k='v') SET PROPERTIES ('has_encrypted_data'='true')",
+            m.SetPartitionProperties(table=T, values=K, properties={"has_encrypted_data": "true"}),
+        ),
+        (
+            "ALTER TABLE t PARTITION (k='v') RENAME TO PARTITION (k='w')",
+            m.RenamePartition(table=T, values=K, new_values={"k": "w"}),
+        ),
+        ("INSERT INTO t SELECT a -- all\nFROM u", m.InsertQuery(table=T, query="SELECT a -- all\nFROM u")),
+        ("INSERT INTO TABLE t (a, b) (SELECT 1, 2)", m.InsertQuery(table=T, columns=("a", "b"), query="(SELECT 1, 2)")),
+        (
+            "INSERT INTO t PARTITION (k='v') WITH x AS (SELECT 1) SELECT * FROM x",
+            m.InsertQuery(table=T, values=K, query="WITH x AS (SELECT 1) SELECT * FROM x"),
+        ),
+        (
+            "LOAD DATA LOCAL INPATH '/x/y.csv' INTO TABLE t OPTIONS ('delimiter'=';', 'Header'='false')",
+            m.LoadData(table=T, path="/x/y.csv", options={"DELIMITER": ";", "HEADER": "false"}),
+        ),
+        ("SELECT /*+ BROADCAST(t) */ ';' FROM t", m.Select(query="SELECT /*+ BROADCAST(t) */ ';' FROM t")),
+        ("((SELECT 1) UNION (SELECT 2))", m.Select(query="((SELECT 1) UNION (SELECT 2))")),
+        (
+            "CREATE VIEW v (a, b COMMENT 'x') AS SELECT 1, 2",
+            m.CreateView(table=TableReference(None, "v"), columns=(("a", None), ("b", "x")), query="SELECT 1, 2"),
+        ),
+        (
+            "CREATE OR REPLACE VIEW v COMMENT 'c' TBLPROPERTIES ('a'='b') AS WITH x AS (SELECT 1) SELECT * FROM x",
+            m.CreateView(
+                table=TableReference(None, "v"),
+                query="WITH x AS (SELECT 1) SELECT * FROM x",
+                or_replace=True,
+                comment="c",
+                properties={"a": "b"},
+            ),
+        ),
+    ],
+)
+def test_a_statement_is_read_as_it_is_meant(text: str, meant: m.Statement) -> None:
+    assert parse_statement(text) == meant
+    assert parse_statement(f"{text}\n-- done") in (meant, _with_query(meant, f"{text}\n-- done"))
+
+
+def _with_query(meant: m.Statement, text: str) -> m.Statement:
+    """Queries go on to the end of their statement, whatever is there."""
+    fields = {name: value for name, value in vars(meant).items() if name != "places"}
+    return (
+        type(meant)(**fields | {"query": text[-len(fields["query"] + "\n-- done") :]}) if "query" in fields else meant
+    )
+
+
+def test_the_partition_tables_of_the_guide_of_carbondata() -> None:
+    hashed = parse_statement(
+        """CREATE TABLE IF NOT EXISTS hash_partition_table(
+          col_A String, col_B Int, col_C Long, col_D Decimal(10,2), col_F Timestamp
+        ) PARTITIONED BY (col_E Long)
+        STORED BY 'carbondata' TBLPROPERTIES('PARTITION_TYPE'='HASH','NUM_PARTITIONS'='9')"""
+    )
+    assert hashed == m.CreateTable(
+        table=TableReference(None, "hash_partition_table"),
+        columns=(
+            Column("col_a", "string"),
+            Column("col_b", "int"),
+            Column("col_c", "bigint"),
+            Column("col_d", "decimal(10,2)"),
+            Column("col_f", "timestamp"),
+        ),
+        partition_keys=(Column("col_e", "bigint"),),
+        if_not_exists=True,
+        stored_by="carbondata",
+        properties={"PARTITION_TYPE": "HASH", "NUM_PARTITIONS": "9"},
+    )
+
+
+def test_every_clause_of_a_hive_table_in_any_order() -> None:
+    clauses = [
+        "COMMENT 'it''s'",
+        "PARTITIONED BY (k string, m int COMMENT 'month')",
+        "PARTITION INDEX i (k, m), j (m)",
+        "CLUSTERED BY (a) INTO 4 BUCKETS",
+        "STORED AS ORC",
+        "LOCATION '/x'",
+        "TBLPROPERTIES ('a'='b')",
+    ]
+    meant = m.CreateTable(
+        table=TableReference("db", "t"),
+        columns=(Column("a", "int", "x"), Column("b", "array<struct<x:int,y:map<string,decimal(5,0)>>>")),
+        partition_keys=(Column("k", "string"), Column("m", "int", "month")),
+        indexes=(IndexDefinition("i", ("k", "m")), IndexDefinition("j", ("m",))),
+        is_external=True,
+        comment="it's",
+        location="/x",
+        properties={"a": "b"},
+        buckets=Buckets(("a",), 4),
+        format="ORC",
+    )
+    columns = "(a int COMMENT 'x', b ARRAY<struct<x: INT, y: map<string, decimal(5)>>>)"
+    for given_clauses in (clauses, clauses[::-1]):
+        assert parse_statement(f"CREATE EXTERNAL TABLE db.t {columns} {' '.join(given_clauses)}") == meant
+
+
+def test_classes_of_hive_stand_for_their_format() -> None:
+    read = parse_statement(
+        "CREATE TABLE t (a int) ROW FORMAT SERDE 'org.apache.hadoop.hive.ql.io.orc.OrcSerde' WITH SERDEPROPERTIES "
+        "('serialization.format'='1') STORED AS INPUTFORMAT 'org.apache.hadoop.hive.ql.io.orc.OrcInputFormat' "
+        "OUTPUTFORMAT 'org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat'"
+    )
+    assert isinstance(read, m.CreateTable)
+    assert read.format == "ORC"
+
+
+def test_delimiters_are_those_of_text_files() -> None:
+    read = parse_statement(
+        "CREATE TABLE t (a int) ROW FORMAT DELIMITED FIELDS TERMINATED BY '|' LINES TERMINATED BY '\n'"
+    )
+    assert isinstance(read, m.CreateTable)
+    assert (read.format, read.delimiters["field.delim"], read.delimiters["line.delim"]) == ("TEXTFILE", "|", "\n")
+
+
+def test_rows_keep_what_was_written() -> None:
+    read = parse_statement(
+        "INSERT INTO t (a, b) VALUES (-1.50e3, 'it''s'), (007, NULL), (true, X'0aFF'), (DATE '2020-01-01', 5L)"
+    )
+    assert isinstance(read, m.InsertValues)
+    assert [[(cell.kind.name, cell.text) for cell in row] for row in read.rows] == [
+        [("NUMBER", "-1.50e3"), ("TEXT", "it's")],
+        [("NUMBER", "007"), ("NULL", None)],
+        [("BOOLEAN", "true"), ("BINARY", "0aff")],
+        [("DATE", "2020-01-01"), ("NUMBER", "5")],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CREATE, DESC"),
+        ("CREATE TABLE", None, "ends too early; expected IF, a name"),
+        ("ALTER TABLE t PARTTION (4)", "PARTTION", "expected '.', ADD, CHANGE, DROP, MERGE, PARTITION"),
+        ("ALTER TABLE t SPLIT PARTITION ('4') INTO ('a')", "'4'", "expected a whole number"),
+        ("ALTER TABLE t DROP PARTITION (1.5)", "1.5", "cannot be read"),
+        ("ALTER TABLE t MERGE PARTITION (1, 2", None, "expected ')', ','"),
+        ("ALTER TABLE t SET PARTITION_NUM many", "many", "expected '=', a whole number"),
+        ("ALTER TABLE t CHANGE a comment int", "comment", "names like this need backquotes"),
+        ("CREATE TABLE t (a int) COMMENT 'x' COMMENT 'y'", "'y'", "COMMENT stands there twice"),
+        ("CREATE TABLE t (a int) TBLPROPERTIES ('a'='b', 'A'='c')", "'A'", "'A' is set twice"),
+        ("SHOW TABLES IN 'db'", "'db'", "expected a name"),
+        ("DROP TABLE t; DROP TABLE u", ";", "cannot be read"),
+        ("SHOW PARTITIONS t WHERE", None, "expected a condition"),
+        ("INSERT INTO t VALUES (1, a)", "a)", "expected"),
+        ("INSERT INTO t VALUES (1 + 1)", "+", "expected ')', ','"),
+        ("INSERT INTO t VALUES (X'1')", "X'1'", "pairs of hexadecimal digits"),
+        ("DROP TABLE 'x", "'x", "a quote is not closed"),
+        ("DROP TABLE `x", "`x", "a quote is not closed"),
+        ("DROP /* TABLE t", "/*", "a comment is not closed"),
+        ("DROP TABLE t\0", "\0", "cannot be read"),
+        ("CREATE DATABASE d COMMENT '\\0'", "'\\0'", "U+0000"),
+        ("CREATE DATABASE d COMMENT '\\ud800'", "'\\ud800'", "half a character"),
+        ("CREATE DATABASE d\udcff", "\udcff", "not in the encoding UTF-8"),
+        ("ALTER TABLE t SPLIT PARTITION (99999999999999999999) INTO ('a')", "9999", "too large"),
+    ],
+)
+def test_a_syntax_error_points_at_the_place(text: str, place: str | None, said: str) -> None:
+    with pytest.raises(StatementSyntaxError) as caught:
+        parse_statement(text)
+    assert said in str(caught.value)
+    assert caught.value.position == (len(text) if place is None else text.index(place))
+    assert caught.value.statement == text
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("UPDATE t SET a = 1", "UPDATE", "UPDATE is no statement here"),
+        ("-- first\n delete from t", "delete", "ALTER TABLE … DROP PARTITION"),
+        ("TRUNCATE TABLE t", "TRUNCATE", "WITH DATA"),
+        ("INSERT OVERWRITE TABLE t SELECT 1", "OVERWRITE", "use INSERT INTO"),
+        ("LOAD DATA INPATH 'x' OVERWRITE INTO TABLE t", "OVERWRITE", "not replaced"),
+        ("DROP DATABASE d CASCADE", "CASCADE", "drop these first"),
+        ("CREATE TABLE t AS SELECT 1", "AS", "INSERT INTO … SELECT"),
+        ("CREATE TABLE t LIKE u", "LIKE", "SHOW CREATE TABLE"),
+        ("CREATE TABLE t (a int) CLUSTERED BY (a) SORTED BY (a DESC, b) INTO 2 BUCKETS", "SORTED", "SORTED BY"),
+        ("CREATE TABLE t (a int) ROW FORMAT SERDE 'x.Y'", "'x.Y'", "no SerDe that is known"),
+        ("CREATE TABLE t (a int) ROW FORMAT DELIMITED STORED AS ORC", "ORC", "leave ROW FORMAT out"),
+        ("MSCK REPAIR TABLE t SYNC PARTITIONS", "PARTITIONS", "drops none"),
+    ],
+)
+def test_what_is_done_elsewhere_is_said(text: str, place: str, said: str) -> None:
+    with pytest.raises(UnsupportedStatementError) as caught:
+        parse_statement(text)
+    assert said in str(caught.value)
+    assert caught.value.position == text.index(place)
+
+
+@pytest.mark.parametrize(
+    ("type_name", "said"),
+    [
+        ("foo", "type foo is not known; use string"),
+        ("decimal(39)", "1 to 38 digits"),
+        ("decimal(5,6)", "1 to 38 digits"),
+        ("char(0)", "length from 1 to 255"),
+        ("varchar", "needs a length"),
+        ("int(11)", "takes no size"),
+        ("array", "array<string>"),
+        ("map<string>", "map<type,type>"),
+        ("array<foo>", "type foo is not known"),
+        ("array<a:int>", "has no fields"),
+    ],
+)
+def test_unknown_types_are_refused_at_their_place(type_name: str, said: str) -> None:
+    with pytest.raises(UnknownTypeError) as caught:
+        parse_statement(f"CREATE TABLE t (a {type_name})")
+    assert said in str(caught.value)
+    assert caught.value.position in (18, 24)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("STRING", "string"),
+        ("Long", "bigint"),
+        ("integer", "int"),
+        ("SHORT", "smallint"),
+        ("byte", "tinyint"),
+        ("real", "float"),
+        ("numeric(7 , 3)", "decimal(7,3)"),
+        ("decimal", "decimal(10,0)"),
+        ("VarChar(10)", "varchar(10)"),
+        ("struct<`a b`: int, C:string>", "struct<`a b`:int,c:string>"),
+    ],
+)
+def test_types_are_kept_under_one_name(written: str, kept: str) -> None:
+    read = parse_statement(f"CREATE TABLE t (a {written})")
+    assert isinstance(read, m.CreateTable)
+    assert [column.type for column in read.columns] == [kept]
+
+
+def test_names_that_cannot_be_used_are_refused_at_their_place() -> None:
+    with pytest.raises(InvalidIdentifierError, match=r"'a\.b' contains") as caught:
+        parse_statement("DROP TABLE `a.b`")
+    assert caught.value.position == 11
+
+
+def test_places_of_the_parts_are_known() -> None:
+    text = "ALTER TABLE db.t SPLIT PARTITION (4) INTO ('a', 'b')"
+    assert parse_statement(text).places == {"table": 12, "partition_id": 34, "items": 43}
+
+
+@given(st.text())
+def test_a_text_reads_as_it_was_quoted(text: str) -> None:
+    assert unquoted(quoted(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("token", "meant"),
+    [
+        ("'it''s'", "it's"),
+        ('"say ""x"""', 'say "x"'),
+        (r"'a\'b\"c\\d'", "a'b\"c\\d"),
+        (r"'\n\t\r\0'", "\n\t\r\0"),
+        (r"'50\% a\_b \x'", r"50\% a\_b x"),
+        (r"'\u00e9\101\ud83d\ude00\U0001F600'", "éA😀😀"),
+    ],
+)
+def test_escapes_are_those_of_spark(token: str, meant: str) -> None:
+    assert unquoted(token) == meant
+
+
+WORDS = st.sampled_from(
+    [
+        "CREATE",
+        "TABLE",
+        "PARTITION",
+        "ALTER",
+        "DROP",
+        "INTO",
+        "t",
+        "(",
+        ")",
+        "(",
+        ")",
+        ",",
+        ",",
+        "=",
+        "'1'",
+        "'(a, b)'",
+        "5",
+        "-1.5",
+        "NULL",
+        "WITH",
+        "DATA",
+        "SPLIT",
+        "ADD",
+        "STORED",
+        "BY",
+        "'carbondata'",
+        "TBLPROPERTIES",
+        "INSERT",
+        "VALUES",
+        "SELECT",
+        "IF",
+        "NOT",
+        "EXISTS",
+        "SET",
+        "PARTITIONED",
+        "VIEW",
+        "AS",
+        "SHOW PARTITIONS t",
+        "WHERE",
+        "array<",
+        ">",
+        "int",
+        "string",
+        "--",
+        "/*",
+        "*/",
+        "'",
+        "`",
+        "`x`",
+        '"',
+        "\\",
+        "\n",
+        ".",
+    ]
+)
+
+
+@given(st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=25).map(" ".join)))
+def test_any_text_is_a_statement_or_an_error_of_its_own_class(text: str) -> None:
+    with suppress(CatalogError):
+        parse_statement(text)
+
+
+@given(st.lists(WORDS, max_size=25).map(" ".join))
+def test_every_syntax_error_points_into_the_text(text: str) -> None:
+    try:
+        parse_statement(text)
+    except StatementSyntaxError as error:
+        position = error.position
+    except CatalogError:
+        position = 0
+    else:
+        position = 0
+    assert position is not None
+    assert 0 <= position <= len(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "INSERT INTO t VALUES " + ", ".join(["(1, 'x')"] * 4_000),
+        "CREATE TABLE t (" + ", ".join(f"c{n} string" for n in range(4_000)) + ")",
+        "SELECT " + "(" * 50_000,
+        "CREATE TABLE t (a " + "array<" * 30_000,
+        "DROP TABLE '" + "'' " * 30_000,
+        "/*" * 50_000,
+        "-" * 100_000,
+        "1" * 100_000,
+        "SHOW PARTITIONS t WHERE " + "x" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_long_statements_are_read_in_time(text: str) -> None:
+    start = time.perf_counter()
+    with suppress(CatalogError):
+        parse_statement(text)
+    assert time.perf_counter() - start < 20
+
+
+def test_statements_are_bounded() -> None:
+    with pytest.raises(StatementTooLongError, match="characters"):
+        parse_statement("SELECT '" + "x" * MAXIMUM_LENGTH + "'")
+    with pytest.raises(StatementTooLongError, match="LOAD DATA"):
+        parse_statement("INSERT INTO t VALUES (" + "1," * (MAXIMUM_TOKENS // 2 + 1) + "1)")
