@@ -22,6 +22,8 @@ from catalog.key_types import DateType, IntegerType, KeyType, KeyValue, StringTy
 from catalog.schemes.files import ColumnStatistics, NewFile
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAYS_OF_YEAR_0, _DAYS_OF_400_YEARS = 366, 146_097
+_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR = 0, 10_000 << 9
 _FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
@@ -64,7 +66,11 @@ def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStat
             continue
         if not known.has_min_max:
             return None
-        low, high = reader(known.min_raw), reader(known.max_raw)
+        try:
+            low, high = reader(known.min_raw), reader(known.max_raw)
+        except UnicodeDecodeError:
+            # Spark makes strings of any bytes, which do not sort as texts do.
+            return None
         least = low if least is None or low < least else least
         greatest = high if greatest is None or high > greatest else greatest
     if least is None or greatest is None:
@@ -72,6 +78,9 @@ def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStat
     if isinstance(value_type, FloatingType):
         # A NaN is greater than all, and in no statistics.
         greatest = value_type.ordered(float("nan"))
+    if isinstance(value_type, DateType) and greatest in (_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR):
+        # It stands for many days, so the file's are not all the same.
+        greatest = int(greatest) + 1
     return ColumnStatistics.of_values(value_type, least, greatest, nulls)
 
 
@@ -100,16 +109,19 @@ def _reader(column: Any, value_type: KeyType) -> Any:
 
 
 def _text(raw: bytes | str) -> str:
-    return raw if isinstance(raw, str) else raw.decode("utf-8", "surrogateescape")
+    return raw if isinstance(raw, str) else raw.decode()
 
 
 def _day(raw: int) -> int:
-    try:
-        day = date.fromordinal(raw + _EPOCH_DAY)
-    except (ValueError, OverflowError):
-        # Year 0, and what is behind the calendar of Python.
-        return 0 if raw < 0 else 1 << 23
-    return day.year << 9 | day.month << 5 | day.day
+    """Return a day counted from 1970 as `DateType` has it; those before the year 0 and after 9999 as one."""
+    number = raw + _EPOCH_DAY
+    if number > date.max.toordinal():
+        return _AFTER_THE_CALENDAR
+    if number <= -_DAYS_OF_YEAR_0:
+        return _BEFORE_THE_CALENDAR
+    # The year 0, which Python does not know, is like the year 400.
+    day = date.fromordinal(number if number > 0 else number + _DAYS_OF_400_YEARS)
+    return (day.year if number > 0 else 0) << 9 | day.month << 5 | day.day
 
 
 def column_types(names: Sequence[str], types: Mapping[str, str]) -> dict[str, KeyType]:

@@ -241,7 +241,7 @@ class IntervalScheme(RangeScheme):
         for bound in self.width.bounds_after(self.typed(self.anchor), self.value_type):
             if self.value_type.encode(bound) <= self.value_type.encode(last):
                 continue
-            if len(self.bounds) + len(new) >= MAXIMUM_PARTITIONS:
+            if len(self.ids) + len(new) >= MAXIMUM_PARTITIONS:
                 raise LimitExceededError(
                     f"{self.column} has the value {self.value_type.format(value)}, for which {self.interval} after "
                     f"{self.bounds[-1][1]} would make more than {MAXIMUM_PARTITIONS:,} partitions; correct the value, "
