@@ -172,12 +172,12 @@ class Rebalancing:
             )
         return str(job.result["folder"])
 
-    def is_written(self, operation: Operation) -> bool:
+    def is_written(self, operation_id: str) -> bool:
         """Say whether the latest attempt at writing the new files of an operation succeeded, and they are there."""
-        job = self._operations.get_job(operation.id, REWRITE)
+        job = self._operations.get_job(operation_id, REWRITE)
         if job is None or job.state is not JobState.SUCCEEDED:
             return False
-        return has_manifest(self._definitions.get_table(operation.table), job.result["folder"])
+        return has_manifest(self._definitions.get_table(self._operations.get(operation_id).table), job.result["folder"])
 
     def discard_written(self, operation_id: str, reason: str) -> None:
         """Let the new files of an operation be written again, because those that there are cannot be used."""

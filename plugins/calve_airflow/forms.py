@@ -122,6 +122,59 @@ def verify_params() -> dict[str, Param]:
     }
 
 
+def rebalance_params() -> dict[str, Param]:
+    """Return the form of a change of a table's partitions: a dry run, unless told otherwise."""
+    return {
+        "table": Param(
+            type="string",
+            pattern=TABLE_PATTERN,
+            title="Table",
+            description="Written as database.table; one with a partition scheme.",
+        ),
+        "operation": Param(
+            type="string",
+            enum=["add", "split", "drop", "merge", "set_partition_num"],
+            title="Operation",
+            description="set_partition_num is for HASH, the others are for RANGE, RANGE_INTERVAL and LIST.",
+        ),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            description="Only plan: which partitions are read, how much is moved and deleted, and how long it takes.",
+        ),
+        "items": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "minLength": 1},
+            title="Bounds or groups",
+            description="For add and split, one a line: upper bounds such as 2015-01-01; or groups of values such as "
+            "(Mars, Venus). The last bound of a split is the partition's own; its groups are together the old one.",
+        ),
+        "partition_ids": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "integer", "minimum": 0},
+            title="Partition ids",
+            description="For drop, merge, and, just one, for split, such as: [3, 4]. SHOW PARTITIONS lists them.",
+        ),
+        "with_data": Param(
+            False,
+            type="boolean",
+            title="With data",
+            description="For drop: delete the rows, too, once a person has approved it. Otherwise they go to the next "
+            "range, or to the default partition.",
+        ),
+        "count": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Number of partitions",
+            description="For set_partition_num.",
+        ),
+    }
+
+
 def _tables_param(description: str) -> Param:
     return Param(
         None,

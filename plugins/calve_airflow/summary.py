@@ -63,7 +63,7 @@ class SummaryOperator(BaseOperator):
             raise AirflowFailException("nothing was planned, so nothing was done; the log of `plan` says why")
         with catalog_errors(), Catalog.open() as catalog:
             outcomes = self.outcomes(context, catalog)
-        for line in _markdown([outcome.row for outcome in outcomes]):
+        for line in markdown_table([outcome.row for outcome in outcomes]):
             self.log.info("%s", line)
         # A failed task returns nothing, and its rows are wanted most.
         rows = [dict(outcome.row) for outcome in outcomes]
@@ -72,7 +72,8 @@ class SummaryOperator(BaseOperator):
             raise AirflowFailException(f"{len(failures)} of {len(outcomes)} failed: " + "; ".join(failures))
 
 
-def _markdown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table; the names of its columns are those of the first row."""
     if not rows:
         return ["There was nothing to do."]
     names = list(rows[0])

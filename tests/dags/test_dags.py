@@ -21,7 +21,8 @@ DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
 OF_MANY_TABLES = {BACKFILL, VERIFY}
-OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index"}
+REBALANCE = "rebalance_partitions"
+OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
 # Prints what the DAG files took and touched, beyond what importing Airflow does.
@@ -181,6 +182,22 @@ def test_one_run_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
 def test_load_by_form_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -> None:
     assert dags["add_partitions"].params["dry_run"] is True
     assert dags[LISTED].params["dry_run"] is False
+
+
+def test_change_of_partitions_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -> None:
+    from catalog.rebalancing.changes import CHANGES
+
+    params = dags[REBALANCE].params
+    assert params["dry_run"] is True
+    assert params["with_data"] is False
+    assert params.get_param("operation").schema["enum"] == list(CHANGES)
+    assert not params.get_param("table").has_value
+
+
+def test_deletion_is_approved_before_anything_is_begun(dags: dict[str, DAG]) -> None:
+    dag = dags[REBALANCE]
+    assert dag.get_task("rewrite").upstream_task_ids >= {"approve"}
+    assert dag.get_task("approve").upstream_task_ids == {"plan"}
 
 
 def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[[str], DagBag]) -> None:

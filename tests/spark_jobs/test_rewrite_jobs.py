@@ -210,9 +210,9 @@ def test_file_that_cannot_be_read_fails_the_verification(spark: Any, orders: Cat
 def test_folder_without_its_list_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
-    assert orders.rebalancing.is_written(steps.operation)
+    assert orders.rebalancing.is_written(RUN)
     shutil.rmtree(Path(orders.get_table(TABLE).location) / folder)
-    assert not orders.rebalancing.is_written(steps.operation)
+    assert not orders.rebalancing.is_written(RUN)
     with pytest.raises(VerificationFailedError, match="is not there, or not whole"):
         steps.verify(folder)
 
@@ -233,10 +233,10 @@ def test_files_that_cannot_be_used_are_written_again(spark: Any, orders: Catalog
     steps = Steps(orders, spark, SPLIT)
     steps.rewrite()
     orders.rebalancing.discard_written(RUN, "they differ")
-    assert not orders.rebalancing.is_written(steps.operation)
+    assert not orders.rebalancing.is_written(RUN)
     again = steps.rewrite()
     assert again["folder"] == f"{steps.operation.number}-3"
-    assert orders.rebalancing.is_written(steps.operation)
+    assert orders.rebalancing.is_written(RUN)
 
 
 def test_change_of_the_table_is_a_conflict_for_each_step(spark: Any, orders: Catalog) -> None:
