@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -123,7 +122,7 @@ def publish_append(
 
     def move(each: _Move) -> None:
         path = "/".join(part for part in (staging, DATA, partition_path(table.key_names, each.values)) if part)
-        folder.move_files(path, _folder_at(folder, each.location), each.files)
+        folder.move_files(path, folder.at(each.location), each.files)
 
     for _ in in_parallel(move, _moves(folder, staging)):
         pass
@@ -139,7 +138,7 @@ def undo_append(connection: Connection, table: Table, folder: Folder, staging: s
         unregistered = {id(move) for identity, move in identities.items() if identity not in known}
 
         def undo(each: _Move, unregistered: set[int] = unregistered) -> None:
-            target = _folder_at(folder, each.location)
+            target = folder.at(each.location)
             target.delete_files(each.files)
             if id(each) in unregistered and target.is_empty(""):
                 target.delete("")
@@ -152,20 +151,6 @@ def _moves(folder: Folder, staging: str) -> Iterator[_Move]:
     if folder.exists(f"{staging}/{MOVES}"):
         for row in folder.rows(f"{staging}/{MOVES}"):
             yield _Move(tuple(row["values"]), row["location"], tuple(row["files"]), row["is_new"])
-
-
-def _folder_at(folder: Folder, location: str) -> Folder:
-    """Return the folder of a partition, through the connection to the table's where it is below that."""
-    if location == folder.location:
-        return folder
-    if location.startswith(f"{folder.location}/"):
-        return folder.inside(location.removeprefix(f"{folder.location}/"))
-    return _elsewhere(location)
-
-
-@lru_cache(maxsize=64)
-def _elsewhere(location: str) -> Folder:
-    return Folder(location)
 
 
 class _Registration:

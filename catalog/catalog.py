@@ -59,6 +59,7 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.altering import PartitionChange, alter_partition
 from catalog.partitions.changing import drop_partitions, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
+from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.purging import finish_purge, finish_purges, journal_purge
@@ -96,6 +97,7 @@ class Catalog:
         self._scanner = Scanner(storage, self._definitions)
         self.operations = Operations(storage)
         self.loading = Loading(storage, self._definitions, self.operations)
+        self._repairs = Repairs(storage, self._definitions, self.operations, self.loading)
         self.quality = QualityResults(storage, self._definitions, self.operations)
         self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
         self.committer = Committer(storage, self._definitions, self.operations)
@@ -624,6 +626,33 @@ class Catalog:
             )
             values = alter_partition(connection, held, whole_values(held, spec), change)
         return self._scanner.get(table, values)
+
+    def repair_table(
+        self,
+        table: str,
+        *,
+        mode: RepairMode = RepairMode.ADD,
+        operation_id: str | None = None,
+        requested_by: str | None = None,
+    ) -> RepairReport:
+        """Register the partitions whose folders are below the table's location, as Hive's MSCK REPAIR TABLE does.
+
+        A folder `k=v/k2=v2` is a partition, whatever is in it; escaped values are decoded, and hidden parts passed
+        over. Those that do not fit are reported and stop nothing: of other names, with a value that an index does not
+        admit, or of a partition that lies elsewhere. It is an exclusive operation, as loads are, and first undoes what
+        interrupted ones have moved. Done again after it was interrupted, it goes on.
+
+        Args:
+            mode: ADD for new partitions; DROP to drop those whose folders are gone; SYNC for both.
+            operation_id: Of a caller who may have to ask again.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            NotATableError, InvalidPartitionError: It is a view, or has no partition keys.
+            OperationConflictError: Another operation is at work on the table.
+            VerificationFailedError: Partitions were to be dropped, and the table's whole location is not there.
+        """
+        return self._repairs.repair(table, mode, operation_id=operation_id, requested_by=requested_by)
 
     def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
         """Yield the partitions that an operation added, quarantined or not.

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -92,6 +93,14 @@ class Folder:
         folder.location, folder._root = f"{self.location}/{name}", self._path(name)
         return folder
 
+    def at(self, location: str) -> Folder:
+        """Return the folder of a location, through the same connection if it is inside this one."""
+        if location == self.location:
+            return self
+        if location.startswith(f"{self.location}/"):
+            return self.inside(location.removeprefix(f"{self.location}/"))
+        return _elsewhere(location)
+
     def exists(self, name: str = "") -> bool:
         """Say whether a file or folder is there."""
         return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
@@ -107,6 +116,12 @@ class Folder:
         return sorted(
             info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory
         )
+
+    def partition_folders(self, name: str) -> list[str | None]:
+        """Return the names of the folders directly inside one that are not hidden; None for a name that is no UTF-8."""
+        selector = fs.FileSelector(self._path(name), allow_not_found=True)
+        found = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory)
+        return [name for name in map(_name, found) if name is None or not is_hidden(name)]
 
     def visible_names(self, name: str) -> set[str]:
         """Return the names of the files and folders directly inside a folder that are not hidden."""
@@ -266,6 +281,18 @@ class Folder:
             if info.type == fs.FileType.File:
                 name = posixpath.relpath(info.path, self._path(source))
                 self._files.move(info.path, posixpath.join(self._path(target), name))
+
+
+def _name(info: fs.FileInfo) -> str | None:
+    try:
+        return str(info.base_name)
+    except UnicodeDecodeError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def _elsewhere(location: str) -> Folder:
+    return Folder(location)
 
 
 def _escaped_uri(location: str) -> str:

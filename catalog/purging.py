@@ -41,13 +41,13 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
     """
     location = operation.request["location"]
     with storage.read() as connection:
-        others = set(_locations_around(connection, _comparable(location)))
-    if covering := [each for each in others if _is_within(_comparable(location), each)]:
+        others = set(locations_around(connection, comparable(location)))
+    if covering := [each for each in others if is_within(comparable(location), each)]:
         log.warning("%s stays, because another table has its files in %s", location, covering[0])
     else:
-        root = _comparable(location)
+        root = comparable(location)
         try:
-            Folder(location).delete_except(posixpath.relpath(each, root) for each in others if _is_within(each, root))
+            Folder(location).delete_except(posixpath.relpath(each, root) for each in others if is_within(each, root))
         except (OSError, ValueError) as error:
             raise FilesNotDeletedError(
                 f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
@@ -65,10 +65,10 @@ def finish_purges(storage: Storage, operations: Operations) -> int:
     return len(interrupted)
 
 
-def _locations_around(connection: Connection, root: str) -> Iterator[str]:
+def locations_around(connection: Connection, root: str) -> Iterator[str]:
     """Yield the locations of tables and partitions that hold a folder or are in it, and perhaps others."""
     for location in connection.scalars(select(TableRow.location).where(TableRow.kind != TableKind.VIEW)):
-        yield _comparable(location)
+        yield comparable(location)
     parts = root.split("/")
     above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
     column = PartitionRow.location
@@ -82,14 +82,15 @@ def _locations_around(connection: Connection, root: str) -> Iterator[str]:
     ]
     for own in connection.scalars(select(column).where(or_(*near))):
         if own is not None:
-            yield _comparable(own)
+            yield comparable(own)
 
 
-def _comparable(location: str) -> str:
+def comparable(location: str) -> str:
     """Return a location in one of its spellings."""
     location = _LOCAL.sub("/", location, count=1) if _LOCAL.match(location) else location
     return posixpath.normpath(location) if location.startswith("/") else location
 
 
-def _is_within(location: str, folder: str) -> bool:
+def is_within(location: str, folder: str) -> bool:
+    """Say whether a location is a folder or inside it; both as `comparable` writes them."""
     return location == folder or location.startswith(f"{folder.rstrip('/')}/")
