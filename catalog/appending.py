@@ -188,7 +188,7 @@ class _Registration:
             self._count(additions)
         return moves + self._add(fresh)
 
-    def _held_rows(self, identities: Sequence[bytes]) -> Mapping[bytes, Row[Any]]:
+    def _held_rows(self, identities: Sequence[bytes]) -> Mapping[bytes, Row[*tuple[Any, ...]]]:
         row = PartitionRow
         query = (
             select(row.id, row.identity, row.packed_values, row.location, row.properties, row.is_quarantined)
@@ -199,7 +199,7 @@ class _Registration:
         )
         return {bytes(found.identity): found for found in self._connection.execute(query)}
 
-    def _location(self, row: Row[Any]) -> str:
+    def _location(self, row: Row[*tuple[Any, ...]]) -> str:
         """Return where a partition is, if files can be added there."""
         path = partition_path(self._table.key_names, given_values(row.packed_values))
         if row.is_quarantined:
@@ -218,7 +218,7 @@ class _Registration:
     def _count(self, additions: Sequence[Mapping[str, int]]) -> None:
         row = PartitionRow
         # What was not known stays so: nothing added to a null is null.
-        counted = update(row.__table__).where(row.id == bindparam("partition_id"))
+        counted = update(row).where(row.id == bindparam("partition_id"))
         self._connection.execute(
             counted.values(
                 file_count=row.file_count + bindparam("files"),

@@ -241,7 +241,7 @@ class _Repair:
         if adds and new:
             self._add(list(new.values()))
 
-    def _registered(self, connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Row[Any]]:
+    def _registered(self, connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Row[*tuple[Any, ...]]]:
         row = PartitionRow
         query = select(row.identity, row.packed_values, row.location).where(
             row.table_id == self._table.id, among(connection, row.identity, identities)
@@ -251,7 +251,7 @@ class _Repair:
     def _location(self, found: _Found) -> str:
         return comparable(f"{self._table.location}/{found.path}")
 
-    def _effective_location(self, row: Row[Any]) -> str:
+    def _effective_location(self, row: Row[*tuple[Any, ...]]) -> str:
         default = partition_path(self._table.key_names, given_values(row.packed_values))
         return comparable(row.location or self._table.default_partition_location(default))
 
