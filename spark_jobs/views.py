@@ -74,7 +74,8 @@ def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...
     start, end = int(node.parts[0].meta["start"]), int(node.parts[-1].meta["end"]) + 1
     if table.is_view:
         alias = "" if node.alias else f" AS {quoted_name(table.name)}"
-        yield start, end, f"({_query_of(catalog, table, outer)}){alias}"
+        # A comment at the end of the view's text would hide what follows.
+        yield start, end, f"({_query_of(catalog, table, outer)}\n){alias}"
     elif not node.db:
         yield start, start, f"{quoted_name(table.database)}."
 
@@ -89,5 +90,4 @@ def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...]) -> str:
     if not view.columns:
         return query
     names = ", ".join(quoted_name(column.name) for column in view.columns)
-    # A comment at its end would hide what follows.
     return f"SELECT * FROM ({query}\n) AS calve_view ({names})"

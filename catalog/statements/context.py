@@ -8,9 +8,21 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from catalog.catalog import Catalog
+from catalog.errors import CatalogError
 from catalog.identifiers import DEFAULT_DATABASE
 from catalog.statements.engine import Engine
-from catalog.statements.model import TableReference
+from catalog.statements.model import Statement, TableReference
+
+
+@contextmanager
+def pointing_at(statement: Statement, field: str) -> Iterator[None]:
+    """Let errors of a block point at the place of a field, if they point nowhere else."""
+    try:
+        yield
+    except CatalogError as error:
+        if error.position is None:
+            error.position = statement.places.get(field)
+        raise
 
 
 class Context:

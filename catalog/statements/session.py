@@ -28,7 +28,8 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.IndexNotFoundError, e.IndexAlreadyExistsError), ("index", "indexes")),
     ((e.InvalidIndexError,), ("keys", "indexes")),
     ((e.InvalidKeyTypeError,), ("partition_keys", "type")),
-    ((e.InvalidTableError,), ("columns", "name", "new_name", "location", "format")),
+    ((e.PropertyNotFoundError,), ("names",)),
+    ((e.InvalidTableError,), ("columns", "name", "new_name", "location", "table")),
     ((e.SourceFileError,), ("path",)),
     ((e.DatabaseNotFoundError, e.TableNotFoundError), ("table", "name", "database")),
     ((e.NotFoundError, e.AlreadyExistsError, e.ConflictError, e.NotATableError, e.UnsupportedFormatError), _TABLE),
@@ -99,10 +100,12 @@ def _position(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
             if isinstance(error, classes):
                 return next((places[name] for name in names if name in places), None)
         return None
-    if isinstance(error, e.InvalidValueError):
-        return error.position
     # A filter and a query are read apart from the statement.
-    return error.position + places.get("where", places.get("query", 0))
+    if isinstance(error, e.ExpressionError):
+        return error.position + places.get("where", places.get("query", 0))
+    if isinstance(error, e.InvalidQueryError | e.TableNotFoundError):
+        return error.position + places.get("query", 0)
+    return error.position
 
 
 def is_catalog_only(statement: m.Statement) -> bool:

@@ -383,7 +383,8 @@ def test_escapes_are_those_of_spark(token: str, meant: str) -> None:
 
 
 PIECES = """
-CREATE TABLE PARTITION ALTER DROP INTO t ( ) ( ) , , = '1' '(a,b)' 5 -1.5 NULL WITH DATA SPLIT ADD STORED BY 'carbondata'
+CREATE TABLE PARTITION ALTER DROP INTO t ( ) ( ) , , = '1' '(a,b)' 5 -1.5 NULL WITH DATA SPLIT ADD STORED
+BY 'carbondata'
 TBLPROPERTIES INSERT VALUES SELECT IF NOT EXISTS SET PARTITIONED VIEW AS SHOW PARTITIONS t WHERE array< > int string
 -- /* */ ' ` `x` " \\ . ;
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from catalog.definitions import parse_format
 from catalog.errors import (
     InvalidSchemeError,
     InvalidTableError,
@@ -13,7 +14,7 @@ from catalog.errors import (
 from catalog.model import Column, FileFormat, Table
 from catalog.schemes.definition import SCHEME_PROPERTIES, scheme_from_properties
 from catalog.statements import model as m
-from catalog.statements.context import Context
+from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
 
 _STORAGE_HANDLERS = ("carbondata", "org.apache.carbondata.format")
@@ -42,8 +43,9 @@ def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
             f"{', '.join(given)} is for tables with a partition scheme; write STORED BY 'carbondata' instead of STORED "
             "AS, whose tables have one partition for each value"
         )
-    table_format = statement.format or FileFormat.PARQUET
-    if statement.delimiters and table_format != FileFormat.TEXTFILE.upper():
+    with pointing_at(statement, "format"):
+        table_format = parse_format(statement.format or FileFormat.PARQUET)
+    if statement.delimiters and table_format != FileFormat.TEXTFILE:
         raise InvalidTableError(f"table {name}: only files of TEXTFILE have other delimiters; leave ROW FORMAT out")
     context.catalog.create_table(
         name,
@@ -61,11 +63,8 @@ def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
 
 def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
     name = context.name(statement.table)
-    if (statement.stored_by or "").lower() not in _STORAGE_HANDLERS:
-        raise InvalidTableError(
-            f"table {name}: STORED BY names the partition behaviour, and is {_STORAGE_HANDLERS[0]!r}, not "
-            f"{statement.stored_by!r}; for a file format, use STORED AS"
-        )
+    with pointing_at(statement, "stored_by"):
+        _check_handler(name, statement.stored_by or "")
     if statement.delimiters:
         raise InvalidTableError(f"table {name}: its files are Parquet, which has no delimiters; leave ROW FORMAT out")
     given = {each.upper() for each in statement.properties} & set(SCHEME_PROPERTIES)
@@ -84,6 +83,14 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
         buckets=statement.buckets,
         scheme=scheme,
     )
+
+
+def _check_handler(name: str, stored_by: str) -> None:
+    if stored_by.lower() not in _STORAGE_HANDLERS:
+        raise InvalidTableError(
+            f"table {name}: STORED BY names the partition behaviour, and is {_STORAGE_HANDLERS[0]!r}, not "
+            f"{stored_by!r}; for a file format, use STORED AS"
+        )
 
 
 def _partition_column(name: str, statement: m.CreateTable) -> Column:
