@@ -61,4 +61,4 @@ def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
     without_shuffle = len(plan.rewritten) * len(plan.targets)
     shuffle = without_shuffle > _MOST_FILES * plan.estimated_files
     log.info("%s: moving %d rows out of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
-    return write_rows(rows, plan.table, plan.scheme, folder, shuffle=shuffle, size=plan.moved)
+    return write_rows(rows, plan.table, plan.scheme, folder, shuffle=shuffle, is_counted=False, size=plan.moved)

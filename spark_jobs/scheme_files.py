@@ -32,12 +32,23 @@ _FOOTERS_A_TASK = 500
 _SHUFFLED_TO_WRITTEN = 2
 """Shuffled rows take about so many times the bytes of the Parquet files that they become."""
 
+_OPEN_FILES = 4
+"""Files that a task may write at a time instead of sorting its rows by partition; each takes memory for its rows."""
+
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 
 
 def write_rows(
-    rows: DataFrame, table: Table, scheme: Scheme, folder: str, *, shuffle: bool = True, size: Total | None = None
+    rows: DataFrame,
+    table: Table,
+    scheme: Scheme,
+    folder: str,
+    *,
+    shuffle: bool = True,
+    is_counted: bool = True,
+    size: Total | None = None,
 ) -> int:
     """Write rows as data files of their partitions, each file sorted, and the manifest beside them.
 
@@ -46,34 +57,52 @@ def write_rows(
         scheme: Which may be another one than the table has now.
         folder: Below the table's location; nothing is there yet.
         shuffle: Bring the rows of a partition together first, in as few files as their size allows; rows of a great
-            partition are spread over several. False writes what each task reads, for few and great files.
+            partition are spread over several. False writes what each task reads, for few and great files of few
+            partitions.
+        is_counted: Count the rows on their way, too, which whoever knows their number beforehand need not.
         size: Of the files that the rows come from, which tells how many rows make a file of the table's size.
 
     Returns:
-        The number of rows.
+        The number of rows; of those that are not counted, in the files.
     """
-    spark, observed = rows.sparkSession, Observation()
+    spark, observed = rows.sparkSession, Observation() if is_counted else None
     columns = [f.col(f"`{column.name}`") for column in table.columns]
     placed = rows.select(*columns).withColumn(PARTITION_FOLDER, partition_id(scheme))
     if shuffle:
         placed = placed.hint("rebalance", f.col(PARTITION_FOLDER))
-    placed = placed.observe(observed, f.count(f.lit(1)).alias("rows"))
-    placed = placed.sortWithinPartitions(PARTITION_FOLDER, *[f"`{name}`" for name in scheme.sort_columns])
+    if observed is not None:
+        placed = placed.observe(observed, f.count(f.lit(1)).alias("rows"))
+    is_sorted = shuffle or bool(scheme.sort_columns)
+    if is_sorted:
+        placed = placed.sortWithinPartitions(PARTITION_FOLDER, *[f"`{name}`" for name in scheme.sort_columns])
     writer = placed.write.partitionBy(PARTITION_FOLDER)
     if size is not None and size.size_bytes:
         most = max(1, target_file_bytes(table) * size.row_count // size.size_bytes)
         # A file that is a little too great is better than another one that is tiny.
         writer = writer.option("maxRecordsPerFile", most + most // 4)
-    with _settings(spark, table):
+    with _settings(spark, table, is_sorted=is_sorted):
         writer.parquet(f"{spark_path(table.location)}/{folder}")
-    write_manifest(table, folder, _written_files(spark, table, scheme, folder))
-    return int(metrics(observed).get("rows", 0))
+    written = 0
+
+    def files() -> Iterator[NewFile]:
+        nonlocal written
+        for file in _written_files(spark, table, scheme, folder):
+            written += file.row_count
+            yield file
+
+    write_manifest(table, folder, files())
+    return written if observed is None else int(metrics(observed).get("rows", 0))
 
 
 @contextmanager
-def _settings(spark: SparkSession, table: Table) -> Iterator[None]:
+def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
     """Set the size of files, and write timestamps so that their footers have statistics."""
-    wanted = {_ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)), _TIMESTAMPS: "TIMESTAMP_MICROS"}
+    wanted = {
+        _ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)),
+        _TIMESTAMPS: "TIMESTAMP_MICROS",
+        # Beyond its open files, Spark would sort the rest anew, by partition alone.
+        _WRITERS: "0" if is_sorted else str(_OPEN_FILES),
+    }
     before = {name: str(spark.conf.get(name)) for name in wanted}
     for name, value in wanted.items():
         spark.conf.set(name, value)
