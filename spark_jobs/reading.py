@@ -155,7 +155,8 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     # Their folders tell nothing that the catalog does not know better.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
     with reader_errors(spark, table), _listing_in_few_tasks(spark):
-        return reader.load(paths).select(*_typed(table.columns))
+        # They are Parquet, which Spark reads in the columns' own types.
+        return reader.load(paths)
 
 
 def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
