@@ -1,0 +1,107 @@
+"""A deletion waits for a person, and the answer counts for just what the person saw."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowSkipException,
+    DownstreamTasksSkipped,
+    TaskAwaitingInput,
+)
+from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
+
+from calve_airflow.approval import PATIENCE, ApproveDeletionOperator, is_approved, question
+
+ASKED = question("Delete 10 rows?", "**10 rows** would be gone", "abc")
+
+
+class Airflow:
+    """What keeps the questions of one task, as Airflow does: the first one stays when the task is cleared."""
+
+    def __init__(self) -> None:
+        self.kept: CreateHITLDetailPayload | None = None
+
+    def send(self, msg: CreateHITLDetailPayload) -> HITLDetailRequestResult:
+        self.kept = self.kept or msg
+        return HITLDetailRequestResult(**self.kept.model_dump(exclude={"type"}))
+
+
+@pytest.fixture
+def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
+    kept = Airflow()
+    monkeypatch.setattr("airflow.sdk.execution_time.task_runner.SUPERVISOR_COMMS", kept, raising=False)
+    return kept
+
+
+@pytest.fixture
+def context() -> Context:
+    ti = SimpleNamespace(id=uuid4(), map_index=-1, xcom_push=lambda key, value: None)
+    return Context(ti=ti, task_instance=ti)  # type: ignore[typeddict-item]  # nothing else is asked for
+
+
+def approve(asked: dict[str, str] | None) -> ApproveDeletionOperator:
+    return ApproveDeletionOperator(task_id="approve", question=asked)
+
+
+def answer(option: str, user: str | None = "boss") -> dict[str, Any]:
+    return {
+        "chosen_options": [option],
+        "params_input": {},
+        "responded_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "responded_by_user": user and {"id": user, "name": user},
+        "timedout": user is None,
+    }
+
+
+def test_nobody_is_asked_when_nothing_is_deleted(context: Context) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing is deleted"):
+        approve(None).execute(context)
+
+
+def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context) -> None:
+    with pytest.raises(TaskAwaitingInput) as waiting:
+        approve(ASKED).execute(context)
+    assert airflow.kept is not None
+    assert (airflow.kept.subject, airflow.kept.body) == (ASKED["subject"], ASKED["body"])
+    assert airflow.kept.defaults == ["Reject"]
+    assert (waiting.value.kwargs, waiting.value.timeout) == ({"key": "abc"}, PATIENCE)
+
+
+def test_same_question_is_asked_again_when_the_task_is_cleared(airflow: Airflow, context: Context) -> None:
+    for _ in range(2):
+        with pytest.raises(TaskAwaitingInput):
+            approve(ASKED).execute(context)
+
+
+def test_another_question_is_not_asked_where_airflow_shows_the_first(airflow: Airflow, context: Context) -> None:
+    with pytest.raises(TaskAwaitingInput):
+        approve(ASKED).execute(context)
+    with pytest.raises(AirflowFailException, match="start the DAG again with the same form"):
+        approve(question("Delete 10 rows?", "**12 rows** would be gone", "def")).execute(context)
+
+
+def test_approval_says_of_what_and_by_whom(context: Context) -> None:
+    approval = approve(ASKED).execute_complete(context, answer("Approve"), key="abc")
+    assert approval == {"key": "abc", "approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
+    assert is_approved(approval, "abc")
+    assert not is_approved(approval, "def")
+    assert not is_approved(None, "abc")
+
+
+@pytest.mark.parametrize("user", ["boss", None], ids=["rejected", "not answered in time"])
+def test_reject_skips_everything_behind_it(context: Context, user: str | None) -> None:
+    with DAG("approving", schedule=None):
+        first = approve(ASKED)
+        first >> EmptyOperator(task_id="next") >> EmptyOperator(task_id="last", trigger_rule="none_failed")
+    context["task"] = first
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        first.execute_complete(context, answer("Reject", user), key="abc")
+    assert set(skipped.value.tasks) == {"next", "last"}

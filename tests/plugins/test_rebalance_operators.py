@@ -1,0 +1,413 @@
+"""The steps of a change of partitions: what each decides, and what it does when it is run again or comes too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, Context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+
+from calve_airflow.rebalance_operators import (
+    CommitRebalanceOperator,
+    PlanRebalanceOperator,
+    RewritePartitionsOperator,
+    SummariseRebalanceOperator,
+    VerifyRewriteOperator,
+    size,
+)
+from calve_airflow.spark_job import SparkJobOperator
+from catalog import Catalog, Table
+from catalog.errors import OperationConflictError, VerificationFailedError
+from catalog.operations import OperationKind
+from catalog.rebalancing.changes import MergePartitions
+from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
+from catalog.schemes.files import ColumnStatistics, NewFile, insert_files
+from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.ranges import RangeScheme
+
+TABLE, RUN = "demo.delays", "rebalance_partitions/run"
+SPLIT = {"operation": "split", "partition_ids": [1], "items": ["5", "10"]}
+FREE_SPLIT = {"operation": "split", "partition_ids": [2], "items": ["15", "20"]}
+DROP = {"operation": "drop", "partition_ids": [2], "with_data": True}
+
+
+@pytest.fixture
+def catalog(catalog_url: str, tmp_path: Any) -> Iterator[Catalog]:
+    """A table of three ranges; the first has one file, which a split has to read, and the second has two."""
+    with Catalog.open(catalog_url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        bounds = ((1, "10"), (2, "20"), (3, "30"))
+        catalog.create_table(TABLE, columns=[("delay", "int")], scheme=RangeScheme("delay", "int", (), 4, bounds))
+        catalog.create_table("demo.plain", columns=[("delay", "int")], partition_keys=[("day", "date")])
+        for least, greatest in ((0, 9), (10, 14), (15, 19), (20, 29)):
+            add_file(catalog, least, greatest)
+        yield catalog
+
+
+def file_of(table: Table, least: int, greatest: int, folder: str = "0-0") -> NewFile:
+    """A file with one row for each delay; nobody reads it here."""
+    scheme = table.scheme
+    assert scheme is not None
+    statistics = {"delay": ColumnStatistics.of_values(scheme.value_type, least, greatest, 0)}
+    partition = scheme.partition_of(least)
+    path = f"{folder}/calve_partition_id={partition}/{least}.parquet"
+    return NewFile(partition, path, greatest - least + 1, 1000, statistics)
+
+
+def add_file(catalog: Catalog, least: int, greatest: int) -> None:
+    table = catalog.get_table(TABLE)
+    with catalog.storage.write() as connection:
+        insert_files(connection, table, [file_of(table, least, greatest)], 0)
+
+
+class Task(dict[str, Any]):
+    """The XComs of one task, and who started the run."""
+
+    user: str | None = "somebody"
+
+    def context(self) -> Context:
+        run = SimpleNamespace(triggering_user_name=self.user, run_id="run")
+        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+"""For what does not depend on the database."""
+
+
+def plan(form: dict[str, Any], task: Task | None = None, **changes: Any) -> dict[str, Any]:
+    form = {"table": TABLE, "dry_run": False, **form, **changes}
+    operator = PlanRebalanceOperator(task_id="plan", operation_id=RUN, form=form)
+    return operator.execute((Task() if task is None else task).context())
+
+
+def approval_of(planned: dict[str, Any]) -> dict[str, Any]:
+    return {"key": planned["fingerprint"], "approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
+
+
+def rewrite(planned: dict[str, Any], approval: dict[str, Any] | None = None) -> dict[str, Any]:
+    operator = RewritePartitionsOperator(task_id="rewrite", operation_id=RUN, planned=planned, approval=approval)
+    return operator.execute(Task().context())
+
+
+def verify(written: dict[str, Any]) -> dict[str, Any]:
+    return VerifyRewriteOperator(task_id="verify", operation_id=RUN, written=written).execute(Task().context())
+
+
+def commit(approval: dict[str, Any] | None = None) -> dict[str, Any]:
+    operator = CommitRebalanceOperator(task_id="commit", operation_id=RUN, approval=approval)
+    return operator.execute(Task().context())
+
+
+def ids(catalog: Catalog) -> tuple[int, ...]:
+    scheme = catalog.get_table(TABLE).scheme
+    assert scheme is not None
+    return scheme.ids
+
+
+@pytest.fixture
+def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What stands for the Spark jobs: the errors that they shall fail with, by step, and the attempts that ran."""
+    state: dict[str, Any] = {"errors": {}, "ran": []}
+
+    def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        step = operator.job
+        if operator._existing_job(catalog) is None:
+            attempt = catalog.operations.start_job(RUN, step)
+            state["ran"].append((step, attempt))
+            if error := state["errors"].pop(step, None):
+                catalog.operations.fail_job(RUN, step, attempt, type(error).__name__, str(error))
+                raise AirflowFailException(f"{type(error).__name__}: {error}")
+            operation = catalog.operations.get(RUN)
+            plan = catalog.rebalancing.plan_of(operation)
+            result = {"folder": folder_name(operation.number, attempt), "fingerprint": plan.fingerprint}
+            if step == REWRITE:
+                after = Table(**{**vars(plan.table), "scheme": plan.scheme})
+                files = [file_of(after, *each, result["folder"]) for each in ((0, 4), (5, 9))]
+                write_manifest(plan.table, result["folder"], files)
+            else:
+                result["folder"] = operator.request["folder"]
+            catalog.operations.finish_job(RUN, step, attempt, result)
+        job = catalog.operations.get_job(RUN, step)
+        assert job is not None
+        return dict(job.result)
+
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    return state
+
+
+# --- plan -----------------------------------------------------------------------------------------------------------
+
+
+def test_plan_says_what_would_be_done_and_changes_nothing(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
+    task = Task()
+    planned = plan(SPLIT, task)
+    assert (planned["needs_spark"], planned["is_destructive"], planned["rows_moved"]) == (True, False, 10)
+    assert planned["statement"] == f"ALTER TABLE {TABLE} SPLIT PARTITION (1) INTO ('5', '10')"
+    assert "question" not in task
+    assert "partition 1 (delay < 10): 10 rows in 1 files → 4, 5" in capsys.readouterr().out
+    assert catalog.operations.find(RUN) is None
+
+
+@on_sqlite
+def test_dry_run_ends_with_the_plan(catalog: Catalog) -> None:
+    task = Task()
+    with DAG("dry", schedule=None):
+        form = {"table": TABLE, **DROP}
+        first = PlanRebalanceOperator(task_id="plan", operation_id=RUN, form=form)
+        first >> EmptyOperator(task_id="next") >> EmptyOperator(task_id="last")
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        first.execute(task.context())
+    assert set(skipped.value.tasks) == {"next", "last"}
+    assert task["return_value"]["rows_deleted"] == 10
+    assert "question" not in task
+
+
+@on_sqlite
+def test_deletion_is_asked_about_in_words(catalog: Catalog) -> None:
+    task = Task()
+    planned = plan(DROP, task)
+    asked = task["question"]
+    assert asked["subject"] == "Delete 10 rows of demo.delays?"
+    assert "**somebody** asks for" in asked["body"]
+    assert f"`ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA`" in asked["body"]
+    assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB, 2 files" in asked["body"]
+    assert asked["key"] == planned["fingerprint"]
+
+
+@on_sqlite
+def test_deletion_that_another_dag_asks_for_names_the_run(catalog: Catalog) -> None:
+    task = Task()
+    task.user = None
+    plan(DROP, task)
+    assert task["question"]["body"].startswith("the run `run`, which nobody started by hand asks for")
+
+
+@on_sqlite
+def test_drop_without_data_deletes_nothing(catalog: Catalog) -> None:
+    task = Task()
+    planned = plan({"operation": "drop", "partition_ids": [3]}, task)
+    assert not planned["is_destructive"]
+    assert "question" not in task
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"operation": "add", "items": ["15"]}, "items: BoundsNotAscendingError: "),
+        ({"operation": "add", "items": ["soon"]}, "items: SchemeValueError: "),
+        ({"operation": "add"}, "WrongFieldError: items: is empty"),
+        ({"operation": "split", "partition_ids": [0], "items": ["1", "2"]}, "partition_ids: DefaultPartitionError: "),
+        ({"operation": "split", "partition_ids": [2], "items": ["11", "19"]}, "items: BoundOutsideRangeError: "),
+        ({"operation": "merge", "partition_ids": [1, 3]}, "partition_ids: PartitionsNotNeighboursError: "),
+        ({"operation": "drop", "partition_ids": [9]}, "partition_ids: PartitionNotFoundError: "),
+        ({"operation": "drop", "partition_ids": [1, 1]}, "partition_ids: InvalidSchemeError: .*twice"),
+        ({"operation": "set_partition_num", "count": 4}, "operation: UnsupportedChangeError: "),
+        ({**DROP, "table": "demo.nothing"}, "table: TableNotFoundError: "),
+        ({**DROP, "table": "demo.plain"}, "table: InvalidSchemeError: .*no partition scheme"),
+    ],
+)
+def test_wrong_field_fails_the_plan_for_good_and_is_named(catalog: Catalog, form: dict[str, Any], said: str) -> None:
+    with pytest.raises(AirflowFailException, match=f"^{said}"):
+        plan(form)
+
+
+# --- rewrite, verify, commit ----------------------------------------------------------------------------------------
+
+
+def test_rows_are_moved_step_by_step(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    planned = plan(SPLIT)
+    written = rewrite(planned)
+    assert (catalog.operations.get(RUN).kind, catalog.operations.get(RUN).requested_by) == ("rebalance", "somebody")
+    verified = verify(written)
+    assert ids(catalog) == (0, 1, 2, 3)
+    report = commit()
+    assert ids(catalog) == (0, 4, 5, 2, 3)
+    assert {file.path.partition("/")[0] for file in catalog.scan_files(TABLE, "delay < 10").files} == {
+        verified["folder"]
+    }
+    assert report["rows_written"] == 10
+    assert jobs["ran"] == [(REWRITE, 1), (VERIFY, 1)]
+
+
+def test_table_is_held_from_the_beginning_to_the_commit(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    def load() -> None:
+        catalog.operations.begin("load", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+
+    rewrite(plan(SPLIT))
+    with pytest.raises(OperationConflictError, match=RUN):
+        load()
+    verify({"folder": folder_name(catalog.operations.get(RUN).number, 1)})
+    commit()
+    load()
+    with pytest.raises(OperationConflictError, match="load"):
+        catalog.rebalancing.begin("another", TABLE, MergePartitions((2, 3)))
+
+
+def test_change_of_the_catalog_alone_writes_nothing_and_is_committed(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    with pytest.raises(AirflowSkipException, match="no row has to be moved"):
+        rewrite(plan(FREE_SPLIT))
+    assert commit()["files_reassigned"] == 2
+    assert ids(catalog) == (0, 1, 4, 5, 3)
+    assert jobs["ran"] == []
+
+
+def test_every_step_done_again_gives_the_same(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    planned = plan(SPLIT)
+    for _ in range(2):
+        written = rewrite(planned)
+    for _ in range(2):
+        verified = verify(written)
+    first = commit()
+    assert commit() == first
+    assert plan(SPLIT) == first
+    with pytest.raises(AirflowSkipException, match="made its change already"):
+        rewrite(planned)
+    assert (jobs["ran"], verified["folder"]) == ([(REWRITE, 1), (VERIFY, 1)], written["folder"])
+
+
+def test_plan_that_does_not_fit_any_more_is_made_anew(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    planned = plan(FREE_SPLIT)
+    add_file(catalog, 16, 18)
+    with pytest.raises(AirflowSkipException):
+        rewrite(planned)
+    assert catalog.operations.get(RUN).request["fingerprint"] != planned["fingerprint"]
+    assert commit()["files_reassigned"] == 3
+
+
+def test_what_was_written_by_an_outdated_plan_is_written_anew(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    planned = plan(SPLIT)
+    verify(rewrite(planned))
+    catalog.operations.fail(RUN, "TEST", "given up")
+    add_file(catalog, 2, 3)
+    with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*start the DAG again"):
+        commit()
+    assert ids(catalog) == (0, 1, 2, 3)
+    written = rewrite(planned)
+    assert jobs["ran"] == [(REWRITE, 1), (VERIFY, 1), (REWRITE, 2)]
+    verify(written)
+    report = commit()
+    assert (report["rows_written"], report["files_reassigned"]) == (10, 1)
+
+
+def test_files_that_differ_are_not_committed_and_are_written_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    planned = plan(SPLIT)
+    jobs["errors"][VERIFY] = VerificationFailedError("partition 4 has 9 rows")
+    with pytest.raises(AirflowFailException, match="partition 4 has 9 rows"):
+        verify(rewrite(planned))
+    with pytest.raises(AirflowFailException, match="were not verified"):
+        commit()
+    again = rewrite(planned)
+    assert jobs["ran"][-1] == (REWRITE, 3)
+    assert verify(again)["folder"] == again["folder"]
+    commit()
+
+
+def test_files_that_vacuum_took_are_written_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    from catalog.schemes.manifest import delete_manifest
+
+    planned = plan(SPLIT)
+    first = rewrite(planned)
+    verify(first)
+    delete_manifest(catalog.get_table(TABLE), first["folder"])
+    second = rewrite(planned)
+    assert second["folder"] != first["folder"]
+    assert verify(second)["folder"] == second["folder"]
+    commit()
+
+
+@on_sqlite
+def test_nothing_is_committed_that_was_never_begun(catalog: Catalog) -> None:
+    with pytest.raises(AirflowSkipException, match="nothing was begun"):
+        commit()
+
+
+# --- deletions ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_deleted_without_an_approval(catalog: Catalog) -> None:
+    planned = plan(DROP)
+    with pytest.raises(AirflowFailException, match=r"would delete 10 rows of demo.delays, and nobody has approved"):
+        rewrite(planned)
+    assert catalog.operations.find(RUN) is None
+
+
+def test_approved_deletion_is_carried_out_and_its_approver_kept(catalog: Catalog) -> None:
+    planned = plan(DROP)
+    with pytest.raises(AirflowSkipException):
+        rewrite(planned, approval_of(planned))
+    report = commit(approval_of(planned))
+    assert (report["rows_deleted"], report["approved_by"]) == (10, "boss")
+    assert catalog.operations.get(RUN).report[COMMIT]["approved_by"] == "boss"
+    assert ids(catalog) == (0, 1, 3)
+
+
+def test_approval_of_what_has_changed_since_does_not_count(catalog: Catalog) -> None:
+    planned = plan(DROP)
+    add_file(catalog, 16, 18)
+    with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*13 rows .*approve the new plan"):
+        rewrite(planned, approval_of(planned))
+    assert catalog.operations.find(RUN) is None
+
+
+def test_partition_that_has_rows_by_now_is_not_dropped_without_an_approval(catalog: Catalog) -> None:
+    with pytest.raises(AirflowSkipException):
+        rewrite(plan({"operation": "add", "items": ["40"]}))
+    commit()
+    catalog.operations.fail(RUN, "TEST", "another run follows")
+    planned = plan_of_another_run(catalog, {"operation": "drop", "partition_ids": [4], "with_data": True})
+    assert not planned["is_destructive"]
+    add_file(catalog, 30, 39)
+    operator = RewritePartitionsOperator(task_id="rewrite", operation_id="other/run", planned=planned, approval=None)
+    with pytest.raises(AirflowFailException, match="would delete 10 rows"):
+        operator.execute(Task().context())
+
+
+def plan_of_another_run(catalog: Catalog, form: dict[str, Any]) -> dict[str, Any]:
+    form = {"table": TABLE, "dry_run": False, **form}
+    return PlanRebalanceOperator(task_id="plan", operation_id="other/run", form=form).execute(Task().context())
+
+
+# --- summary --------------------------------------------------------------------------------------------------------
+
+
+@on_sqlite
+def test_summary_shows_each_partition_before_and_after(
+    catalog: Catalog, jobs: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    verify(rewrite(plan(SPLIT)))
+    said = SummariseRebalanceOperator(task_id="summarise", report=commit()).execute(Task().context())
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "| id | partition | rows before | rows after | bytes before | bytes after | files before |" in shown
+    assert "| 1 | delay < 10 | 10 | | 1000 B | | 1 | |" in shown
+    assert "| 5 | 5 <= delay < 10 | | 5 | | 1000 B | | 1 |" in shown
+    assert "10 rows moved into 2 new files, 0 files reassigned, 0 rows deleted" in shown
+    assert [each["partition_id"] for each in said["partitions"]] == [1, 4, 5]
+    assert (said["table"], said["approved_by"], said["rows_moved"]) == (TABLE, None, 10)
+
+
+@on_sqlite
+def test_summary_of_a_drop_says_where_the_rows_went(catalog: Catalog) -> None:
+    with pytest.raises(AirflowSkipException):
+        rewrite(plan({"operation": "drop", "partition_ids": [2]}))
+    said = SummariseRebalanceOperator(task_id="summarise", report=commit()).execute(Task().context())
+    rows = {
+        each["partition_id"]: [each[when] and each[when]["rows"] for when in ("before", "after")]
+        for each in said["partitions"]
+    }
+    assert rows == {2: [10, None], 3: [10, 20]}
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "said"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**2, "5.0 MiB"), (3 * 1024**5, "3,072.0 TiB")],
+)
+def test_size_is_said_in_a_fitting_unit(size_bytes: int, said: str) -> None:
+    assert size(size_bytes) == said
