@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -39,6 +40,8 @@ from catalog.indexes.definitions import (
 from catalog.indexes.verifying import Verification, verify
 from catalog.key_changes import changed_columns, prepare_key_changes
 from catalog.loading import Loading
+from catalog.maintenance.maintenance import GRACE, Maintenance
+from catalog.maintenance.reports import VacuumReport
 from catalog.model import (
     AddResult,
     Buckets,
@@ -88,6 +91,7 @@ class Catalog:
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
         committer: Makes visible what jobs wrote into tables with a partition scheme.
+        maintenance: Clears away what nobody needs any more.
     """
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
@@ -101,6 +105,7 @@ class Catalog:
         self.quality = QualityResults(storage, self._definitions, self.operations)
         self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
         self.committer = Committer(storage, self._definitions, self.operations)
+        self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
@@ -402,6 +407,27 @@ class Catalog:
             operation_id = journal_purge(connection, self.operations, table) if is_purged else None
         if operation_id is not None:
             finish_purge(self.storage, self.operations, self.operations.get(operation_id))
+
+    def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
+        """Delete the files that no table has any more; done again, or after it was killed, it does the rest.
+
+        Those are files that were replaced or dropped, files of attempts that did not commit, duplicates that a task of
+        Spark left, what loads staged that were given up, and folders of dropped tables whose purge was interrupted.
+        Tables stay readable and writable; files of an operation that may still be at work stay.
+
+        Args:
+            table: None for all, and for what dropped tables left.
+            grace: Files that were replaced, or written, or worked on since stay, for the readers that are at work.
+            dry_run: Only say what would be deleted.
+
+        Returns:
+            What was deleted, and what could not be looked at or deleted; one table stops no other.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidRequestError: The grace period is below 0.
+        """
+        return self.maintenance.vacuum(table, grace=grace, dry_run=dry_run)
 
     def finish_purges(self) -> int:
         """Delete what interrupted purges of dropped tables have left; return how many they were.

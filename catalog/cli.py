@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, ParamSpec
 
 import click
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError, VerificationFailedError
+from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
 from catalog.model import IndexState, PartitionState, Table
 from catalog.operations import UNFINISHED, Operation
 from catalog.statements.command import sql
@@ -226,6 +226,25 @@ def give_up(operation_id: str) -> None:
         catalog.operations.fail(operation_id, "GIVEN_UP", "given up by `calve give-up`")
         state = catalog.operations.get(operation_id).state
     click.echo(f"Operation {operation_id} is {state}.")
+
+
+@main.command()
+@click.argument("table", required=False)
+@click.option("--grace-hours", type=click.FloatRange(0), default=24.0, show_default=True, help="What is younger stays.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@_reporting_errors
+def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) -> None:
+    """Delete the files that TABLE does not have any more, or no table has.
+
+    Those are files that were replaced or dropped, and what jobs that did not commit have left. Readers that began
+    within the grace period still find theirs. Ends with an error when something could not be deleted.
+    """
+    with Catalog.open() as catalog:
+        report = catalog.vacuum(table, grace=timedelta(hours=grace_hours), dry_run=dry_run)
+    click.echo(json.dumps(report.as_json()) if as_json else report)
+    if report.problems:
+        raise FilesNotDeletedError("; ".join(report.problems))
 
 
 @main.command()

@@ -201,7 +201,7 @@ class Loading:
                 folder.delete(f"{STAGING}/{name}")
 
     def withdraw(self, table: Table, name: str) -> None:
-        """Undo what a load that was given up has moved; nobody can publish its staging folder, which has this name, then.
+        """Undo what a load that was given up has moved; nobody can publish its staging folder, of this name, any more.
 
         Only for whoever keeps others from publishing.
         """

@@ -7,22 +7,26 @@ step gets a number; only the latest attempt may report or commit (`guard`), what
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, insert, select, text, update
 
 from catalog.clock import now_ms
 from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
 from catalog.identifiers import TableName
 from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
 from catalog.storage.schema import JobRow, OperationRow
 
 LEASE_MS = 15 * 60 * 1000
 """An unfinished operation that nobody has touched for so long no longer holds its table."""
+
+ABANDONED = "ABANDONED"
+"""The failure code of such an operation."""
 
 
 class OperationKind(StrEnum):
@@ -251,6 +255,36 @@ class Operations:
         if row.state != state:
             _set_state(connection, row.number, OperationState(row.state), state)
 
+    def clean(self, numbers: Sequence[int]) -> int:
+        """Say of COMMITTED operations that they have left nothing to clear up; return how many there were."""
+        count = 0
+        for batch in batched(numbers):
+            with self._storage.write() as connection:
+                count += connection.execute(
+                    update(OperationRow)
+                    .where(
+                        among(connection, OperationRow.number, batch), OperationRow.state == OperationState.COMMITTED
+                    )
+                    .values(state=OperationState.CLEANED)
+                ).rowcount
+        return count
+
+    def abandoned(self) -> Sequence[Operation]:
+        """Return the unfinished operations that nobody has touched for `LEASE_MS`, the oldest first."""
+        query = select(OperationRow.__table__).where(_is_abandoned(now_ms())).order_by(OperationRow.number)
+        with self._storage.read() as connection:
+            return [_operation(row) for row in connection.execute(query)]
+
+    def give_up_abandoned(self, operation: Operation) -> bool:
+        """Fail an operation, if nobody has begun to work on it again; return whether that is so."""
+        with self._storage.write() as connection:
+            now = now_ms()
+            query = _by_id(operation.id).where(_is_abandoned(now)).with_for_update()
+            row = connection.execute(query).one_or_none()
+            if row is not None:
+                self._fail(connection, row.number, ABANDONED, _untouched(now - row.heartbeat_at_ms))
+        return row is not None
+
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     def start_job(self, operation_id: str, step: str, log_path: str | None = None) -> int:
@@ -440,7 +474,7 @@ class Operations:
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
                     f"{age_ms // 1000} s ago; wait until it has ended, or give it up: calve give-up '{other.id}'"
                 )
-            self._fail(connection, other.number, "ABANDONED", f"nobody worked on it for {age_ms // 60_000} minutes")
+            self._fail(connection, other.number, ABANDONED, _untouched(age_ms))
 
     @staticmethod
     def _begin_again(connection: Connection, row: Row[Any], request: Mapping[str, Any]) -> None:
@@ -471,6 +505,14 @@ class Operations:
             .where(JobRow.operation_number == number, JobRow.state.in_(_ALIVE))
             .values(state=JobState.FAILED, error_class=code, error_message=detail)
         )
+
+
+def _untouched(age_ms: int) -> str:
+    return f"nobody worked on it for {age_ms // 60_000} minutes"
+
+
+def _is_abandoned(now: int) -> ColumnElement[bool]:
+    return OperationRow.state.in_(UNFINISHED) & (OperationRow.heartbeat_at_ms <= now - LEASE_MS)
 
 
 def _by_id(operation_id: str) -> Any:

@@ -267,25 +267,34 @@ def clear_ended(storage: Storage, table: Table) -> None:
 
     Holds the table for no longer than it takes to remove an index without items.
     """
+    littered, superfluous = _ended(storage, table)
+    for index in littered:
+        with storage.write() as connection:
+            remove_ranges(connection, index.id)
+        delete_all_items(storage, index.id)
+    for index in superfluous:
+        with storage.write() as connection:
+            storage.lock_table(connection, table.id, exclusive=True)
+            remove_index(connection, index.id)
+
+
+def ended_leftovers(storage: Storage, table: Table) -> list[str]:
+    """Return the names of the indexes of which `clear_ended` removes something."""
+    littered, superfluous = _ended(storage, table)
+    return sorted({index.name for index in (*littered, *superfluous)})
+
+
+def _ended(storage: Storage, table: Table) -> tuple[list[PartitionIndex], list[PartitionIndex]]:
+    """Return the ended indexes that have items or ranges, and those that shall not be there any more."""
     with storage.read() as connection:
-        ended = [each for each in list_indexes(connection, table.id) if each.state in _ENDED]
-        littered = [
-            each.id for each in ended if remaining_ranges(connection, each.id) or has_items(connection, each.id)
-        ]
+        ended = [each for each in list_indexes(connection, table.id) if each.state in _ENDED_STATES]
+        littered = [each for each in ended if remaining_ranges(connection, each.id) or has_items(connection, each.id)]
     failed = [each for each in ended if each.state is IndexState.FAILED]
     kept = sorted(failed, key=_failed_at, reverse=True)[:MAXIMUM_FAILED]
-    for index in ended:
-        if index.id in littered:
-            with storage.write() as connection:
-                remove_ranges(connection, index.id)
-            delete_all_items(storage, index.id)
-        if index not in kept:
-            with storage.write() as connection:
-                storage.lock_table(connection, table.id, exclusive=True)
-                remove_index(connection, index.id)
+    return littered, [each for each in ended if each not in kept]
 
 
-_ENDED = (IndexState.DELETING, IndexState.FAILED)
+_ENDED_STATES = (IndexState.DELETING, IndexState.FAILED)
 
 
 def _failed_at(index: PartitionIndex) -> tuple[int, int]:

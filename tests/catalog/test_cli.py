@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.cli import main
 from catalog.operations import OperationKind
+from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
 
 def calve(*arguments: str, **environment: str) -> Result:
@@ -154,3 +155,23 @@ def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
     assert done.stderr.startswith("CatalogUnavailableError: ")
     assert said in done.stderr
     assert "secret" not in done.stderr
+
+
+def test_vacuum_says_what_it_deletes(catalog: Catalog) -> None:
+    table = hashed_table(catalog)
+    Load(catalog, table, "one").run()
+    Load(catalog, table, "two").run(retired=data_files(catalog, table)[:1])
+    assert calve("vacuum").stdout == "Nothing to delete.\n"
+    would = calve("vacuum", "demo.h", "--grace-hours", "0", "--dry-run")
+    assert would.stdout.startswith("demo.h: would be deleted: 1 replaced file(s), 100 bytes; 4 orphan(s), ")
+    done = calve("vacuum", "--grace-hours", "0", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["tables"][0]["retired_files"] == 1
+    assert on_disk(table.location) == known(catalog, table)
+
+
+def test_vacuum_ends_with_an_error_when_something_is_left(catalog: Catalog) -> None:
+    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    done = calve("vacuum")
+    assert (done.exit_code, done.stdout) == (1, "Nothing to delete.\n")
+    assert done.stderr.startswith("FilesNotDeletedError: demo.far: nowhere://host/t could not be cleared up: ")

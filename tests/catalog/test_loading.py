@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -454,3 +455,71 @@ def test_the_next_load_leaves_the_files_of_a_committed_one_where_they_are(
     files = files_below(table)
     assert len(files) == 4
     assert "origin=JFK/month=1/part-0.parquet" in files, "dropping a partition does not touch its files"
+
+
+# --- vacuum ---------------------------------------------------------------------------------------------------------
+
+NOW = timedelta(0)
+"""A grace period for which everything is old enough."""
+
+
+def test_vacuum_undoes_a_load_that_was_given_up_after_its_grace_period(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_before_commit(monkeypatch, load)
+    before = files_below(table)
+    assert before.keys() == {f"{partition_path(table.key_names, values)}/part-0.parquet" for values in ROWS}
+    for grace, state in ((NOW, OperationState.RUNNING), (timedelta(hours=1), OperationState.FAILED)):
+        if state is OperationState.FAILED:
+            catalog.operations.fail("run-1", "TEST", "given up by the test")
+        assert catalog.vacuum(grace=grace).tables == ()
+        assert files_below(table) == before
+    would = catalog.vacuum(grace=NOW, dry_run=True)
+    assert files_below(table) == before
+    assert catalog.vacuum(grace=NOW).tables == would.tables
+    assert would.total.staging_folders == 1
+    assert files_below(table) == {}
+    load.discover()
+    load.stage()
+    load.publish()
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_vacuum_clears_up_after_a_load_that_was_killed_after_its_commit(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_after_commit(monkeypatch, load)
+    assert catalog.vacuum(TABLE, grace=NOW).operations_cleaned == 1
+    assert load.state is OperationState.CLEANED
+    assert not (Path(table.location) / STAGING).exists()
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_what_vacuum_has_begun_to_discard_is_not_published(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    delete = Folder.delete
+
+    def die(folder: Folder, name: str) -> None:
+        if name == load.staging:
+            delete(folder, f"{name}/{STAGED_DATA}/origin=LGA")
+            raise Killed
+        delete(folder, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", die)
+        with pytest.raises(Killed):
+            catalog.vacuum(grace=NOW)
+    with pytest.raises(VerificationFailedError, match="Run the load again"):
+        load.publish()
+    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    catalog.vacuum(grace=NOW)
+    assert files_below(table) == {}
+    assert list(catalog.get_partitions(TABLE)) == []

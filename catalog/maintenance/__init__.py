@@ -1,0 +1,1 @@
+"""What accumulates, and nobody needs any more: files, journaled operations, leftovers of index builds."""

@@ -1,0 +1,84 @@
+"""The journal of operations: ending those that nobody works on any more, and forgetting those that ended long ago.
+
+An operation stays as long as a folder of its files is there, because the folder is judged by it; and the latest one
+stays in any case, because SQLite would give its number, and with it the names of its folders, to the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import ColumnElement, and_, delete, func, not_, select
+
+from catalog.definitions import Definitions
+from catalog.files import Folder
+from catalog.maintenance.orphans import operation_numbers
+from catalog.maintenance.reports import ExpiryReport
+from catalog.maintenance.staging import staged_operations
+from catalog.operations import UNFINISHED, OperationKind, Operations, OperationState
+from catalog.storage import Storage
+from catalog.storage.bulk import among
+from catalog.storage.schema import OperationRow
+
+_BATCH = 1_000
+
+
+def expire_operations(
+    storage: Storage, definitions: Definitions, operations: Operations, before_ms: int, *, is_dry_run: bool
+) -> ExpiryReport:
+    """End abandoned operations, and remove those that ended before some time; see `Maintenance.expire_operations`."""
+    abandoned = [each for each in operations.abandoned() if is_dry_run or operations.give_up_abandoned(each)]
+    in_use: set[int] | None = None
+    problems: list[str] = []
+    removed = kept = 0
+    for batch in _batches(storage, _is_expired(before_ms)):
+        if in_use is None:
+            in_use = _numbers_in_use(definitions, problems)
+        going = [] if problems else [number for number in batch if number not in in_use]
+        kept += len(batch) - len(going)
+        removed += len(going) if is_dry_run else _remove(storage, going, before_ms)
+    return ExpiryReport(is_dry_run, tuple(each.id for each in abandoned), removed, kept, tuple(problems))
+
+
+def _is_expired(before_ms: int) -> ColumnElement[bool]:
+    # Until vacuum has deleted the folder of a dropped table, the operation is all that tells of it.
+    is_purge_to_do = and_(OperationRow.kind == OperationKind.DROP_TABLE, OperationRow.state == OperationState.COMMITTED)
+    return and_(
+        OperationRow.state.not_in(UNFINISHED),
+        OperationRow.heartbeat_at_ms <= before_ms,
+        not_(is_purge_to_do),
+        OperationRow.number < select(func.max(OperationRow.number)).scalar_subquery(),
+    )
+
+
+def _batches(storage: Storage, condition: ColumnElement[bool]) -> Iterator[list[int]]:
+    query = select(OperationRow.number).where(condition).order_by(OperationRow.number).limit(_BATCH)
+    after = 0
+    while True:
+        with storage.read() as connection:
+            batch = list(connection.scalars(query.where(OperationRow.number > after)))
+        if not batch:
+            return
+        yield batch
+        after = batch[-1]
+
+
+def _numbers_in_use(definitions: Definitions, problems: list[str]) -> set[int]:
+    """Return the operations that have a folder below the location of a table, whatever it was called then."""
+    numbers: set[int] = set()
+    for table in definitions.list_tables():
+        if table.is_view:
+            continue
+        try:
+            location = Folder(table.location)
+            numbers |= operation_numbers(location) if table.scheme is not None else staged_operations(location)
+        except (OSError, ValueError) as error:
+            problems.append(f"{table.full_name}: {table.location} cannot be listed: {error}")
+    return numbers
+
+
+def _remove(storage: Storage, numbers: list[int], before_ms: int) -> int:
+    """Remove operations and their jobs, unless one was begun again meanwhile."""
+    with storage.write() as connection:
+        chosen = among(connection, OperationRow.number, numbers)
+        return connection.execute(delete(OperationRow).where(chosen, _is_expired(before_ms))).rowcount

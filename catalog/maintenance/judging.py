@@ -1,0 +1,111 @@
+"""Whether the files of an operation's attempt may still be needed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import Connection, select
+
+from catalog.model import Table
+from catalog.operations import FINISHED, JobState, OperationKind, OperationState
+from catalog.storage.bulk import among, batched
+from catalog.storage.schema import JobRow, OperationRow, TableRow
+
+
+class Verdict(StrEnum):
+    """What becomes of the folder of an attempt."""
+
+    KEEP = "keep"
+    SWEEP = "sweep"
+    """The files that are not known go."""
+    DELETE = "delete"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """An operation that wrote files.
+
+    Attributes:
+        touched_at_ms: When somebody last worked on it.
+        attempts: The latest attempt at each of its steps.
+    """
+
+    state: OperationState
+    created_at_ms: int
+    touched_at_ms: int
+    attempts: tuple[tuple[int, JobState], ...] = ()
+
+
+def judge(
+    attempt: int, writer: Writer | None, *, has_known_files: bool, table_created_at_ms: int, cutoff_ms: int
+) -> Verdict:
+    """Say what becomes of the folder of an attempt.
+
+    Args:
+        attempt: At which of the operation's steps is not known.
+        writer: The operation; None when the journal does not have it.
+        cutoff_ms: When the grace period began.
+    """
+    if writer is None or writer.created_at_ms < table_created_at_ms or writer.touched_at_ms > cutoff_ms:
+        return Verdict.KEEP
+    if writer.state in FINISHED:
+        if not has_known_files:
+            return Verdict.DELETE
+        return Verdict.SWEEP if writer.state is OperationState.COMMITTED else Verdict.KEEP
+    return Verdict.KEEP if has_known_files or _may_commit(attempt, writer) else Verdict.DELETE
+
+
+def _may_commit(attempt: int, writer: Writer) -> bool:
+    """Say whether what an attempt wrote may become visible; of a FAILED operation, whoever goes on writes it anew."""
+    if attempt > max((number for number, _ in writer.attempts), default=0):
+        return True
+    if writer.state is OperationState.FAILED:
+        return False
+    return any(number == attempt and state is not JobState.FAILED for number, state in writer.attempts)
+
+
+def created_at_ms(connection: Connection, table: Table) -> int:
+    """Return when a table was created."""
+    return connection.scalar(select(TableRow.created_at_ms).where(TableRow.id == table.id)) or 0
+
+
+def committed_operations(
+    connection: Connection, table: Table, kinds: Collection[OperationKind], after_ms: int, cutoff_ms: int
+) -> set[int]:
+    """Return the operations on a table that have committed, of which perhaps nothing is left to clear up.
+
+    Args:
+        after_ms: When the table was created; one of the same name may have been there before.
+        cutoff_ms: When the grace period began.
+    """
+    query = select(OperationRow.number).where(
+        OperationRow.table_name == table.full_name,
+        OperationRow.kind.in_(kinds),
+        OperationRow.state == OperationState.COMMITTED,
+        OperationRow.created_at_ms >= after_ms,
+        OperationRow.heartbeat_at_ms <= cutoff_ms,
+    )
+    return set(connection.scalars(query))
+
+
+def read_writers(connection: Connection, numbers: Collection[int], *, hold: bool = False) -> dict[int, Writer]:
+    """Return the operations of some numbers; those that the journal does not have are left out.
+
+    Args:
+        hold: Let nobody begin a step of theirs, or commit one, until the end of the transaction.
+    """
+    writers = {}
+    for batch in batched(sorted(numbers)):
+        query = select(
+            OperationRow.number, OperationRow.state, OperationRow.created_at_ms, OperationRow.heartbeat_at_ms
+        ).where(among(connection, OperationRow.number, batch))
+        rows = connection.execute(query.with_for_update() if hold else query).all()
+        attempts: dict[int, list[tuple[int, JobState]]] = {}
+        jobs = select(JobRow.operation_number, JobRow.attempt, JobRow.state)
+        for number, attempt, state in connection.execute(jobs.where(among(connection, JobRow.operation_number, batch))):
+            attempts.setdefault(number, []).append((attempt, JobState(state)))
+        for number, state, created, touched in rows:
+            writers[number] = Writer(OperationState(state), created, touched, tuple(attempts.get(number, ())))
+    return writers

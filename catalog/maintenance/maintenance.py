@@ -1,0 +1,111 @@
+"""`Maintenance`: clear away what nobody needs any more. Everything can be killed at any point and run again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from catalog.clock import now_ms
+from catalog.definitions import Definitions
+from catalog.errors import CatalogError, FilesNotDeletedError, InvalidRequestError
+from catalog.indexes import building
+from catalog.loading import Loading
+from catalog.maintenance.expiry import expire_operations
+from catalog.maintenance.orphans import delete_orphans
+from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
+from catalog.maintenance.retired import delete_retired_files
+from catalog.maintenance.staging import discard_old_staging
+from catalog.model import Table
+from catalog.operations import OperationKind, Operations
+from catalog.purging import finish_purge
+from catalog.storage import Storage
+
+GRACE = timedelta(hours=24)
+"""How long a file stays that was replaced: for so long a reader may go on that began before."""
+
+RETENTION = timedelta(days=90)
+"""How long ended operations stay in the journal."""
+
+
+class Maintenance:
+    """Maintenance of one catalog and its files."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, loading: Loading) -> None:
+        """Take the database, the definitions in it, the journal, and what knows of staged loads."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+        self._loading = loading
+
+    def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
+        """Delete the files that no table has, and that are older than a grace period; see `Catalog.vacuum`."""
+        cutoff_ms = now_ms() - _milliseconds("the grace period", grace)
+        chosen = None if table is None else self._definitions.get_table(table)
+        tally = Tally()
+        purged = self._finish_purges(table, tally, dry_run)
+        delete_retired_files(self._storage, chosen, cutoff_ms, tally, is_dry_run=dry_run)
+        cleaned = 0
+        for each in self._definitions.list_tables() if chosen is None else [chosen]:
+            if not each.is_view:
+                cleaned += self._vacuum_location(each, cutoff_ms, tally, dry_run)
+        return VacuumReport(dry_run, tally.tables, tuple(purged), cleaned, tuple(tally.problems))
+
+    def _finish_purges(self, table: str | None, tally: Tally, is_dry_run: bool) -> list[str]:
+        if table is not None:
+            return []
+        purged = []
+        for operation in self._operations.committed(OperationKind.DROP_TABLE):
+            try:
+                if not is_dry_run:
+                    finish_purge(self._storage, self._operations, operation)
+                purged.append(operation.table)
+            except FilesNotDeletedError as error:
+                tally.problems.append(str(error))
+        return purged
+
+    def _vacuum_location(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> int:
+        """Clear up below a table's location; return how many operations are CLEANED. One table stops no other."""
+        try:
+            if table.scheme is not None:
+                return delete_orphans(self._storage, self._operations, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+            return discard_old_staging(
+                self._storage, self._operations, self._loading, table, cutoff_ms, tally, is_dry_run=is_dry_run
+            )
+        except (OSError, ValueError, CatalogError) as error:
+            tally.problems.append(f"{table.full_name}: {table.location} could not be cleared up: {error}")
+            return 0
+
+    def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
+        """End operations that nobody works on any more, and forget those that ended long ago.
+
+        Unfinished operations that nobody has touched for `operations.LEASE_MS` have FAILED then, with the code
+        ABANDONED; a retry takes them up again. Ended ones are removed with their jobs, in batches, unless files of
+        theirs are there that vacuum judges by them.
+
+        Args:
+            older_than: Since when nobody has touched those that are removed.
+
+        Raises:
+            InvalidRequestError: The time is below 0.
+        """
+        before_ms = now_ms() - _milliseconds("the time that operations are kept", older_than)
+        return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
+
+    def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
+        """Remove what builds of partition indexes left: DELETING indexes, items of FAILED ones, and old FAILED ones.
+
+        Returns:
+            Table → names of the indexes, of which something was there.
+        """
+        found = {}
+        for table in self._definitions.list_tables():
+            if table.partition_keys and (names := building.ended_leftovers(self._storage, table)):
+                found[table.full_name] = names
+                if not dry_run:
+                    building.clear_ended(self._storage, table)
+        return found
+
+
+def _milliseconds(what: str, time: timedelta) -> int:
+    if time < timedelta(0):
+        raise InvalidRequestError(f"{what} is {time}; it is 0 or more")
+    return time // timedelta(milliseconds=1)

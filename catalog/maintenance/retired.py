@@ -1,0 +1,91 @@
+"""Deleting the files that tables do not have any more, when no reader can be at work on them.
+
+The file goes first and its row afterwards: who is killed in between finds the row again, and no file.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, delete, func, or_, select
+
+from catalog.files import Folder, in_parallel
+from catalog.maintenance.reports import TableVacuum, Tally
+from catalog.model import Table
+from catalog.storage import Storage
+from catalog.storage.bulk import among
+from catalog.storage.schema import RetiredFileRow
+
+_BATCH = 1_000
+_SHOWN = 5
+
+
+def delete_retired_files(
+    storage: Storage, table: Table | None, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
+) -> None:
+    """Delete the files that were retired until then; of one table, under whatever name, or of all, dropped ones too."""
+    condition = _condition(table, cutoff_ms)
+    if is_dry_run:
+        _count(storage, condition, tally)
+        return
+    failures: list[str] = []
+    count = 0
+    for batch in _batches(storage, condition):
+        outcomes = list(in_parallel(_delete_file, batch))
+        gone = [row for row, problem in zip(batch, outcomes, strict=True) if problem is None]
+        with storage.write() as connection:
+            ids = [row.id for row in gone]
+            connection.execute(delete(RetiredFileRow).where(among(connection, RetiredFileRow.id, ids)))
+        sizes: Counter[str] = Counter()
+        for row in gone:
+            sizes[row.table_name] += row.size_bytes
+        for name, files in Counter(row.table_name for row in gone).items():
+            tally.add(TableVacuum(name, retired_files=files, retired_bytes=sizes[name]))
+        problems = [problem for problem in outcomes if problem is not None]
+        count += len(problems)
+        failures += problems[: _SHOWN - len(failures)]
+    if count:
+        tally.problems.append(f"{count:,} replaced file(s) could not be deleted: {'; '.join(failures)}")
+
+
+def _condition(table: Table | None, cutoff_ms: int) -> ColumnElement[bool]:
+    is_old = RetiredFileRow.retired_at_ms <= cutoff_ms
+    if table is None:
+        return is_old
+    return is_old & or_(RetiredFileRow.table_name == table.full_name, RetiredFileRow.folder == table.location)
+
+
+def _count(storage: Storage, condition: ColumnElement[bool], tally: Tally) -> None:
+    query = select(RetiredFileRow.table_name, func.count(), func.sum(RetiredFileRow.size_bytes)).where(condition)
+    with storage.read() as connection:
+        for name, files, size in connection.execute(query.group_by(RetiredFileRow.table_name)):
+            tally.add(TableVacuum(name, retired_files=files, retired_bytes=int(size)))
+
+
+def _batches(storage: Storage, condition: ColumnElement[bool]) -> Iterator[Sequence[Row[Any]]]:
+    query = select(RetiredFileRow.__table__).where(condition).order_by(RetiredFileRow.id).limit(_BATCH)
+    after = 0
+    while True:
+        with storage.read() as connection:
+            batch = connection.execute(query.where(RetiredFileRow.id > after)).all()
+        if not batch:
+            return
+        yield batch
+        after = batch[-1].id
+
+
+def _delete_file(row: Row[Any]) -> str | None:
+    """Delete a file that may be gone already; return why it could not be."""
+    try:
+        _folder(row.folder).delete_file(row.path)
+    except (OSError, ValueError) as error:
+        return f"{row.folder}/{row.path}: {error}"
+    return None
+
+
+@lru_cache(maxsize=64)
+def _folder(location: str) -> Folder:
+    return Folder(location)
