@@ -365,7 +365,13 @@ class ExplainPartitions(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class RepairTable(TableStatement):
-    """MSCK REPAIR TABLE: add the partitions whose folders are there."""
+    """MSCK REPAIR TABLE.
+
+    Attributes:
+        mode: add the partitions whose folders are there, drop those whose folders are gone, or both, sync.
+    """
+
+    mode: str = "add"
 
 
 # --- partition indexes ----------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from catalog.errors import PartitionNotFoundError, UnsupportedChangeError
 from catalog.key_types import KeyType, KeyValue
 from catalog.memo import Memo
 from catalog.model import NewPartition, Partition, Table
+from catalog.partitions.repairing import RepairMode
 from catalog.partitions.specs import spec_filter, spec_values, whole_values
 from catalog.schemes.model import SchemeType
 from catalog.statements import model as m
@@ -94,7 +95,7 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
     conditions = [_condition(table, each) for each in statement.partitions]
     if not statement.if_exists:
         for condition in conditions:
-            if next(iter(context.catalog.get_partitions(table.full_name, condition, state=None)), None) is None:
+            if not list(context.catalog.get_partitions(table.full_name, condition)):
                 raise PartitionNotFoundError(f"table {table.full_name} has no partition with {condition}")
     context.catalog.drop_partitions(table.full_name, " or ".join(f"({each})" for each in conditions))
     return DONE
@@ -143,8 +144,18 @@ def rename(context: Context, statement: m.RenamePartition) -> StatementResult:
 
 def repair_table(context: Context, statement: m.RepairTable) -> StatementResult:
     """Run MSCK REPAIR TABLE."""
-    report = context.catalog.repair_table(context.name(statement.table))
-    return StatementResult(("partitions_added",), [[report.added]])
+    with context.operation() as operation:
+        report = context.catalog.repair_table(
+            context.name(statement.table),
+            mode=RepairMode(statement.mode),
+            operation_id=operation,
+            requested_by=context.requested_by,
+        )
+    columns = ("partitions_added", "partitions_dropped", "folders_unfit")
+    lines = [f"{report.added:,} partition(s) added, {report.dropped:,} dropped"]
+    lines += [f"no partition: {reason}" for reason in report.unfit]
+    lines += [f"{report.unfit_count:,} folder(s) are no partitions"] if report.unfit_count else []
+    return StatementResult(columns, [[report.added, report.dropped, report.unfit_count]], text="\n".join(lines))
 
 
 def _of_keys(context: Context, statement: m.TableStatement, advice: str) -> Table:

@@ -29,13 +29,8 @@ class Rows(Words):
         """Return a filter without its comments, which the filter language does not have."""
         return None if token is None else Placed(token.rstrip(), token.start_pos or 0)
 
-    def repair_table(self, table: Placed[m.TableReference]) -> m.Statement:
-        return made(m.RepairTable, table=table)
-
-    def repair_by_dropping(self, _table: Placed[m.TableReference], word: Token) -> m.Statement:
-        raise self.unsupported(
-            "MSCK REPAIR TABLE adds partitions and drops none; use ALTER TABLE … DROP PARTITION", word
-        )
+    def repair_table(self, table: Placed[m.TableReference], mode: Token | None) -> m.Statement:
+        return made(m.RepairTable, table=table, mode=None if mode is None else mode.lower())
 
     def create_index(
         self, index: Placed[str], table: Placed[m.TableReference], keys: Placed[tuple[str, ...]]
