@@ -137,6 +137,24 @@ class VerifyRewriteJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RunStatementJob(JobRequest):
+    """Run SQL statements, one after the other; those that an earlier attempt has run are not run again.
+
+    Attributes:
+        table: What the journal names: `catalog.statements.scripts.subject`.
+        statements: Separated by semicolons.
+        database: Where tables without a database are.
+        keep_going: Go on after a statement that fails.
+    """
+
+    script: ClassVar[str] = "run_statement"
+
+    statements: str
+    database: str = "default"
+    keep_going: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
     """Check the partitions that an operation added, by the rules of the table's YAML entry."""
 

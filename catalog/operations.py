@@ -40,6 +40,7 @@ class OperationKind(StrEnum):
     APPEND_ROWS = "append_rows"
     REPAIR_TABLE = "repair_table"
     DROP_TABLE = "drop_table"
+    RUN_STATEMENT = "run_statement"
 
 
 class OperationState(StrEnum):

@@ -61,7 +61,7 @@ def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going:
     from catalog.statements.session import Session
 
     is_good = True
-    with Catalog.open() as catalog, Session(catalog, database=database) as session:
+    with Catalog.open() as catalog, Session(catalog, database=database, requested_by="calve sql") as session:
         for outcome in session.run(script, keep_going=keep_going):
             is_good = is_good and outcome.error is None
             if as_json:

@@ -32,16 +32,19 @@ class Context:
         catalog: The catalog that statements run on.
         database: Where tables without a database are.
         text: The statement that is run.
+        operation_id: Of the operation that the statement makes, if it makes one; None for a new one.
         requested_by: Who asks, for the journal of operations.
     """
 
-    requested_by = "calve sql"
-
-    def __init__(self, catalog: Catalog, database: str, start: Callable[[Catalog], Engine]) -> None:
-        """Take the catalog, the first database, and what starts the engine."""
+    def __init__(
+        self, catalog: Catalog, database: str, start: Callable[[Catalog], Engine], requested_by: str | None
+    ) -> None:
+        """Take the catalog, the first database, what starts the engine, and who asks."""
         self.catalog = catalog
         self.database = database
         self.text = ""
+        self.operation_id: str | None = None
+        self.requested_by = requested_by
         self._start = start
         self._engine: Engine | None = None
 
@@ -67,8 +70,8 @@ class Context:
 
     @contextmanager
     def operation(self) -> Iterator[str]:
-        """Yield the id of a new operation for a block; an error ends the operation, so that it holds no table."""
-        operation_id = f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
+        """Yield the id of the statement's operation for a block; an error ends it, so that it holds no table."""
+        operation_id = self.operation_id or f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
         try:
             yield operation_id
         except BaseException as error:

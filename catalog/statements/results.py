@@ -48,31 +48,34 @@ class Outcome:
     answer: StatementResult | None = None
     error: CatalogError | None = None
 
+    def as_dict(self, *, most_rows: int | None = None) -> dict[str, Cell]:
+        """Return plain values for JSON.
+
+        Args:
+            most_rows: Leave further rows out, and tell their number under `rows_left_out`; None for all.
+        """
+        if self.error is not None:
+            return {
+                "statement": self.statement.text,
+                "ok": False,
+                "error": type(self.error).__name__,
+                "message": str(self.error),
+                "position": self.error.position,
+            }
+        answer = self.answer or DONE
+        found: dict[str, Cell] = {
+            "statement": self.statement.text,
+            "ok": True,
+            "columns": list(answer.columns),
+            "rows": [list(row) for row in answer.rows[:most_rows]],
+        }
+        if most_rows is not None and len(answer.rows) > most_rows:
+            found["rows_left_out"] = len(answer.rows) - most_rows
+        return found
+
     def as_json(self) -> str:
         """Return one line of JSON."""
-        if self.error is not None:
-            return _json(
-                {
-                    "statement": self.statement.text,
-                    "ok": False,
-                    "error": type(self.error).__name__,
-                    "message": str(self.error),
-                    "position": self.error.position,
-                }
-            )
-        answer = self.answer or DONE
-        return _json(
-            {
-                "statement": self.statement.text,
-                "ok": True,
-                "columns": list(answer.columns),
-                "rows": [list(row) for row in answer.rows],
-            }
-        )
-
-
-def _json(fields: dict[str, object]) -> str:
-    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        return json.dumps(self.as_dict(), ensure_ascii=False, allow_nan=False)
 
 
 def as_text(answer: StatementResult, *, is_long: bool = False) -> list[str]:

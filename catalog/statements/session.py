@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
-from catalog.identifiers import DEFAULT_DATABASE
-from catalog.statements import model as m
+from catalog.identifiers import DEFAULT_DATABASE, normalise_identifier
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution import HANDLERS
@@ -46,9 +45,16 @@ class Session:
         *,
         database: str = DEFAULT_DATABASE,
         start: Callable[[Catalog], Engine] = start_engine,
+        requested_by: str | None = None,
     ) -> None:
-        """Take the catalog, the database of tables without one, and what starts the engine when it is needed."""
-        self._context = Context(catalog, database, start)
+        """Take the catalog, and how statements run on it.
+
+        Args:
+            database: Where tables without a database are, until USE names another.
+            start: Starts the engine when a statement needs it.
+            requested_by: Who asks, for the journal of operations.
+        """
+        self._context = Context(catalog, normalise_identifier(database, "database"), start, requested_by)
 
     def close(self) -> None:
         """Stop the engine, if it was started; the catalog stays open."""
@@ -64,13 +70,17 @@ class Session:
         """Stop the engine."""
         self.close()
 
-    def execute(self, text: str) -> StatementResult:
+    def execute(self, text: str, *, operation_id: str | None = None) -> StatementResult:
         """Run one statement.
+
+        Args:
+            operation_id: Of the operation that it makes, if it makes one: asked again under the same id, rows are not
+                added twice. None for a new one.
 
         Raises:
             CatalogError: It cannot be read or run; `position` tells the place in the text, if there is one.
         """
-        self._context.text = text
+        self._context.text, self._context.operation_id = text, operation_id
         statement = parse_statement(text)
         try:
             return HANDLERS[type(statement)](self._context, statement)
@@ -106,21 +116,3 @@ def _position(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
     if isinstance(error, e.InvalidQueryError | e.TableNotFoundError):
         return error.position + places.get("query", 0)
     return error.position
-
-
-def is_catalog_only(statement: m.Statement) -> bool:
-    """Say whether a statement never needs an engine."""
-    return not isinstance(statement, _WITH_ENGINE)
-
-
-_WITH_ENGINE: tuple[Any, ...] = (
-    m.Select,
-    m.InsertStatement,
-    m.LoadData,
-    m.CreateIndex,
-    m.AddSchemePartitions,
-    m.SplitPartition,
-    m.DropSchemePartitions,
-    m.MergePartitions,
-    m.SetPartitionNumber,
-)

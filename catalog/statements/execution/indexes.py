@@ -16,13 +16,16 @@ LARGE_TABLE = 100_000
 def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     """Run CREATE PARTITION INDEX, and return when the index is ACTIVE or FAILED."""
     catalog, name = context.catalog, context.name(statement.table)
-    created = catalog.create_partition_index(name, statement.index, statement.keys)
     table = catalog.get_table(name)
-    if count_visible(catalog.storage, table).partitions > LARGE_TABLE:
-        with context.operation() as operation:
-            built = context.engine.build_index(operation, table, created.name)
-    else:
+    is_large = count_visible(catalog.storage, table).partitions > LARGE_TABLE
+    # Without an engine nothing is begun.
+    engine = context.engine if is_large else None
+    created = catalog.create_partition_index(name, statement.index, statement.keys)
+    if engine is None:
         built = catalog.build_partition_index(name, created.name)
+    else:
+        with context.operation() as operation:
+            built = engine.build_index(operation, table, created.name)
     return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
 
 
