@@ -198,6 +198,12 @@ class DecimalType(KeyType):
         value: int = int("".join(map(str, digits))) * 10**shift
         return -value if sign else value
 
+    def floor(self, value: KeyValue) -> int | None:
+        """Return the greatest value of the type that is not above a number; None when all are."""
+        unit: int = 10 ** (self._MORE_DIGITS - self.scale)
+        greatest = (10**self.precision - 1) * unit
+        return None if int(value) < -greatest else min(int(value) // unit * unit, greatest)
+
     def unscaled(self, value: KeyValue) -> int:
         """Return a value of the type as the whole number that data files store."""
         unscaled: int = int(value) // 10 ** (self._MORE_DIGITS - self.scale)

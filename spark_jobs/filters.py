@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from catalog.column_types import DecimalType
 from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
 from catalog.key_types import KeyType, KeyValue
 from catalog.model import PARTITION_ID, Table
@@ -39,14 +40,33 @@ def _condition(condition: Condition, table: Table) -> str:
         case LikePattern() as pattern:
             return f"{column} {condition.operator} {_pattern(pattern, value_type)} escape '{_ESCAPE}'"
         case frozenset() as members:
-            return f"{column} {condition.operator} ({_list(members, value_type)})"
+            return _membership(column, condition.operator, members, value_type)
+        case value if isinstance(value_type, DecimalType) and value_type.floor(value) != value:
+            return _between_decimals(column, condition.operator, value_type, value)
         case value:
-            operator = "<>" if condition.operator is Operator.NOT_EQUAL else condition.operator
-            return f"{column} {operator} {literal_sql(value_type, value)}"
+            return f"{column} {condition.operator} {literal_sql(value_type, value)}"
 
 
-def _list(members: Iterable[KeyValue], value_type: KeyType) -> str:
-    return ", ".join(literal_sql(value_type, each) for each in sorted(members))
+def _membership(column: str, operator: Operator, members: Iterable[KeyValue], value_type: KeyType) -> str:
+    if isinstance(value_type, DecimalType):
+        members = [each for each in members if value_type.floor(each) == each]
+    literals = ", ".join(literal_sql(value_type, each) for each in sorted(members))
+    if literals:
+        return f"{column} {operator} ({literals})"
+    return "false" if operator is Operator.IN else f"{column} is not null"
+
+
+def _between_decimals(column: str, operator: Operator, value_type: DecimalType, value: KeyValue) -> str:
+    """Compare with a number that lies between two values of the type, or outside of all; Spark would round it."""
+    floor = value_type.floor(value)
+    if operator is Operator.EQUAL:
+        return "false"
+    if operator is Operator.NOT_EQUAL:
+        return f"{column} is not null"
+    is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
+    if floor is None:
+        return "false" if is_less else f"{column} is not null"
+    return f"{column} {'<=' if is_less else '>'} {literal_sql(value_type, floor)}"
 
 
 def _pattern(pattern: LikePattern, value_type: KeyType) -> str:

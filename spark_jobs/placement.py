@@ -96,7 +96,7 @@ def literal_sql(value_type: KeyType, value: KeyValue) -> str:
         case DecimalType():
             text = value_type.format(value)
             digits, _, fraction = text.lstrip("-").partition(".")
-            return f"cast('{text}' as decimal({max(1, len(digits + fraction))},{len(fraction)}))"
+            return f"cast('{text}' as decimal({max(1, len(digits.lstrip('0') + fraction))},{len(fraction)}))"
         case FloatingType():
             return f"cast('{value_type.number(value)!r}' as {value_type.name})"
         case IntegerType():
