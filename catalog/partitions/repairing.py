@@ -7,7 +7,6 @@ memory for all of them. Who is interrupted goes on by doing it again.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -170,6 +169,8 @@ class _Repair:
         self._attempt = operation_id, _STEP, attempt
         self._folder = Folder(table.location)
         self._encoder = ValueEncoder(table)
+        # Of packed values, which are escaped as in paths.
+        self._default_path = "/".join(partition_path([key], [""]).replace("%", "%%") + "%s" for key in table.key_names)
         self._found = _Findings()
         self._own_locations: Digests | None = None
 
@@ -211,7 +212,7 @@ class _Repair:
                 if name is None:
                     self._found.refuse(f"a folder below {self._folder.location}/{folder.path}: its name is no UTF-8")
                     continue
-                path = posixpath.join(folder.path, name)
+                path = f"{folder.path}/{name}" if folder.path else name
                 said, mark, value = name.partition("=")
                 if not mark or unescape(said).lower() != key:
                     self._found.refuse(f"folder {path}: its last part does not have the form {key}=value")
@@ -228,7 +229,7 @@ class _Repair:
         at_home, new = [], dict[bytes, _Found]()
         for each, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
-            if row is not None and self._effective_location(row) == self._location(each):
+            if row is not None and self._is_at(row, each):
                 at_home.append(identity)
             elif self._is_taken(each):
                 continue
@@ -247,6 +248,12 @@ class _Repair:
             row.table_id == self._table.id, among(connection, row.identity, identities)
         )
         return {bytes(found.identity): found for found in connection.execute(query)}
+
+    def _is_at(self, row: Row[*tuple[Any, ...]], found: _Found) -> bool:
+        """Say whether a folder is a partition's location; nearly all are, and by default."""
+        if row.location is None and self._default_path % tuple(row.packed_values.split("/")) == found.path:
+            return True
+        return self._effective_location(row) == self._location(found)
 
     def _location(self, found: _Found) -> str:
         return comparable(f"{self._table.location}/{found.path}")
