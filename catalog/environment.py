@@ -28,5 +28,19 @@ def spark_pool() -> str:
 
 def verification_schedule() -> str | None:
     """Return when all partition indexes are verified: `CALVE_VERIFY_SCHEDULE`, a cron expression, preset or `none`."""
-    schedule = os.environ.get("CALVE_VERIFY_SCHEDULE") or "@daily"
+    return _schedule("CALVE_VERIFY_SCHEDULE")
+
+
+def maintenance_schedule() -> str | None:
+    """Return when files and operations are cleared away: `CALVE_MAINTENANCE_SCHEDULE`, as the others."""
+    return _schedule("CALVE_MAINTENANCE_SCHEDULE")
+
+
+def advisor_schedule() -> str | None:
+    """Return when the partitions of tables are looked at: `CALVE_ADVISOR_SCHEDULE`, as the others."""
+    return _schedule("CALVE_ADVISOR_SCHEDULE")
+
+
+def _schedule(variable: str) -> str | None:
+    schedule = os.environ.get(variable) or "@daily"
     return None if schedule.lower() == "none" else schedule

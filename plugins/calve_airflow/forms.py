@@ -175,6 +175,32 @@ def rebalance_params() -> dict[str, Param]:
     }
 
 
+def maintenance_params() -> dict[str, Param]:
+    """Return the form of the catalog's maintenance; the schedule takes it as it is."""
+    return {
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only say what would be deleted and forgotten.",
+        ),
+        "grace_hours": Param(
+            24,
+            type="number",
+            minimum=0,
+            title="Grace period, in hours",
+            description="Files that were replaced, or written, since then stay for the readers that are at work.",
+        ),
+        "retention_days": Param(
+            90,
+            type="number",
+            minimum=0,
+            title="Operations are kept, in days",
+            description="Ended operations go from the journal when nobody has touched them for so long.",
+        ),
+    }
+
+
 def _tables_param(description: str) -> Param:
     return Param(
         None,

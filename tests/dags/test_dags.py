@@ -20,7 +20,8 @@ REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
-OF_MANY_TABLES = {BACKFILL, VERIFY}
+MAINTENANCE = "catalog_maintenance"
+OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE}
 REBALANCE = "rebalance_partitions"
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
@@ -161,11 +162,19 @@ def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
 
 
 @pytest.mark.parametrize(("said", "schedule"), [("", "@daily"), ("0 4 * * 1", "0 4 * * 1"), ("none", None)])
-def test_indexes_are_verified_daily_unless_told_otherwise(
+def test_what_is_to_be_done_regularly_is_done_daily_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch, said: str, schedule: str | None
 ) -> None:
-    monkeypatch.setenv("CALVE_VERIFY_SCHEDULE", said)
-    assert read_dags().dags[VERIFY].schedule == schedule
+    variables = {VERIFY: "CALVE_VERIFY_SCHEDULE", MAINTENANCE: "CALVE_MAINTENANCE_SCHEDULE"}
+    for variable in variables.values():
+        monkeypatch.setenv(variable, said)
+    dags = read_dags().dags
+    assert {dag_id: dags[dag_id].schedule for dag_id in variables} == dict.fromkeys(variables, schedule)
+
+
+def test_the_schedule_of_the_maintenance_clears_away(dags: dict[str, DAG]) -> None:
+    assert dags[MAINTENANCE].params["dry_run"] is False
+    assert dags[MAINTENANCE].params["grace_hours"] == 24
 
 
 def test_nothing_is_repaired_unless_asked_for(dags: dict[str, DAG]) -> None:

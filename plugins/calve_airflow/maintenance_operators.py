@@ -1,0 +1,163 @@
+"""The regular clearing away of what nobody needs any more; needs the catalog and its files, but no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from calve_airflow.errors import catalog_errors
+from calve_airflow.summary import Outcome, SummaryOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+
+VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
+"""The tasks, in their order; one's failure stops no other."""
+
+
+class VacuumOperator(BaseOperator):
+    """Deletes the files that no table has any more (`Catalog.vacuum`).
+
+    Args:
+        grace_hours: Files that were replaced or written since stay (templated).
+        dry_run: Only say what would be deleted (templated).
+
+    Returns:
+        The report, as `catalog.maintenance.reports.VacuumReport.as_json`; what could not be deleted is in it, too.
+    """
+
+    template_fields: Sequence[str] = ("grace_hours", "dry_run")
+
+    def __init__(self, *, grace_hours: float, dry_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.grace_hours = grace_hours
+        self.dry_run = dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Delete."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            report = catalog.vacuum(grace=timedelta(hours=self.grace_hours), dry_run=self.dry_run)
+        for line in str(report).splitlines():
+            self.log.info("%s", line)
+        for problem in report.problems:
+            self.log.error("%s", problem)
+        return report.as_json()
+
+
+class ExpireOperationsOperator(BaseOperator):
+    """Ends operations that nobody works on any more, and forgets those that ended long ago.
+
+    Args:
+        retention_days: Operations that somebody has worked on since stay (templated).
+        dry_run: Only say what would be done (templated).
+
+    Returns:
+        The report, as `catalog.maintenance.reports.ExpiryReport.as_json`.
+    """
+
+    template_fields: Sequence[str] = ("retention_days", "dry_run")
+
+    def __init__(self, *, retention_days: float, dry_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.retention_days = retention_days
+        self.dry_run = dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """End and forget."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            report = catalog.maintenance.expire_operations(
+                older_than=timedelta(days=self.retention_days), dry_run=self.dry_run
+            )
+        for operation_id in report.abandoned:
+            self.log.info("Nobody works on operation %s any more", operation_id)
+        for problem in report.problems:
+            self.log.error("%s", problem)
+        return report.as_json()
+
+
+class ClearFailedBuildsOperator(BaseOperator):
+    """Removes what builds and deletions of partition indexes that died have left.
+
+    Args:
+        dry_run: Only say what would be removed (templated).
+
+    Returns:
+        Table → names of the indexes of which something was there.
+    """
+
+    template_fields: Sequence[str] = ("dry_run",)
+
+    def __init__(self, *, dry_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.dry_run = dry_run
+
+    def execute(self, context: Context) -> dict[str, list[str]]:
+        """Remove."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            return catalog.maintenance.clear_failed_builds(dry_run=self.dry_run)
+
+
+class SummariseMaintenanceOperator(SummaryOperator):
+    """Says what was cleared away, table by table; fails if something could not be.
+
+    Args:
+        planned: Task → what it returned (templated); None for one that failed.
+    """
+
+    planned: Mapping[str, Any]
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at what the tasks returned."""
+        found = []
+        for task, rows in ((VACUUM, _vacuumed), (EXPIRE, _expired), (CLEAR, _cleared)):
+            report = self.planned[task]
+            if report is None:
+                said = f"{task} failed; its log says why"
+                found.append(_outcome(task, None, said, said))
+            else:
+                found += rows(report)
+        return found
+
+
+def _outcome(task: str, table: str | None, said: str, failure: str | None = None) -> Outcome:
+    return Outcome({"task": task, "table": table, "outcome": said}, failure)
+
+
+def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
+    done = "would be deleted" if report["dry_run"] else "deleted"
+    for each in report["tables"]:
+        files, size = each["retired_files"] + each["orphan_files"], each["retired_bytes"] + each["orphan_bytes"]
+        said = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
+        said.append(f"{each['staging_folders']:,} staging folder(s)" * bool(each["staging_folders"]))
+        yield _outcome(VACUUM, each["table"], f"{done}: {', '.join(filter(None, said))}")
+    for table in report["purged"]:
+        yield _outcome(VACUUM, table, f"{done}: the folder of the dropped table")
+    for problem in report["problems"]:
+        yield _outcome(VACUUM, None, problem, problem)
+
+
+def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
+    would = "would be " if report["dry_run"] else ""
+    for operation_id in report["abandoned"]:
+        yield _outcome(EXPIRE, None, f"{would}given up, nobody works on it: {operation_id}")
+    if report["removed"] or report["kept"]:
+        said = f"{would}forgotten: {report['removed']:,} operation(s); as old, but with files: {report['kept']:,}"
+        yield _outcome(EXPIRE, None, said)
+    for problem in report["problems"]:
+        yield _outcome(EXPIRE, None, problem, problem)
+
+
+def _cleared(report: Mapping[str, Any]) -> Iterator[Outcome]:
+    for table, names in report.items():
+        yield _outcome(CLEAR, table, f"leftovers of partition index {', '.join(names)}")

@@ -1,0 +1,40 @@
+"""What nobody needs any more is cleared away through Airflow, and what is in use stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from catalog import Catalog
+from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
+
+pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(600)]
+
+TABLE = "maintenance.h"
+
+
+@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
+def test_what_nobody_needs_goes_and_what_is_in_use_stays(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
+    catalog.create_database("maintenance")
+    table = hashed_table(catalog, TABLE)
+    Load(catalog, table, "maintenance-1").run()
+    Load(catalog, table, "maintenance-2").run(retired=data_files(catalog, table))
+    Load(catalog, table, "maintenance-3").begin().write().fail()
+    at_work = Load(catalog, table, "maintenance-4").begin().write()
+    before = on_disk(table.location)
+
+    would = run_dag("catalog_maintenance", {"grace_hours": 0, "dry_run": True})
+    assert on_disk(table.location) == before
+    (said,) = [row for row in would.result("summarise") if row["table"] == TABLE]
+    assert said["outcome"].startswith("would be deleted: 10 file(s), ")
+
+    done = run_dag("catalog_maintenance", {"grace_hours": 0})
+    assert done.states() == dict.fromkeys(
+        ("vacuum", "expire_operations", "clear_failed_builds", "summarise"), "success"
+    )
+    assert f"| vacuum | {TABLE} | deleted: 10 file(s), " in done.log("summarise", is_aligned=False)
+    assert {path for path in on_disk(table.location) if not path.startswith(at_work.folder)} == known(catalog, table)
+    at_work.commit()
+    assert known(catalog, table) <= on_disk(table.location)

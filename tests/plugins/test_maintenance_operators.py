@@ -1,0 +1,106 @@
+"""What the regular clearing away does, and what its summary says of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.maintenance_operators import (
+    CLEAR,
+    EXPIRE,
+    VACUUM,
+    ClearFailedBuildsOperator,
+    ExpireOperationsOperator,
+    SummariseMaintenanceOperator,
+    VacuumOperator,
+)
+from catalog import Catalog
+from catalog.clock import now_ms
+from catalog.indexes import building
+from catalog.operations import LEASE_MS, OperationKind
+from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
+
+
+class Pushed(dict[str, Any]):
+    """The XComs of one task."""
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
+    """Run the tasks, and return what each returned."""
+    context = cast(Context, {})
+    return {
+        VACUUM: VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, dry_run=dry_run).execute(context),
+        EXPIRE: ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, dry_run=dry_run).execute(context),
+        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, dry_run=dry_run).execute(context),
+    }
+
+
+def summarise(planned: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the rows of the summary, and why it failed."""
+    pushed = Pushed()
+    operator = SummariseMaintenanceOperator(task_id="summarise", operation_id="run", planned=planned)
+    failure = None
+    try:
+        operator.execute(cast(Context, {"ti": SimpleNamespace(xcom_push=pushed.xcom_push)}))
+    except AirflowFailException as error:
+        failure = str(error)
+    (rows,) = pushed.values()
+    return rows, failure
+
+
+@pytest.fixture
+def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog in which there is something of everything to clear away."""
+    table = hashed_table(catalog)
+    Load(catalog, table, "one").run()
+    Load(catalog, table, "two").run(retired=data_files(catalog, table))
+    Load(catalog, table, "dead").begin().write()
+    catalog.operations.begin("latest", OperationKind.VERIFY_INDEX, "demo.flights")
+    with monkeypatch.context() as patch:
+        patch.setattr("catalog.operations.now_ms", lambda: now_ms() - LEASE_MS)
+        catalog.operations.start_job("dead", "load")
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "clear_ended", lambda *_: None)
+        catalog.create_partition_index("demo.flights", "by_month", ["month"])
+        catalog.build_partition_index("demo.flights", "by_month")
+    return catalog
+
+
+def test_what_is_cleared_away_is_said_table_by_table(littered: Catalog) -> None:
+    would, _ = summarise(run(dry_run=True))
+    returned = run()
+    rows, failure = summarise(returned)
+    assert failure is None
+    said = [(row["task"], row["table"], row["outcome"]) for row in rows]
+    (vacuumed, abandoned, cleared) = said
+    assert vacuumed[:2] == ("vacuum", "demo.h")
+    assert vacuumed[2].startswith("deleted: 10 file(s), ")
+    assert abandoned == ("expire_operations", None, "given up, nobody works on it: dead")
+    assert cleared == ("clear_failed_builds", "demo.flights", "leftovers of partition index by_month")
+    assert [row["outcome"].replace("would be ", "") for row in would] == [row["outcome"] for row in rows]
+    table = littered.get_table("demo.h")
+    assert on_disk(table.location) == known(littered, table)
+
+
+def test_there_may_be_nothing_to_do(catalog: Catalog) -> None:
+    assert summarise(run(grace_hours=24)) == ([], None)
+
+
+def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) -> None:
+    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    rows, failure = summarise(run())
+    assert failure is not None
+    assert failure.startswith("1 of 1 failed: demo.far: nowhere://host/t could not be cleared up")
+    assert rows[0]["outcome"] in failure
+
+
+def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
+    _, failure = summarise({**run(), VACUUM: None})
+    assert failure == "1 of 1 failed: vacuum failed; its log says why"
