@@ -18,6 +18,7 @@ from catalog.key_types import CharType, StringType
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import PartitionChange
+from catalog.statements.engine import NewOperation
 from catalog.statements.results import StatementResult
 from spark_jobs.answers import answer_of, engine_errors, row_errors
 from spark_jobs.build_partition_index import build_partition_index
@@ -30,6 +31,7 @@ from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unre
 from spark_jobs.value_loading import append_rows
 from spark_jobs.views import with_views
 
+_SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 _UNREADABLE = "calve: this line cannot be read"
 
 
@@ -74,18 +76,20 @@ class SparkEngine:
 
     # --- adding rows --------------------------------------------------------------------------------------------
 
-    def insert_values(self, operation_id: str, table: Table, rows: Sequence[Sequence[str | None]]) -> Mapping[str, Any]:
+    def insert_values(
+        self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
+    ) -> Mapping[str, Any]:
         """Add rows that are given as texts."""
         columns = (*table.columns, *table.partition_keys)
         schema = ", ".join(f"c{number} string" for number in range(len(columns)))
         frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
         typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
         with engine_errors(f"INSERT INTO {table.full_name}"):
-            return self._add(operation_id, table, frame.select(*typed))
+            return self._add(operation, table, frame.select(*typed))
 
     def insert_query(
         self,
-        operation_id: str,
+        operation: NewOperation,
         table: Table,
         query: str,
         database: str,
@@ -112,9 +116,11 @@ class SparkEngine:
             nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
             fixed = {name: f.lit(value).cast("string") for name, value in (values or {}).items()}
             frame = frame.withColumns({**nulls, **fixed})
-            return self._add(operation_id, table, frame.select(*[f.col(f"`{name}`") for name in every]))
+            return self._add(operation, table, frame.select(*[f.col(f"`{name}`") for name in every]))
 
-    def load_data(self, operation_id: str, table: Table, path: str, options: Mapping[str, str]) -> Mapping[str, Any]:
+    def load_data(
+        self, operation: NewOperation, table: Table, path: str, options: Mapping[str, str]
+    ) -> Mapping[str, Any]:
         """Add the rows of files: CSV, Parquet, ORC or JSON.
 
         Raises:
@@ -123,40 +129,50 @@ class SparkEngine:
         files = find_files(path)
         if not files:
             raise SourceFileError(f"source {path} has no files")
-        job = source_job(operation_id, table, path, files, options)
+        job = source_job(operation.id, table, path, files, options)
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
             source = read_source(self.spark, files, job, table)
             try:
-                return self._add(operation_id, table, _readable(source))
+                rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
+                return self._add(operation, table, rows)
             except Exception as error:
                 if _UNREADABLE in str(error):
                     raise unreadable_lines(source) from None
                 raise
 
-    def _add(self, operation_id: str, table: Table, frame: DataFrame) -> Mapping[str, Any]:
+    def _add(self, operation: NewOperation, table: Table, frame: DataFrame) -> Mapping[str, Any]:
         if table.scheme is None:
-            return append_rows(self.spark, self._catalog, operation_id, table.full_name, frame)
+            return append_rows(
+                self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
+            )
         checked = frame.select(*[_checked(column) for column in table.columns])
         with row_errors():
-            report = load_rows(self.spark, self._catalog, operation_id, table.full_name, checked)
+            report = load_rows(
+                self.spark, self._catalog, operation.id, table.full_name, checked, requested_by=operation.requested_by
+            )
         return {**report, "rows": report["rows_loaded"]}
 
     # --- changing -----------------------------------------------------------------------------------------------
 
-    def rebalance(self, operation_id: str, table: Table, change: PartitionChange) -> Mapping[str, Any]:
+    def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Change a table's partitions where rows have to be moved."""
         with engine_errors(f"ALTER TABLE {table.full_name}"):
-            return rebalance(self.spark, self._catalog, operation_id, table.full_name, change)
+            return rebalance(
+                self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                change,
+                requested_by=operation.requested_by,
+            )
 
-    def build_index(self, operation_id: str, table: Table, index: str) -> PartitionIndex:
+    def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:
         """Build a CREATING partition index with all cores."""
-        name, step = table.full_name, BuildPartitionIndexJob.script
-        self._catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, name, {"index": index})
-        with (
-            engine_errors(f"CREATE PARTITION INDEX {index}"),
-            self._catalog.operations.attempt(operation_id, step) as n,
-        ):
-            job = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=n, table=name, index=index)
+        name, step, operations = table.full_name, BuildPartitionIndexJob.script, self._catalog.operations
+        kind, who = OperationKind.BUILD_INDEX, operation.requested_by
+        operations.begin(operation.id, kind, name, {"index": index}, requested_by=who)
+        with engine_errors(f"CREATE PARTITION INDEX {index}"), operations.attempt(operation.id, step) as attempt:
+            job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
         return self._catalog.get_partition_index(name, index)
 
@@ -187,6 +203,14 @@ def _checked(column: Column) -> SparkColumn:
     )
     is_long = f.length(text) > column_type.maximum_length
     return f.when(is_long, f.raise_error(message)).otherwise(text).alias(column.name)
+
+
+def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
+    """Return the rows of a source, whose partition keys are texts, with dates written as other columns' dates are."""
+    names = [key.name for key in table.partition_keys if key.type == "date"]
+    if pattern is not None:
+        return rows.withColumns({name: f.to_date(f.col(f"`{name}`"), pattern) for name in names})
+    return rows.withColumns({name: f.regexp_replace(f.col(f"`{name}`"), *_SLASHES) for name in names})
 
 
 def _readable(source: Source) -> DataFrame:

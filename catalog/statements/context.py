@@ -10,7 +10,7 @@ from uuid import uuid4
 from catalog.catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.identifiers import DEFAULT_DATABASE
-from catalog.statements.engine import Engine
+from catalog.statements.engine import Engine, NewOperation
 from catalog.statements.model import Statement, TableReference
 
 
@@ -69,11 +69,11 @@ class Context:
             self.catalog.create_database(DEFAULT_DATABASE, if_not_exists=True)
 
     @contextmanager
-    def operation(self) -> Iterator[str]:
-        """Yield the id of the statement's operation for a block; an error ends it, so that it holds no table."""
+    def operation(self) -> Iterator[NewOperation]:
+        """Yield the statement's operation for a block; an error ends it, so that it holds no table."""
         operation_id = self.operation_id or f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
         try:
-            yield operation_id
+            yield NewOperation(operation_id, self.requested_by)
         except BaseException as error:
             if self.catalog.operations.find(operation_id) is not None:
                 self.catalog.operations.fail(operation_id, type(error).__name__, str(error)[:2000])

@@ -7,6 +7,7 @@ the catalog.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
 ENGINES = "calve.engine"
 
 
+@dataclass(frozen=True)
+class NewOperation:
+    """The operation that a statement makes: its id, and who asks."""
+
+    id: str
+    requested_by: str | None = None
+
+
 class Engine(Protocol):
     """Runs what needs a cluster. Errors are `CatalogError`s, those of the engine itself `EngineError`s."""
 
@@ -32,7 +41,9 @@ class Engine(Protocol):
         """
         ...
 
-    def insert_values(self, operation_id: str, table: Table, rows: Sequence[Sequence[str | None]]) -> Mapping[str, Any]:
+    def insert_values(
+        self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
+    ) -> Mapping[str, Any]:
         """Add rows to a table, all or none.
 
         Args:
@@ -45,7 +56,7 @@ class Engine(Protocol):
 
     def insert_query(
         self,
-        operation_id: str,
+        operation: NewOperation,
         table: Table,
         query: str,
         database: str,
@@ -61,7 +72,9 @@ class Engine(Protocol):
         """
         ...
 
-    def load_data(self, operation_id: str, table: Table, path: str, options: Mapping[str, str]) -> Mapping[str, Any]:
+    def load_data(
+        self, operation: NewOperation, table: Table, path: str, options: Mapping[str, str]
+    ) -> Mapping[str, Any]:
         """Add the rows of files to a table, all or none.
 
         Args:
@@ -69,11 +82,11 @@ class Engine(Protocol):
         """
         ...
 
-    def rebalance(self, operation_id: str, table: Table, change: PartitionChange) -> Mapping[str, Any]:
+    def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Change a table's partitions where rows have to be moved."""
         ...
 
-    def build_index(self, operation_id: str, table: Table, index: str) -> PartitionIndex:
+    def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:
         """Build a CREATING partition index; return how it ended."""
         ...
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from catalog.errors import IndexNotFoundError
-from catalog.model import PartitionIndex
+from catalog.catalog import Catalog
+from catalog.errors import IndexAlreadyExistsError, IndexNotFoundError
+from catalog.model import IndexState, PartitionIndex
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
 from catalog.statements.context import Context
@@ -20,13 +21,24 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     is_large = count_visible(catalog.storage, table).partitions > LARGE_TABLE
     # Without an engine nothing is begun.
     engine = context.engine if is_large else None
-    created = catalog.create_partition_index(name, statement.index, statement.keys)
+    created = _create(catalog, name, statement)
     if engine is None:
         built = catalog.build_partition_index(name, created.name)
     else:
         with context.operation() as operation:
             built = engine.build_index(operation, table, created.name)
     return StatementResult(("index", "state", "failure"), [[built.name, built.state, _failure(built)]])
+
+
+def _create(catalog: Catalog, table: str, statement: m.CreateIndex) -> PartitionIndex:
+    """Return a new index; or the one that is being built like this, whose build goes on then."""
+    try:
+        return catalog.create_partition_index(table, statement.index, statement.keys)
+    except IndexAlreadyExistsError:
+        known = {each.name: each for each in catalog.get_partition_indexes(table)}.get(statement.index)
+        if known is None or known.state is not IndexState.CREATING or known.keys != statement.keys:
+            raise
+        return known
 
 
 def _failure(index: PartitionIndex) -> str | None:

@@ -148,8 +148,8 @@ def repair_table(context: Context, statement: m.RepairTable) -> StatementResult:
         report = context.catalog.repair_table(
             context.name(statement.table),
             mode=RepairMode(statement.mode),
-            operation_id=operation,
-            requested_by=context.requested_by,
+            operation_id=operation.id,
+            requested_by=operation.requested_by,
         )
     columns = ("partitions_added", "partitions_dropped", "folders_unfit")
     lines = [f"{report.added:,} partition(s) added, {report.dropped:,} dropped"]

@@ -47,7 +47,7 @@ def _change(context: Context, statement: m.TableStatement, change: changes.Parti
     name = context.name(statement.table)
     with context.operation() as operation:
         report: Mapping[str, Any] | None = context.catalog.rebalancing.change_catalog(
-            operation, name, change, requested_by=context.requested_by
+            operation.id, name, change, requested_by=operation.requested_by
         )
         if report is None:
             report = context.engine.rebalance(operation, context.catalog.get_table(name), change)

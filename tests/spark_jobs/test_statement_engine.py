@@ -1,0 +1,319 @@
+"""Statements that read and write rows, on a real session: what they do, answer and refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalog import Catalog, IndexState
+from catalog.errors import CatalogError
+from catalog.jobs import RunStatementJob
+from catalog.operations import JobState, OperationKind
+from catalog.statements.results import Cell, as_text
+from catalog.statements.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+LOGS = """CREATE TABLE logs (id int, name string) PARTITIONED BY (day date) STORED BY 'carbondata'
+TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2014/01/01, 2015/01/01, 2016/01/01', 'SORT_COLUMNS'='id')"""
+LOGS_ROWS = """INSERT INTO logs VALUES (1, 'a', '2013-05-05'), (2, 'b', '2014/05/05'), (3, 'c', '2015-05-05'),
+(4, 'd', '2016-05-05'), (5, NULL, NULL), (6, 'it''s', DATE '2014-12-31')"""
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    from spark_jobs.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+        yield opened
+
+
+def run(session: Session, *statements: str) -> None:
+    for text in statements:
+        session.execute(text)
+
+
+def rows(session: Session, text: str) -> list[list[Cell]]:
+    return [list(row) for row in session.execute(text).rows]
+
+
+def refused(session: Session, text: str) -> tuple[str, str | None, str]:
+    """Return the error's class, the text at the place that it points at, and its message."""
+    with pytest.raises(CatalogError) as caught:
+        session.execute(text)
+    place = caught.value.position
+    return type(caught.value).__name__, None if place is None else text[place:], str(caught.value)
+
+
+def counts(session: Session) -> dict[str, Cell]:
+    """Return line of SHOW PARTITIONS → rows."""
+    return {str(row[0]): row[1] for row in rows(session, "SHOW PARTITIONS logs")}
+
+
+def test_rows_are_inserted_selected_and_moved(session: Session) -> None:
+    run(session, LOGS)
+    assert as_text(session.execute(LOGS_ROWS)) == ["6 row(s) added"]
+    answer = session.execute("SELECT id, _partition_id, name, day FROM logs WHERE day >= '2014-06-01' ORDER BY id")
+    assert answer.columns == ("id", "_partition_id", "name", "day")
+    assert list(answer.rows) == [
+        [3, 3, "c", "2015-05-05"],
+        [4, 0, "d", "2016-05-05"],
+        [6, 2, "it's", "2014-12-31"],
+    ]
+    everything = rows(session, "SELECT * FROM logs ORDER BY id")
+    run(session, "ALTER TABLE logs ADD PARTITION ('2017/01/01')")
+    run(session, "ALTER TABLE logs SPLIT PARTITION (2) INTO ('2014-07-01', '2015/01/01')")
+    assert counts(session) == {
+        "0, day = DEFAULT": 1,
+        "1, day < 2014/01/01": 1,
+        "5, 2014/01/01 <= day < 2014-07-01": 1,
+        "6, 2014-07-01 <= day < 2015/01/01": 1,
+        "3, 2015/01/01 <= day < 2016/01/01": 1,
+        "4, 2016/01/01 <= day < 2017/01/01": 1,
+    }
+    assert rows(session, "SELECT * FROM logs ORDER BY id") == everything
+    run(session, "ALTER TABLE logs MERGE PARTITION (5, 6)", "ALTER TABLE logs DROP PARTITION (1) WITH DATA")
+    assert rows(session, "SELECT * FROM logs ORDER BY id") == everything[1:]
+
+
+@on_sqlite
+def test_partitions_of_intervals_come_by_themselves(session: Session) -> None:
+    run(
+        session,
+        """CREATE TABLE logs (id int) PARTITIONED BY (day date) STORED BY 'carbondata' TBLPROPERTIES
+        ('PARTITION_TYPE'='RANGE_INTERVAL', 'RANGE_INFO'='2017-01-01', 'INTERVAL'='1 month')""",
+        "INSERT INTO logs VALUES (1, '2016-01-01'), (2, '2017-02-03')",
+    )
+    assert [row[1] for row in rows(session, "SHOW PARTITIONS logs")] == [0, 1, 0, 1]
+
+
+@on_sqlite
+def test_every_type_comes_back_as_it_was_written(session: Session) -> None:
+    types = "tinyint, smallint, int, bigint, float, double, decimal(20,5), boolean, date, timestamp, string, char(4), "
+    names = [f"c{number}" for number in range(14)]
+    columns = ", ".join(map(" ".join, zip(names, (types + "varchar(4), binary").split(", "), strict=True)))
+    values = [
+        ["-128", "'32767'", "1e3", "9223372036854775807", "0.1", "-1e300", "123456789012345.12345", "TRUE"],
+        ["'2014/1/2'", "'2020-02-29 23:59:59.000001'", "'ü;\\n''x'", "'ab  '", "'abcd'", "X'00fF'"],
+    ]
+    expected: list[Cell] = [-128, 32767, 1000, 9223372036854775807, 0.1, -1e300, "123456789012345.12345", True]
+    expected += ["2014-01-02", "2020-02-29 23:59:59.000001", "ü;\n'x", "ab", "abcd", "00ff"]
+    for stored in ("STORED AS PARQUET", "PARTITIONED BY (k int) STORED BY 'carbondata' TBLPROPERTIES "):
+        is_hashed = stored.endswith(" ")
+        properties = "('PARTITION_TYPE'='HASH', 'PARTITION_NUM'='2')" if is_hashed else ""
+        run(session, "DROP TABLE IF EXISTS t", f"CREATE TABLE t ({columns}, n array<int>) {stored}{properties}")
+        key = ", 7" if is_hashed else ""
+        run(session, f"INSERT INTO t VALUES ({', '.join(values[0] + values[1])}, NULL{key})")
+        run(session, f"INSERT INTO t ({names[3]}) VALUES (0)")
+        found = rows(session, f"SELECT {', '.join(names)}, n FROM t ORDER BY c3")
+        assert found == [[None] * 3 + [0] + [None] * 11, [*expected, None]]
+
+
+@on_sqlite
+def test_answers_are_values_of_json(session: Session) -> None:
+    answer = session.execute(
+        "SELECT array(1, NULL) AS a, struct('x' AS b, DATE'2020-01-01' AS c) AS d, map('k', 1.5D) AS e, "
+        "DOUBLE('NaN') AS f, FLOAT('-Infinity') AS g, CAST(0 AS decimal(20,18)) AS h, NULL AS i, 0.1F AS j, "
+        "X'AB' AS k, INTERVAL '1' DAY AS l, 'x' AS a"
+    )
+    assert answer.columns == (*"abdefghijkl"[:1], *"defghijkl", "a")
+    assert json.loads(json.dumps([list(row) for row in answer.rows], allow_nan=False)) == [
+        [
+            [1, None],
+            {"b": "x", "c": "2020-01-01"},
+            {"k": 1.5},
+            "NaN",
+            "-Infinity",
+            "0.000000000000000000",
+            None,
+            0.1,
+            "ab",
+            "INTERVAL '1' DAY",
+            "x",
+        ]
+    ]
+
+
+@on_sqlite
+def test_selects_are_inserted_by_the_order_of_their_columns(session: Session) -> None:
+    run(
+        session,
+        LOGS,
+        LOGS_ROWS,
+        "CREATE TABLE copy (id bigint, name varchar(3)) PARTITIONED BY (region string, month int) STORED AS PARQUET",
+        "INSERT INTO copy (month, id, region) SELECT month(day), id, 'EU' FROM logs WHERE id < 3",
+        "INSERT INTO copy PARTITION (region='US', month=1) SELECT id, name FROM logs WHERE id = 3",
+        "INSERT INTO copy PARTITION (region='US', month=1) (name) VALUES ('abc')",
+        "INSERT INTO logs (day, id) SELECT DATE'2014-01-01', 7",
+    )
+    assert rows(session, "SELECT * FROM copy ORDER BY region, month, id") == [
+        [1, None, "EU", 5],
+        [2, None, "EU", 5],
+        [None, "abc", "US", 1],
+        [3, "c", "US", 1],
+    ]
+    assert as_text(session.execute("SHOW PARTITIONS copy")) == ["region=EU/month=5", "region=US/month=1"]
+    for text, error in (
+        ("INSERT INTO copy SELECT 1, 'long', 'EU', 1", "InvalidRowsError"),
+        ("INSERT INTO copy SELECT 1", "InvalidRowsError"),
+        ("INSERT INTO logs SELECT 'x', 'y', current_date()", "InvalidRowsError"),
+        ("INSERT INTO logs SELECT 1, 2, 3, 4", "InvalidRowsError"),
+    ):
+        assert refused(session, text)[0] == error
+    assert rows(session, "SELECT count(*) FROM copy UNION ALL SELECT count(*) FROM logs") == [[4], [7]]
+    # Nothing holds the tables after errors.
+    run(session, "DROP TABLE logs", "DROP TABLE copy PURGE")
+
+
+@on_sqlite
+def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Session) -> None:
+    run(session, LOGS, "CREATE VIEW v AS SELECT * FROM v", LOGS_ROWS)
+    for text, error, place, said in (
+        ("SELECT nothing FROM logs", "InvalidQueryError", "nothing FROM logs", "nothing"),
+        ("SELECT id\nFROM logs GRUP BY x", "InvalidQueryError", "BY x", "Syntax error"),
+        ("INSERT INTO logs /* c */ SELECT a FROM logs", "InvalidQueryError", "a FROM logs", "`a`"),
+        ("SELECT * FROM none", "TableNotFoundError", "none", "table none does not exist"),
+        ("INSERT INTO logs SELECT * FROM shop.none", "TableNotFoundError", "shop.none", "shop.none"),
+        ("SELECT id / 0 FROM logs", "EngineError", None, "DIVIDE_BY_ZERO"),
+        ("SELECT * FROM v", "InvalidTableError", None, "made of itself: shop.v → shop.v"),
+    ):
+        assert refused(session, text)[:2] == (error, place)
+        assert said in refused(session, text)[2]
+        assert "calve_" not in refused(session, text)[2]
+        assert len(refused(session, text)[2]) < 600
+
+
+@on_sqlite
+def test_views_are_read_as_their_queries(session: Session, catalog: Catalog) -> None:
+    catalog.create_database("other")
+    run(
+        session,
+        LOGS,
+        LOGS_ROWS,
+        "CREATE VIEW early (n, d) AS WITH x AS (SELECT id, day FROM logs) SELECT * FROM x WHERE day < '2015-01-01' --",
+        "CREATE VIEW other.names AS SELECT name FROM shop.logs WHERE id IN (SELECT n FROM shop.early)",
+        "USE other",
+        "CREATE TABLE logs (x int)",
+    )
+    assert rows(session, "SELECT * FROM names ORDER BY 1") == [["a"], ["b"], ["it's"]]
+    assert rows(session, "SELECT count(*), count(e.d), max(early.n) FROM shop.early, shop.early e") == [[9, 9, 6]]
+    assert rows(session, "SELECT count(*) FROM logs") == [[0]]
+
+
+# --- LOAD DATA ------------------------------------------------------------------------------------------------------
+
+
+def loaded(session: Session, path: Path, options: str = "") -> list[list[Cell]]:
+    run(session, "DROP TABLE IF EXISTS logs", LOGS, f"LOAD DATA INPATH '{path}' INTO TABLE logs {options}")
+    return rows(session, "SELECT id, name, day FROM logs ORDER BY id")
+
+
+@on_sqlite
+def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession, tmp_path: Path) -> None:
+    expected: list[list[Cell]] = [[1, "a", "2014-05-05"], [2, None, "2015-06-07"], [3, "c;,", None]]
+    texts = {
+        "names.csv": ('day,name,id\n2014-05-05,a,1\n2015/6/7,,2\n,"c;,",3\n', ""),
+        "plain.txt": ("1|a|2014/05/05\n2||2015-06-07\n3|c;,|\n", "OPTIONS ('DELIMITER'='|', 'HEADER'='FALSE')"),
+        "order.csv": (
+            "05.05.2014;a;1\n07.06.2015;;2\n;'c;,';3\n",
+            "OPTIONS ('FILEHEADER'='day, name, ID', 'DELIMITER'=';', 'QUOTECHAR'='\\'', 'DATEFORMAT'='dd.MM.yyyy')",
+        ),
+        "rows.json": (
+            '{"id": 1, "name": "a", "day": "2014-05-05"}\n{"id": 2, "day": "2015/06/07"}\n{"name": "c;,", "id": 3}\n',
+            "",
+        ),
+    }
+    for name, (text, options) in texts.items():
+        (tmp_path / name).write_text(text)
+        assert loaded(session, tmp_path / name, options) == expected, name
+    frame = spark.sql(
+        "SELECT * FROM VALUES ('a', 1, DATE'2014-05-05'), (NULL, 2, DATE'2015-06-07'), ('c;,', 3, NULL) "
+        "AS t (name, id, day)"
+    )
+    for source_format in ("parquet", "orc"):
+        frame.write.format(source_format).save(str(tmp_path / f"files_{source_format}"))
+        assert loaded(session, tmp_path / f"files_{source_format}") == expected
+    run(session, "CREATE TABLE v (id int) PARTITIONED BY (name string, day date) STORED AS PARQUET")
+    run(session, f"LOAD DATA INPATH '{tmp_path / 'names.csv'}' INTO TABLE v")
+    assert len(rows(session, "SHOW PARTITIONS v")) == 3
+
+
+@on_sqlite
+def test_what_cannot_be_loaded_is_refused_with_its_place(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("id,name,day\n1,a,2014-05-05\n2,b,soon\n")
+    (tmp_path / "other.csv").write_text("id,nickname,day\n1,a,2014-05-05\n")
+    (tmp_path / "unknown.bin").write_text("x")
+    run(session, LOGS)
+    for path, options, said in (
+        ("bad.csv", "", "bad.csv, line 3: 2,b,soon"),
+        ("other.csv", "", "missing name, unknown nickname"),
+        ("none.csv", "", "does not exist"),
+        ("unknown.bin", "", "OPTIONS('FORMAT'='csv')"),
+        ("bad.csv", "OPTIONS ('FORMAT'='xml')", "format 'xml' is not known"),
+        ("bad.csv", "OPTIONS ('COLOUR'='red')", "option COLOUR is not known for CSV"),
+        ("bad.csv", "OPTIONS ('FILEHEADER'='id, nickname')", "FILEHEADER names nickname"),
+    ):
+        error, place, message = refused(session, f"LOAD DATA INPATH '{tmp_path / path}' INTO TABLE logs {options}")
+        assert error == "SourceFileError"
+        assert place is not None
+        assert place.startswith(f"'{tmp_path / path}'")
+        assert said in message
+    assert rows(session, "SELECT count(*) FROM logs") == [[0]]
+    run(session, "DROP TABLE logs")
+
+
+# --- indexes and scripts --------------------------------------------------------------------------------------------
+
+
+def test_the_index_of_a_large_table_is_built_by_the_engine(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    from catalog.statements.execution import indexes
+
+    monkeypatch.setattr(indexes, "LARGE_TABLE", 2)
+    added = " ".join(f"PARTITION (k={number})" for number in range(5))
+    run(session, "CREATE TABLE t (a int) PARTITIONED BY (k int) STORED AS PARQUET", f"ALTER TABLE t ADD {added}")
+    assert rows(session, "CREATE PARTITION INDEX i ON t (k)") == [["i", str(IndexState.ACTIVE), None]]
+
+
+def test_a_script_that_is_run_again_adds_nothing_twice(spark: SparkSession, catalog: Catalog, session: Session) -> None:
+    from spark_jobs.run_statement import run_statement
+
+    script = f"CREATE DATABASE d; USE d; {LOGS}; {LOGS_ROWS}; SELECT count(*) FROM logs; SELECT * FROM broken"
+    catalog.operations.begin("run", OperationKind.RUN_STATEMENT, "d.logs", requested_by="somebody")
+    job = RunStatementJob(operation_id="run", step="run_statement", attempt=1, table="d.logs", statements=script)
+    for _ in range(2):
+        with pytest.raises(CatalogError, match="table broken does not exist"):
+            run_statement(spark, catalog, job)
+    step = catalog.operations.get_job("run", "statement-4")
+    assert step is not None
+    assert (step.state, step.attempt, step.result["rows"]) == (JobState.SUCCEEDED, 1, [[6]])
+    assert catalog.operations.get("run/statement-4").requested_by == "somebody"
+    session.execute("CREATE VIEW d.broken AS SELECT count(*) FROM logs")
+    outcomes = run_statement(spark, catalog, job)["outcomes"]
+    assert [outcome["ok"] for outcome in outcomes] == [True] * 6
+    assert outcomes[-1]["rows"] == [[6]]
+
+
+@pytest.mark.slow
+@on_sqlite
+def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(f"CREATE DATABASE d; USE d;\n{LOGS};\n{LOGS_ROWS};\nSELECT nothing;\nSELECT max(id) FROM logs;")
+    command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--keep-going", "--file", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "")
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True]
+    assert (answers[4]["error"], answers[4]["position"]) == ("InvalidQueryError", 7)
+    assert answers[5]["rows"] == [[6]]
