@@ -88,11 +88,12 @@ def tables(database: str | None, as_json: bool) -> None:
                 json.dumps(
                     {
                         "table": table.full_name,
+                        "kind": table.kind,
                         "partition_keys": [{"name": key.name, "type": key.type} for key in table.partition_keys],
                         "columns": [{"name": column.name, "type": column.type} for column in table.columns],
                         "scheme": None if table.scheme is None else table.scheme.as_json(),
-                        "format": table.format,
-                        "location": table.location,
+                        "format": None if table.is_view else table.format,
+                        "location": table.location or None,
                     }
                 )
             )
@@ -100,7 +101,10 @@ def tables(database: str | None, as_json: bool) -> None:
         keys = [_partitioned_by(table) for table in found]
         _print_table(
             ("TABLE", "FORMAT", "PARTITIONED BY", "LOCATION"),
-            [(t.full_name, t.format, text, t.location) for t, text in zip(found, keys, strict=True)],
+            [
+                (t.full_name, t.kind if t.is_view else t.format, text, t.location)
+                for t, text in zip(found, keys, strict=True)
+            ],
         )
     else:
         click.echo("There are no tables yet.", err=True)

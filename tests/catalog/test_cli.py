@@ -79,6 +79,11 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
     flights.operations.begin("run-1", OperationKind.ADD_PARTITIONS, "demo.flights")
     assert "origin string, month int" in calve("tables").stdout
     assert json.loads(calve("tables", "--json").stdout)["table"] == "demo.flights"
+    flights.create_view("demo.late", "SELECT * FROM demo.flights")
+    assert "demo.late     view" in calve("tables").stdout
+    view = json.loads(calve("tables", "--json").stdout.splitlines()[1])
+    assert (view["table"], view["kind"], view["format"], view["location"]) == ("demo.late", "view", None, None)
+    flights.drop_table("demo.late")
     assert calve("indexes", "demo.flights").stdout.splitlines()[1].split() == [
         "by_origin",
         "origin,",
