@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as f
@@ -15,29 +15,50 @@ from catalog.schemes.model import DEFAULT_PARTITION, Scheme
 from catalog.schemes.ranges import RangeScheme
 
 
-def partition_id(scheme: Scheme) -> Column:
-    """Return the partition of each row, an int, never null."""
-    return f.expr(partition_id_sql(scheme))
+NOWHERE = -1
+"""In the place of a partition that a row cannot belong to."""
 
 
-def partition_id_sql(scheme: Scheme) -> str:
+def partition_id(scheme: Scheme, among: Collection[int] | None = None) -> Column:
+    """Return the partition of each row, an int, never null.
+
+    Args:
+        among: The partitions that all rows belong to, for an expression that does not grow with the others; a row of
+            one of the others gets `NOWHERE` or 0.
+    """
+    return f.expr(partition_id_sql(scheme, among))
+
+
+def partition_id_sql(scheme: Scheme, among: Collection[int] | None = None) -> str:
     """Return the same as text of Spark's SQL, over the partition column's name."""
     name = value_sql(scheme.column, scheme.value_type)
     if isinstance(scheme, HashScheme):
         hashed = f"crc32(cast({_canonical_sql(name, scheme.value_type)} as binary))"
         return f"cast(coalesce(pmod({hashed}, {scheme.count}L), 0L) as int)"
     if isinstance(scheme, RangeScheme):
-        bounds = [literal_sql(scheme.value_type, scheme.typed(text)) for _, text in scheme.bounds]
-        ids = [*(each for each, _ in scheme.bounds), DEFAULT_PARTITION]
-        found = _range_tree(name, bounds, ids)
+        texts, ids = _ranges(scheme, among)
+        found = _range_tree(name, [literal_sql(scheme.value_type, scheme.typed(text)) for text in texts], ids)
     else:
         assert isinstance(scheme, ListScheme)
         values = [
             (literal_sql(scheme.value_type, scheme.value_type.decode(encoded, 0)[0]), each)
             for encoded, each in scheme.partition_of_bytes.items()
+            if among is None or each in among
         ]
         found = _list_tree(name, values)
     return f"if({name} is null, {DEFAULT_PARTITION}, {found})"
+
+
+def _ranges(scheme: RangeScheme, among: Collection[int] | None) -> tuple[list[str], list[int]]:
+    """Return bounds, and the partitions below each of them and behind the last, those that do not count as one."""
+    texts: list[str] = []
+    ids = [each if among is None or each in among else NOWHERE for each in (*scheme.ids[1:], DEFAULT_PARTITION)]
+    kept = ids[:1]
+    for (_, text), following in zip(scheme.bounds, ids[1:], strict=True):
+        if following != kept[-1]:
+            texts.append(text)
+            kept.append(following)
+    return texts, kept
 
 
 def _range_tree(name: str, bounds: Sequence[str], ids: Sequence[int]) -> str:
@@ -94,9 +115,8 @@ def literal_sql(value_type: KeyType, value: KeyValue) -> str:
         case DateType():
             return f"date {value_type.format(value)}"
         case DecimalType():
-            text = value_type.format(value)
-            digits, _, fraction = text.lstrip("-").partition(".")
-            return f"cast('{text}' as decimal({max(1, len(digits.lstrip('0') + fraction))},{len(fraction)}))"
+            # Beside a literal of another scale, Spark might round the column.
+            return f"cast('{value_type.format(value)}' as {value_type.name})"
         case FloatingType():
             return f"cast('{value_type.number(value)!r}' as {value_type.name})"
         case IntegerType():

@@ -56,9 +56,21 @@ def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
 
     Args:
         folder: Below the table's location; nothing is there yet.
+
+    Raises:
+        VerificationFailedError: One of the files has rows that its partition cannot have.
     """
     rows = read_data_files(spark, plan.table, plan.rewritten)
     without_shuffle = len(plan.rewritten) * len(plan.targets)
     shuffle = without_shuffle > _MOST_FILES * plan.estimated_files
     log.info("%s: moving %d rows out of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
-    return write_rows(rows, plan.table, plan.scheme, folder, shuffle=shuffle, is_counted=False, size=plan.moved)
+    return write_rows(
+        rows,
+        plan.table,
+        plan.scheme,
+        folder,
+        shuffle=shuffle,
+        is_counted=False,
+        among=plan.targets,
+        size=plan.moved,
+    )

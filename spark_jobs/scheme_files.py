@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from catalog.errors import VerificationFailedError
 from catalog.files import Folder
 from catalog.model import Table
 from catalog.rebalancing.planning import target_file_bytes
@@ -48,6 +49,7 @@ def write_rows(
     *,
     shuffle: bool = True,
     is_counted: bool = True,
+    among: Collection[int] | None = None,
     size: Total | None = None,
 ) -> int:
     """Write rows as data files of their partitions, each file sorted, and the manifest beside them.
@@ -60,14 +62,18 @@ def write_rows(
             partition are spread over several. False writes what each task reads, for few and great files of few
             partitions.
         is_counted: Count the rows on their way, too, which whoever knows their number beforehand need not.
+        among: The partitions that the rows belong to, if they are known.
         size: Of the files that the rows come from, which tells how many rows make a file of the table's size.
 
     Returns:
         The number of rows; of those that are not counted, in the files.
+
+    Raises:
+        VerificationFailedError: There is a row of a partition that rows cannot belong to.
     """
     spark, observed = rows.sparkSession, Observation() if is_counted else None
     columns = [f.col(f"`{column.name}`") for column in table.columns]
-    placed = rows.select(*columns).withColumn(PARTITION_FOLDER, partition_id(scheme))
+    placed = rows.select(*columns).withColumn(PARTITION_FOLDER, partition_id(scheme, among))
     if shuffle:
         placed = placed.hint("rebalance", f.col(PARTITION_FOLDER))
     if observed is not None:
@@ -87,6 +93,12 @@ def write_rows(
     def files() -> Iterator[NewFile]:
         nonlocal written
         for file in _written_files(spark, table, scheme, folder):
+            if among is not None and file.partition_id not in among:
+                raise VerificationFailedError(
+                    f"table {table.full_name}: {file.path} has rows that belong to none of the partitions "
+                    f"{', '.join(map(str, sorted(among)))}, so one of the files that they come from is in a partition "
+                    "that it does not belong to; nothing was changed"
+                )
             written += file.row_count
             yield file
 
