@@ -14,7 +14,6 @@ from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme
 from catalog.schemes.ranges import RangeScheme
 
-
 NOWHERE = -1
 """In the place of a partition that a row cannot belong to."""
 
