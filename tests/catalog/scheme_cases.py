@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from hypothesis import strategies as st
@@ -19,8 +20,9 @@ from catalog.rebalancing.changes import (
 )
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import Scheme
-from tests.catalog.scheme_model import HashModel, ListModel, Model, RangeModel, Written
+from tests.catalog.scheme_model import HashModel, IntervalModel, ListModel, Model, RangeModel, Written
 from tests.catalog.scheme_values import HASHED_TYPES, TYPES, escaped, order, pools, spellings
+from tests.catalog.strategies import Day, days_in_month
 
 COLUMN = "c"
 
@@ -102,6 +104,58 @@ def cases(draw: st.DrawFn, types: Sequence[str] = TYPES, methods: Sequence[str] 
     return Case(kind, scheme, model, pool)
 
 
+@st.composite
+def interval_cases(draw: st.DrawFn) -> Case:
+    """A new scheme whose ranges come by themselves, with so few values that few of them come."""
+    kind, values, choices = draw(st.sampled_from(_INTERVALS))
+    pool = sorted(draw(st.lists(values, min_size=2, max_size=10, unique=True)))
+    uppers = pool[: draw(st.integers(1, min(3, len(pool) - 1)))]
+    number, word, unit = draw(st.sampled_from(choices))
+    written = [(str(value).removesuffix(" 00:00:00"), value) for value in uppers]
+    information = ", ".join(text for text, _ in written)
+    scheme = make(kind, PARTITION_TYPE="RANGE_INTERVAL", RANGE_INFO=information, INTERVAL=f"{number}{word}")
+    bounds = tuple((partition_id, text, value) for partition_id, (text, value) in enumerate(written, 1))
+    return Case(kind, scheme, IntervalModel(COLUMN, bounds, len(bounds), number, unit, written[-1]), pool)
+
+
+_HOURS = st.builds(datetime, st.just(2014), st.just(1), st.integers(1, 3), st.integers(0, 23))
+_DAYS = st.builds(Day, st.just(2014), st.integers(1, 12), st.sampled_from([1, 15, 28, 29, 30, 31])).filter(
+    lambda day: day.day <= days_in_month(day.year, day.month)
+)
+_INTERVALS: Sequence[tuple[str, st.SearchStrategy[Any], Sequence[tuple[int, str, Any]]]] = (
+    ("int", st.integers(-3, 30), [(5, "", 1), (7, "", 1)]),
+    ("date", _DAYS, [(1, " month", "month"), (3, " Months", "month")]),
+    ("timestamp", _HOURS, [(6, " hours", timedelta(hours=1)), (1, " day", timedelta(days=1))]),
+)
+
+
+def undone(change: PartitionChange, before: Any, after: Any) -> Any:
+    """Return the model after the reverse of a change; None where there is no reverse."""
+    new = [each for each in after.ids if each not in before.ids]
+    match change:
+        case AddPartitions():
+            return after.drop(new)
+        case SplitPartition():
+            return after.merge(new)
+        case MergePartitions(merged):
+            return after.split(new[0], [_parts(before)[each] for each in before.ids if each in merged])
+        case DropPartitions((dropped,), False):
+            part, position = _parts(before)[dropped], before.ids.index(dropped)
+            if isinstance(before, ListModel) or position == len(before.bounds):
+                return after.add([part])
+            following = before.ids[position + 1]
+            return after.split(following, [part, _parts(before)[following]])
+        case SetPartitionNumber():
+            return before
+    return None
+
+
+def _parts(model: Any) -> dict[int, Any]:
+    if isinstance(model, ListModel):
+        return dict(model.groups)
+    return {partition_id: (text, value) for partition_id, text, value in model.bounds}
+
+
 def steps(model: Model, pool: Sequence[Any]) -> st.SearchStrategy[Step]:
     """A change that fits."""
     match model:
@@ -125,7 +179,8 @@ def _range_steps(draw: st.DrawFn, model: RangeModel, pool: Sequence[Any]) -> Ste
         inside[partition_id] = [
             value for value in writable if order(value) < order(upper) and (lower is None or order(value) > lower)
         ]
-    possible = ["add"] * bool(above) + ["split"] * any(inside.values()) + ["drop"] * bool(model.bounds)
+    is_droppable = len(model.bounds) > isinstance(model, IntervalModel)
+    possible = ["add"] * bool(above) + ["split"] * any(inside.values()) + ["drop"] * is_droppable
     form = draw(st.sampled_from(possible + ["merge"] * (len(model.bounds) > 1)))
     if form == "add":
         new = draw(_written(draw(_some(above, 3))))
@@ -145,7 +200,8 @@ def _range_steps(draw: st.DrawFn, model: RangeModel, pool: Sequence[Any]) -> Ste
 
 @st.composite
 def _drops(draw: st.DrawFn, model: RangeModel | ListModel) -> Step:
-    chosen = tuple(draw(st.lists(st.sampled_from(model.ids[1:]), min_size=1, max_size=3, unique=True)))
+    most = min(3, len(model.ids) - 1 - isinstance(model, IntervalModel))
+    chosen = tuple(draw(st.lists(st.sampled_from(model.ids[1:]), min_size=1, max_size=most, unique=True)))
     return Step(DropPartitions(chosen, draw(st.booleans())), model.drop(chosen))
 
 

@@ -9,11 +9,12 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from tests.catalog.scheme_values import Value, order, plain
+from tests.catalog.strategies import days_in_month
 
 Written: TypeAlias = tuple[str, Any]
 
@@ -108,6 +109,49 @@ class RangeModel(Model):
         places = sorted(self.ids.index(each) - 1 for each in partition_ids)
         _, text, value = self.bounds[places[-1]]
         return self._put(places[0], places[-1] + 1, [(text, value)])
+
+
+@dataclass(frozen=True)
+class IntervalModel(RangeModel):
+    """Ranges that come by themselves, so many units after the anchor: the last bound that somebody wrote, or left.
+
+    A unit is `month`, or a width: a number, or a time.
+    """
+
+    number: int
+    unit: Literal["month"] | int | timedelta
+    anchor: Written
+
+    def _put(self, first: int, end: int, bounds: Sequence[Written]) -> RangeModel:
+        return self._anchored(super()._put(first, end, bounds))
+
+    def drop(self, partition_ids: Sequence[int]) -> RangeModel:
+        return self._anchored(super().drop(partition_ids))
+
+    def _anchored(self, changed: Any) -> IntervalModel:
+        found: IntervalModel = changed
+        last = found.bounds[-1][1:]
+        return found if self.bounds and last[0] == self.bounds[-1][1] else replace(found, anchor=last)
+
+    def extended(self, value: Any) -> IntervalModel:
+        """Return the model with ranges up to a value."""
+        model, steps = self, 0
+        while model.bounds[-1][2] <= value:
+            steps += 1
+            upper = self._upper(steps)
+            if upper > model.bounds[-1][2]:
+                text = str(upper).removesuffix(" 00:00:00")
+                new = (model.used + 1, text.replace("-", "/") if "/" in self.anchor[0] else text, upper)
+                model = replace(model, bounds=(*model.bounds, new), used=model.used + 1)
+        return model
+
+    def _upper(self, steps: int) -> Any:
+        start, count = self.anchor[1], steps * self.number
+        if self.unit == "month":
+            months = start.month - 1 + count
+            year, month = start.year + months // 12, months % 12 + 1
+            return replace(start, year=year, month=month, day=min(start.day, days_in_month(year, month)))
+        return start + count * self.unit
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -105,6 +105,21 @@ def pools(draw: st.DrawFn, kind: str, size: int = 10) -> list[Any]:
     distinct = {order(value): value for value in found}
     return [distinct[each] for each in sorted(distinct)]
 
+
+def stored(value: Value) -> Any:
+    """Return a value as data files store it: days and microseconds since 1970."""
+    match value:
+        case Day():
+            # Python's calendar begins with the year 1, and repeats after 400 years.
+            shift = 400 if value.year < 400 else 0
+            day = date(value.year + shift, value.month, value.day).toordinal() - _EPOCH_DAY
+            return day - 146_097 * bool(shift)
+        case datetime():
+            return (value - datetime(1970, 1, 1)) // datetime.resolution
+    return value
+
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 # --- how a value is written -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,21 @@ from catalog.schemes.files import ColumnStatistics, NewFile
 from catalog.schemes.footers import column_types, read_footer
 from catalog.schemes.pruning import FileCondition, partitions_of, partitions_of_file
 from tests.catalog.scheme_cases import COLUMN, cases, make, steps
-from tests.catalog.scheme_values import DECIMALS, INTEGER_BITS, TYPES, Day, Row, filters, plain, pools, values_of
+from tests.catalog.scheme_values import (
+    DECIMALS,
+    INTEGER_BITS,
+    TYPES,
+    Day,
+    Row,
+    filters,
+    plain,
+    pools,
+    stored,
+    values_of,
+)
 
 EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
 few = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
-EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
 def arrow_type(kind: str) -> pa.DataType:
@@ -42,25 +52,10 @@ def arrow_type(kind: str) -> pa.DataType:
     return pa.timestamp("us", "UTC") if kind == "timestamp" else known.get(kind, pa.string())
 
 
-def day_number(day: Day) -> int:
-    """Return a day counted from 1970; Python's calendar begins with the year 1, and repeats after 400 years."""
-    return (
-        date(day.year + 400, day.month, day.day).toordinal() - EPOCH_DAY - 146_097
-        if day.year < 9600
-        else (date(day.year, day.month, day.day).toordinal() - EPOCH_DAY)
-    )
-
-
-def arrow_value(value: Any) -> Any:
-    if isinstance(value, Day):
-        return day_number(value)
-    return (value - datetime(1970, 1, 1)) // (datetime.resolution) if isinstance(value, datetime) else value
-
-
 def write_file(path: Path, rows: Sequence[Row], kinds: Mapping[str, str], group_size: int = 1000) -> None:
     arrays = {}
     for name, kind in kinds.items():
-        values = [None if row[name] is None else arrow_value(row[name]) for row in rows]
+        values = [None if row[name] is None else stored(row[name]) for row in rows]
         target = arrow_type(kind)
         whole = (
             pa.array(values, pa.int32())
@@ -174,20 +169,20 @@ def test_days_outside_of_the_calendar_are_kept_apart_from_those_inside(tmp_path:
     scheme = make("date", PARTITION_TYPE="RANGE", RANGE_INFO="0000-06-01, 0001-01-01, 9999-12-31")
     hashed = make("date", PARTITION_TYPE="HASH", PARTITION_NUM="9")
     view = Table("demo", "t", (Column(COLUMN, "date"),), (), FileFormat.PARQUET, "/t", scheme=scheme).filter_view
-    year_0 = day_number(Day(0, 7, 1))
+    year_0 = stored(Day(0, 7, 1))
     for number, matching, partition in (
         (year_0, [f"{COLUMN} = '0000-07-01'", f"{COLUMN} > '0000-06-30'", f"{COLUMN} < '0000-07-02'"], 2),
-        (day_number(Day(0, 1, 1)), [f"{COLUMN} <= '0000-01-01'"], 1),
-        (day_number(Day(0, 1, 1)) - 400, [f"{COLUMN} < '0000-01-01'", f"{COLUMN} <> '0000-01-01'"], 1),
-        (day_number(Day(9999, 12, 31)), [f"{COLUMN} = '9999-12-31'", f"{COLUMN} >= '9999-12-31'"], 0),
-        (day_number(Day(9999, 12, 31)) + 900, [f"{COLUMN} > '9999-12-31'", f"{COLUMN} is not null"], 0),
+        (stored(Day(0, 1, 1)), [f"{COLUMN} <= '0000-01-01'"], 1),
+        (stored(Day(0, 1, 1)) - 400, [f"{COLUMN} < '0000-01-01'", f"{COLUMN} <> '0000-01-01'"], 1),
+        (stored(Day(9999, 12, 31)), [f"{COLUMN} = '9999-12-31'", f"{COLUMN} >= '9999-12-31'"], 0),
+        (stored(Day(9999, 12, 31)) + 900, [f"{COLUMN} > '9999-12-31'", f"{COLUMN} is not null"], 0),
     ):
         days = pa.table({COLUMN: pa.array([number], pa.int32()).cast(pa.date32())})
         pq.write_table(days, tmp_path / "days.parquet")
         types: dict[str, KeyType] = column_types((COLUMN,), {COLUMN: "date"})
         found = read_footer(Folder(str(tmp_path)), "days.parquet", 0, types).statistics
         assert partitions_of_file(scheme, found, scheme.ids) == {partition}, number
-        is_known = 0 <= number - day_number(Day(0, 1, 1)) <= day_number(Day(9999, 12, 31)) - day_number(Day(0, 1, 1))
+        is_known = 0 <= number - stored(Day(0, 1, 1)) <= stored(Day(9999, 12, 31)) - stored(Day(0, 1, 1))
         assert len(partitions_of_file(hashed, found, hashed.ids)) == (1 if is_known else 9)
         for text in matching:
             assert FileCondition(parse_expression(text, view), view).may_match(found), (number, text)

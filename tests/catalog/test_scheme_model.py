@@ -19,8 +19,8 @@ from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.pruning import partitions_of
-from tests.catalog.scheme_cases import COLUMN, Case, cases, steps
-from tests.catalog.scheme_model import HashModel, Model
+from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, steps, undone
+from tests.catalog.scheme_model import HashModel, IntervalModel, Model
 from tests.catalog.scheme_values import comparison, filters, membership, order, plain, values_of
 
 EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "100"))
@@ -54,7 +54,7 @@ def parts(scheme: Scheme) -> Any:
 @few
 @given(data=st.data())
 def test_every_value_is_where_the_model_has_it_whatever_changes(data: st.DataObject) -> None:
-    case = data.draw(cases())
+    case = data.draw(cases() | cases() | interval_cases())
     scheme, model, sample = case.scheme, case.model, data.draw(values(case))
     check_agreement(scheme, model, sample)
     seen = set(scheme.ids)
@@ -84,7 +84,7 @@ def test_every_value_is_where_the_model_has_it_whatever_changes(data: st.DataObj
 @few
 @given(data=st.data())
 def test_the_reverse_gives_the_start_back(data: st.DataObject) -> None:
-    case = data.draw(cases())
+    case = data.draw(cases() | cases() | interval_cases())
     before, model = case.scheme, case.model
     for _ in range(data.draw(st.integers(0, 2))):
         step = data.draw(steps(model, case.pool))
@@ -97,6 +97,7 @@ def test_the_reverse_gives_the_start_back(data: st.DataObject) -> None:
         assert step.change.with_data or len(step.change.partition_ids) > 1
         return
     restored = reverse.of(after).scheme
+    check_agreement(restored, undone(step.change, model, step.model), [])
     assert parts(restored) == parts(before)
     same = before.places_like(restored)
     assert same is not None
@@ -127,6 +128,24 @@ def test_properties_make_a_scheme_that_places_alike_whatever_has_changed(data: s
     assert same is not None
     for value in data.draw(values(case)):
         assert same[scheme.partition_of(typed(scheme, value))] == again.partition_of(typed(scheme, value))
+
+
+@few
+@given(data=st.data())
+def test_ranges_come_by_themselves_as_in_the_model_whatever_changes(data: st.DataObject) -> None:
+    case = data.draw(interval_cases())
+    scheme, model = case.scheme, case.model
+    assert isinstance(model, IntervalModel)
+    for _ in range(data.draw(st.integers(1, 5))):
+        if data.draw(st.booleans()):
+            step = data.draw(steps(model, case.pool))
+            scheme, model = step.change.of(scheme).scheme, step.model  # type: ignore[assignment]
+        else:
+            value = data.draw(st.sampled_from(case.pool))
+            extended = scheme.extended_to(typed(scheme, value))  # type: ignore[attr-defined]
+            assert extended.ids[: len(scheme.ids)] == scheme.ids
+            scheme, model = scheme_from_json(extended.as_json()), model.extended(value)
+        check_agreement(scheme, model, [None, *case.pool])
 
 
 def filtered(case: Case, scheme: Scheme, text: str) -> set[int]:
