@@ -46,11 +46,11 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    vacuum = VacuumOperator(task_id=VACUUM, grace_hours="{{ params.grace_hours }}", dry_run=DRY_RUN)
+    vacuum = VacuumOperator(task_id=VACUUM, grace_hours="{{ params.grace_hours }}", is_dry_run=DRY_RUN)
     expire = ExpireOperationsOperator(
-        task_id=EXPIRE, retention_days="{{ params.retention_days }}", dry_run=DRY_RUN, trigger_rule="all_done"
+        task_id=EXPIRE, retention_days="{{ params.retention_days }}", is_dry_run=DRY_RUN, trigger_rule="all_done"
     )
-    clear = ClearFailedBuildsOperator(task_id=CLEAR, dry_run=DRY_RUN, trigger_rule="all_done")
+    clear = ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=DRY_RUN, trigger_rule="all_done")
     summarise = SummariseMaintenanceOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

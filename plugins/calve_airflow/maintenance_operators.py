@@ -25,25 +25,25 @@ class VacuumOperator(BaseOperator):
 
     Args:
         grace_hours: Files that were replaced or written since stay (templated).
-        dry_run: Only say what would be deleted (templated).
+        is_dry_run: Only say what would be deleted (templated).
 
     Returns:
         The report, as `catalog.maintenance.reports.VacuumReport.as_json`; what could not be deleted is in it, too.
     """
 
-    template_fields: Sequence[str] = ("grace_hours", "dry_run")
+    template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
 
-    def __init__(self, *, grace_hours: float, dry_run: bool, **kwargs: Any) -> None:
+    def __init__(self, *, grace_hours: float, is_dry_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grace_hours = grace_hours
-        self.dry_run = dry_run
+        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
         from catalog import Catalog
 
         with catalog_errors(), Catalog.open() as catalog:
-            report = catalog.vacuum(grace=timedelta(hours=self.grace_hours), dry_run=self.dry_run)
+            report = catalog.vacuum(grace=timedelta(hours=self.grace_hours), dry_run=self.is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
         for problem in report.problems:
@@ -56,18 +56,18 @@ class ExpireOperationsOperator(BaseOperator):
 
     Args:
         retention_days: Operations that somebody has worked on since stay (templated).
-        dry_run: Only say what would be done (templated).
+        is_dry_run: Only say what would be done (templated).
 
     Returns:
         The report, as `catalog.maintenance.reports.ExpiryReport.as_json`.
     """
 
-    template_fields: Sequence[str] = ("retention_days", "dry_run")
+    template_fields: Sequence[str] = ("retention_days", "is_dry_run")
 
-    def __init__(self, *, retention_days: float, dry_run: bool, **kwargs: Any) -> None:
+    def __init__(self, *, retention_days: float, is_dry_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.retention_days = retention_days
-        self.dry_run = dry_run
+        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
         """End and forget."""
@@ -75,7 +75,7 @@ class ExpireOperationsOperator(BaseOperator):
 
         with catalog_errors(), Catalog.open() as catalog:
             report = catalog.maintenance.expire_operations(
-                older_than=timedelta(days=self.retention_days), dry_run=self.dry_run
+                older_than=timedelta(days=self.retention_days), dry_run=self.is_dry_run
             )
         for operation_id in report.abandoned:
             self.log.info("Nobody works on operation %s any more", operation_id)
@@ -88,24 +88,24 @@ class ClearFailedBuildsOperator(BaseOperator):
     """Removes what builds and deletions of partition indexes that died have left.
 
     Args:
-        dry_run: Only say what would be removed (templated).
+        is_dry_run: Only say what would be removed (templated).
 
     Returns:
         Table → names of the indexes of which something was there.
     """
 
-    template_fields: Sequence[str] = ("dry_run",)
+    template_fields: Sequence[str] = ("is_dry_run",)
 
-    def __init__(self, *, dry_run: bool, **kwargs: Any) -> None:
+    def __init__(self, *, is_dry_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.dry_run = dry_run
+        self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Remove."""
         from catalog import Catalog
 
         with catalog_errors(), Catalog.open() as catalog:
-            return catalog.maintenance.clear_failed_builds(dry_run=self.dry_run)
+            return catalog.maintenance.clear_failed_builds(dry_run=self.is_dry_run)
 
 
 class SummariseMaintenanceOperator(SummaryOperator):

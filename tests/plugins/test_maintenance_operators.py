@@ -36,9 +36,9 @@ def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
     """Run the tasks, and return what each returned."""
     context = cast(Context, {})
     return {
-        VACUUM: VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, dry_run=dry_run).execute(context),
-        EXPIRE: ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, dry_run=dry_run).execute(context),
-        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, dry_run=dry_run).execute(context),
+        VACUUM: VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run).execute(context),
+        EXPIRE: ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, is_dry_run=dry_run).execute(context),
+        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context),
     }
 
 
