@@ -17,9 +17,6 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow
-import pyarrow.dataset
-import pyarrow.orc
-import pyarrow.parquet
 from pyarrow import fs
 
 from catalog.errors import SourceFileError
@@ -170,12 +167,17 @@ class Folder:
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
         """Yield the rows of the Parquet files in a folder, a batch in memory at a time."""
+        # Imported late, as the other parts of PyArrow: together they take as long as answering a statement.
+        import pyarrow.dataset
+
         dataset = pyarrow.dataset.dataset(self._path(name), format="parquet", filesystem=self._files)
         for batch in dataset.to_batches(batch_size=10_000):
             yield from batch.to_pylist()
 
     def write_rows(self, name: str, rows: pyarrow.Table) -> None:
         """Write rows as a Parquet file, and its folder with it."""
+        import pyarrow.parquet
+
         self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
         pyarrow.parquet.write_table(rows, self._path(name), filesystem=self._files)
 
@@ -185,6 +187,9 @@ class Folder:
 
     def row_count(self, name: str, file_format: str) -> int:
         """Return how many rows a Parquet or ORC file says that it has."""
+        import pyarrow.orc
+        import pyarrow.parquet
+
         if file_format == "orc":
             with self._files.open_input_file(self._path(name)) as file:
                 return int(pyarrow.orc.ORCFile(file).nrows)
