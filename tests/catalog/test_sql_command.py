@@ -99,7 +99,7 @@ def test_without_keep_going_the_first_error_is_the_end() -> None:
 @pytest.mark.usefixtures("catalog")
 def test_statements_come_from_a_file_or_from_standard_input(tmp_path: Path) -> None:
     path = tmp_path / "script.sql"
-    path.write_text("-- für alle\nCREATE DATABASE a;\n\nSHOW DATABASES;")
+    path.write_text("-- für uns\nCREATE DATABASE a;\n\nSHOW DATABASES;")
     assert sql("--file", str(path)).stdout.splitlines() == ["a", "demo"]
     assert sql("--file", "-", stdin="USE demo; SHOW TABLES").stdout.splitlines() == ["database  table"]
     assert sql("").exit_code == 0

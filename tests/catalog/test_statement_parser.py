@@ -253,7 +253,7 @@ def test_rows_keep_what_was_written() -> None:
     [
         ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CREATE, DESC"),
         ("CREATE TABLE", None, "ends too early; expected IF, a name"),
-        ("ALTER TABLE t PARTTION (4)", "PARTTION", "expected '.', ADD, CHANGE, DROP, MERGE, PARTITION"),
+        ("ALTER TABLE t PARTITIONX (4)", "PARTITIONX", "expected '.', ADD, CHANGE, DROP, MERGE, PARTITION"),
         ("ALTER TABLE t SPLIT PARTITION ('4') INTO ('a')", "'4'", "expected a whole number"),
         ("ALTER TABLE t DROP PARTITION (1.5)", "1.5", "cannot be read"),
         ("ALTER TABLE t MERGE PARTITION (1, 2", None, "expected ')', ','"),

@@ -182,7 +182,7 @@ def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Sess
     run(session, LOGS, "CREATE VIEW v AS SELECT * FROM v", LOGS_ROWS)
     for text, error, place, said in (
         ("SELECT nothing FROM logs", "InvalidQueryError", "nothing FROM logs", "nothing"),
-        ("SELECT id\nFROM logs GRUP BY x", "InvalidQueryError", "BY x", "Syntax error"),
+        ("SELECT id\nFROM logs GROUPED BY x", "InvalidQueryError", "BY x", "Syntax error"),
         ("INSERT INTO logs /* c */ SELECT a FROM logs", "InvalidQueryError", "a FROM logs", "`a`"),
         ("SELECT * FROM none", "TableNotFoundError", "none", "table none does not exist"),
         ("INSERT INTO logs SELECT * FROM shop.none", "TableNotFoundError", "shop.none", "shop.none"),
