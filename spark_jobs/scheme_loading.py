@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
+from catalog.column_types import TimestampType
 from catalog.errors import InvalidSchemeError
 from catalog.operations import OperationKind
 from catalog.schemes.committing import FileChange
@@ -89,13 +90,13 @@ def _extended(scheme: Scheme, rows: DataFrame) -> Scheme:
     if not isinstance(scheme, IntervalScheme):
         return scheme
     value = f.expr(value_sql(scheme.column, scheme.value_type))
-    text = f.date_format(f.max(value), "yyyy-MM-dd HH:mm:ss.SSSSSS") if _is_timestamp(scheme) else f.max(value)
-    greatest = rows.agg(text.cast("string")).first()[0]  # type: ignore[index]
-    return scheme if greatest is None else scheme.extended_to(scheme.typed(greatest))
-
-
-def _is_timestamp(scheme: Scheme) -> bool:
-    return scheme.column_type == "timestamp"
+    greatest = f.max(value)
+    if isinstance(scheme.value_type, TimestampType):
+        # A text of it would be one of the session's time zone.
+        microseconds = rows.agg(f.unix_micros(greatest)).first()[0]  # type: ignore[index]
+        return scheme if microseconds is None else scheme.extended_to(int(microseconds))
+    text = rows.agg(greatest.cast("string")).first()[0]  # type: ignore[index]
+    return scheme if text is None else scheme.extended_to(scheme.typed(text))
 
 
 def _out_of_default(

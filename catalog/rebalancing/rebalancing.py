@@ -187,15 +187,20 @@ class Rebalancing:
     def change_catalog(
         self, operation_id: str, table: str, change: PartitionChange, *, requested_by: str | None = None
     ) -> dict[str, Any] | None:
-        """Make a change that moves no row, without Spark; return its report.
+        """Make a change that moves no row, without Spark; done again, it returns the same report.
 
         Returns:
-            None, and nothing has happened, when rows have to be moved.
+            The report; None, and nothing has changed, when rows have to be moved, which a Spark job does under the
+            same id.
 
         Raises:
             OperationConflictError: Another operation is at work on the table.
             CatalogError: As `plan`.
         """
+        # Once it is made, the change does not fit the table any more.
+        known = self._operations.find(operation_id)
+        if known is not None and known.is_committed:
+            return dict(known.report[COMMIT])
         if self.plan(table, change).needs_spark:
             return None
         operation = self.begin(operation_id, table, change, requested_by=requested_by)
