@@ -26,7 +26,7 @@ class ListScheme(NumberedScheme):
 
     groups: tuple[Group, ...] = ()
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int, ...]:
         """The default partition, then the groups in order."""
         return (DEFAULT_PARTITION, *(partition_id for partition_id, _ in self.groups))
@@ -76,8 +76,12 @@ class ListScheme(NumberedScheme):
             return f"{self.column} = DEFAULT"
         return f"{self.column} = {', '.join(self._group(partition_id))}"
 
+    @cached_property
+    def _texts(self) -> dict[int, tuple[str, ...]]:
+        return dict(self.groups)
+
     def _group(self, partition_id: int) -> tuple[str, ...]:
-        return dict(self.groups)[partition_id]
+        return self._texts[partition_id]
 
     def partition_of(self, value: KeyValue | None) -> int:
         """Return the partition of a value."""

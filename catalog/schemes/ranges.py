@@ -41,10 +41,14 @@ class RangeScheme(NumberedScheme):
 
     bounds: tuple[Bound, ...] = ()
 
-    @property
+    @cached_property
     def ids(self) -> tuple[int, ...]:
         """The default partition, then the ranges in order."""
         return (DEFAULT_PARTITION, *(partition_id for partition_id, _ in self.bounds))
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {partition_id: position for position, (partition_id, _) in enumerate(self.bounds)}
 
     @cached_property
     def encoded_bounds(self) -> list[bytes]:
@@ -79,7 +83,7 @@ class RangeScheme(NumberedScheme):
         return upper if position == 0 else f"{self.bounds[position - 1][1]} <= {upper}"
 
     def _position(self, partition_id: int) -> int:
-        return self.ids.index(partition_id) - 1
+        return self._positions[partition_id]
 
     def _id_at(self, position: int) -> int:
         return self.bounds[position][0] if position < len(self.bounds) else DEFAULT_PARTITION
