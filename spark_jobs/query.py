@@ -36,6 +36,9 @@ from catalog.identifiers import DEFAULT_DATABASE
 from catalog.key_types import CharType, DateType, KeyValueError
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
+from spark_jobs.catalyst import frame_of, items, kind_of, operands, sql_package
+from spark_jobs.join_regions import Source
+from spark_jobs.joining import join_partition_wise
 from spark_jobs.placement import partition_id
 from spark_jobs.reading import (
     PrunedTable,
@@ -92,13 +95,15 @@ class PrunedQuery:
         frame: The answer.
         tables: Each occurrence of a catalog table in the statement, in its order; `where` is what was found out about
             the partitions that it needs. An occurrence that cannot matter is not read at all.
+        joins: In words, the joins that go partition by partition.
     """
 
     frame: DataFrame
     tables: tuple[PrunedTable, ...]
+    joins: tuple[str, ...] = ()
 
 
-def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None) -> DataFrame:
+def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, partition_wise: bool = True) -> DataFrame:
     """Return the answer of a SELECT over catalog tables; the same as over the whole tables, from fewer partitions.
 
     Tables are named `database.table`, or `table` in the database `default`. The names of common table expressions and
@@ -109,19 +114,23 @@ def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None) -> D
     Args:
         sql: One SELECT, in Spark's dialect.
         catalog: By default the one that `CALVE_CATALOG_URL` names.
+        partition_wise: Join tables with the same partition scheme partition by partition, where that helps
+            (`spark_jobs.joining`).
 
     Raises:
         ExpressionSyntaxError: The statement cannot be read.
         UnsupportedExpressionError: It is not one SELECT.
         CatalogError: As `read_table`.
     """
-    answer = prune_query(spark, sql, catalog=catalog)
-    for table in answer.tables:
-        log.info("%s", table)
+    answer = prune_query(spark, sql, catalog=catalog, partition_wise=partition_wise)
+    for line in (*answer.tables, *answer.joins):
+        log.info("%s", line)
     return answer.frame
 
 
-def prune_query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None) -> PrunedQuery:
+def prune_query(
+    spark: SparkSession, sql: str, *, catalog: Catalog | None = None, partition_wise: bool = True
+) -> PrunedQuery:
     """Return what `query` returns, and what it reads of each table.
 
     Raises:
@@ -142,7 +151,10 @@ def prune_query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None
             frame = _as_of_now(statement.over(frames))
             # Midnight between the two plans may have changed which partitions are meant.
             if not _reads_clock(planned) or _conditions(_as_of_now(planned), statement.tables) == conditions:
-                return PrunedQuery(frame, tuple(pruned))
+                break
+    sources = [Source(each.frame, each.scan) for each in pruned if each.scan is not None and partition_wise]
+    answer = join_partition_wise(frame, sources)
+    return PrunedQuery(answer.frame, tuple(pruned), answer.joins)
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -291,14 +303,13 @@ def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -
 def _as_of_now(frame: DataFrame) -> DataFrame:
     """Return a frame for which `current_date` and the like are fixed."""
     spark = frame.sparkSession
-    sql: Any = spark.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
-    plan = sql.catalyst.optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed())
-    return DataFrame(sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    optimizer = sql_package(spark).catalyst.optimizer
+    return frame_of(spark, optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed()))
 
 
 def _reads_clock(frame: DataFrame) -> bool:
-    patterns: Any = frame.sparkSession.sparkContext._jvm.org.apache.spark.sql.catalyst.trees  # type: ignore[union-attr]
-    return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.TreePattern.CURRENT_LIKE()))
+    patterns = sql_package(frame.sparkSession).catalyst.trees.TreePattern
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.CURRENT_LIKE()))
 
 
 def _conditions(planned: DataFrame, tables: Sequence[Table]) -> list[str | None]:
@@ -319,49 +330,30 @@ def _leaves(plan: Any) -> Iterator[tuple[Any, Any]]:
     rest = [(plan, None)]
     while rest:
         node, condition = rest.pop()
-        children = _items(node.children())
+        children = items(node.children())
         if not children:
             yield node, condition
-        own = node.condition() if _kind(node) == "Filter" else None
+        own = node.condition() if kind_of(node) == "Filter" else None
         rest += [(child, own) for child in children]
-        rest += [(inner, None) for inner in _items(node.innerChildren())]
+        rest += [(inner, None) for inner in items(node.innerChildren())]
 
 
 def _marked(leaf: Any) -> int | None:
-    if _kind(leaf) != "LogicalRDD" or leaf.output().isEmpty():
+    if kind_of(leaf) != "LogicalRDD" or leaf.output().isEmpty():
         return None
     metadata = leaf.output().head().metadata()
     return int(metadata.getLong(_MARK)) if metadata.contains(_MARK) else None
 
 
-def _items(sequence: Any) -> list[Any]:
-    return [sequence.apply(position) for position in range(sequence.size())]
-
-
-def _kind(node: Any) -> str:
-    return str(node.getClass().getSimpleName())
-
-
 def _implied(expression: Any, table: Table) -> str | None:
     """Return a filter on partition keys that is true wherever Spark's expression is; None when there is none."""
-    kind = _kind(expression)
+    kind = kind_of(expression)
     if kind == "And":
-        parts = [_implied(operand, table) for operand in _operands(expression, kind)]
+        parts = [_implied(operand, table) for operand in operands(expression, kind)]
         return _all([part for part in parts if part is not None and len(part) <= _LONGEST_CONDITION])
     if kind == "Or":
-        return _any([_implied(operand, table) for operand in _operands(expression, kind)])
+        return _any([_implied(operand, table) for operand in operands(expression, kind)])
     return _predicate(expression, table)
-
-
-def _operands(expression: Any, kind: str) -> Iterator[Any]:
-    """Yield the parts of a chain of ANDs or of ORs, in order."""
-    rest = [expression]
-    while rest:
-        node = rest.pop()
-        if _kind(node) == kind:
-            rest += [node.right(), node.left()]
-        else:
-            yield node
 
 
 def _all(conditions: Sequence[str]) -> str | None:
@@ -384,7 +376,7 @@ def _any(conditions: Sequence[str | None]) -> str | None:
 
 def _predicate(expression: Any, table: Table) -> str | None:
     """Say a condition on one partition key in the catalog's language, where it means the same; else None."""
-    kind = _kind(expression)
+    kind = kind_of(expression)
     if kind == "Not":
         negated = _predicate(expression.child(), table)
         return None if negated is None else f"not ({negated})"
@@ -401,10 +393,10 @@ def _predicate(expression: Any, table: Table) -> str | None:
 
 def _comparison(expression: Any, kind: str, table: Table) -> str | None:
     left, right = expression.left(), expression.right()
-    if _kind(left) == "Literal" and kind in _MIRRORED:
+    if kind_of(left) == "Literal" and kind in _MIRRORED:
         left, right, kind = right, left, _MIRRORED[kind]
     key = _key(left, table)
-    if key is None or _kind(right) != "Literal" or not right.dataType().equals(left.dataType()):
+    if key is None or kind_of(right) != "Literal" or not right.dataType().equals(left.dataType()):
         return None
     if kind == "Like" and expression.escapeChar() != "\\":
         return None
@@ -431,15 +423,15 @@ def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
         )
     return [
         _literal(member.value(), attribute, table)
-        if _kind(member) == "Literal" and member.dataType().equals(attribute.dataType())
+        if kind_of(member) == "Literal" and member.dataType().equals(attribute.dataType())
         else None
-        for member in _items(expression.list())
+        for member in items(expression.list())
     ]
 
 
 def _key(expression: Any, table: Table) -> str | None:
     """Return the column that an expression is, quoted, if it tells which partitions or files are needed; else None."""
-    if _kind(expression) != "AttributeReference":
+    if kind_of(expression) != "AttributeReference":
         return None
     name = str(expression.name()).lower()
     return f"`{name}`" if name in table.pruning_columns else None

@@ -48,6 +48,7 @@ class PrunedTable:
         table: Its name, `database.table`.
         where: The expression; None for all.
         files_read, files_total: None when the catalog does not know the file count of all these partitions.
+        scan: The files of a table with a partition scheme; None for other tables.
     """
 
     frame: DataFrame
@@ -57,6 +58,7 @@ class PrunedTable:
     partitions_total: int
     files_read: int | None
     files_total: int | None
+    scan: FileScan | None = None
 
     def __str__(self) -> str:
         """Say in one line what is read."""
@@ -140,6 +142,7 @@ def pruned_scan(scan: FileScan, frame: DataFrame) -> PrunedTable:
         partitions_total=len(scan.scheme.ids),
         files_read=len(scan.files),
         files_total=scan.files_total,
+        scan=scan,
     )
 
 
