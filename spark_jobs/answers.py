@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
 )
+from sqlglot.errors import SqlglotError
 
 from catalog.errors import EngineError, InvalidQueryError, InvalidRowsError, TableNotFoundError
 from catalog.statements.results import Cell, StatementResult
@@ -113,8 +114,12 @@ def engine_errors(statement: str) -> Iterator[None]:
         if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
             raise _not_found(error, statement) from error
         raise InvalidQueryError(_message(error), statement, _position(error, statement)) from error
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, RecursionError) as error:
+        if isinstance(error, RecursionError) or "StackOverflowError" in str(error):
+            raise InvalidQueryError("the SELECT is nested too deeply", statement) from error
         raise EngineError(_message(error)) from error
+    except SqlglotError as error:
+        raise InvalidQueryError(f"the SELECT cannot be taken apart: {error}", statement) from error
 
 
 @contextmanager

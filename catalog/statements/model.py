@@ -62,7 +62,7 @@ class Statement:
     """A statement.
 
     Attributes:
-        places: Name of a field → where it stands in the statement's text.
+        places: Name of a field, or of a property in capital letters → where it stands in the statement's text.
     """
 
     places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)

@@ -23,6 +23,7 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.PartitionAlreadyExistsError,), ("new_values", "values", "partitions")),
     ((e.InvalidPartitionError, e.InvalidPartitionSpecError), ("values", "partitions", "new_values")),
     ((e.DefaultPartitionError, e.PartitionsNotNeighboursError), ("partition_ids", "partition_id")),
+    ((e.BoundsNotAscendingError, e.DuplicateListValueError, e.SchemeValueError), ("items", "RANGE_INFO", "LIST_INFO")),
     ((e.InvalidSchemeError,), ("items", "count", "properties", "partition_ids", "partition_id", "partition_keys")),
     ((e.IndexNotFoundError, e.IndexAlreadyExistsError), ("index", "indexes")),
     ((e.InvalidIndexError,), ("keys", "indexes")),
@@ -33,7 +34,7 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.DatabaseNotFoundError, e.TableNotFoundError), ("table", "name", "database")),
     ((e.NotFoundError, e.AlreadyExistsError, e.ConflictError, e.NotATableError, e.UnsupportedFormatError), _TABLE),
 )
-"""Error → the parts of a statement of which the first that it has is what the error is about."""
+"""Error → the fields of a statement, or properties, of which the first that it has is what the error is about."""
 
 
 class Session:

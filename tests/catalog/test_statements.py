@@ -163,12 +163,12 @@ def test_tables_are_dropped(session: Session) -> None:
 
 WRONG_TABLES = [
     (
-        LOGS.replace("'2015/01/01', ", "").replace("2015/01/01", "2013/01/01"),
+        LOGS.replace("2015/01/01", "2013/01/01"),
         "BoundsNotAscendingError",
-        "'PARTITION_T",
+        "'2014/01/01, 2013/",
     ),
-    (AREA.replace("Korea", "US"), "DuplicateListValueError", "'PARTITION_T"),
-    (LOGS.replace("2015/01/01", "soon"), "SchemeValueError", "'PARTITION_T"),
+    (AREA.replace("Korea", "US"), "DuplicateListValueError", "'China, US"),
+    (LOGS.replace("2015/01/01", "soon"), "SchemeValueError", "'2014/01/01, soon"),
     (VINS.replace("'5'", "'many'"), "InvalidSchemeError", "'partition_type'"),
     (VINS.replace("'5'", "'0'"), "InvalidSchemeError", "'partition_type'"),
     (VINS.replace("hash", "round"), "InvalidSchemeError", "'partition_type'"),

@@ -187,6 +187,7 @@ def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Sess
         ("SELECT * FROM none", "TableNotFoundError", "none", "table none does not exist"),
         ("INSERT INTO logs SELECT * FROM shop.none", "TableNotFoundError", "shop.none", "shop.none"),
         ("SELECT id / 0 FROM logs", "EngineError", None, "DIVIDE_BY_ZERO"),
+        (f"SELECT {'(' * 3000}1{')' * 3000}", "InvalidQueryError", None, "nested too deeply"),
         ("SELECT * FROM v", "InvalidTableError", None, "made of itself: shop.v → shop.v"),
     ):
         assert refused(session, text)[:2] == (error, place)

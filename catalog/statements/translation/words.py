@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lark import Token, Transformer_NonRecursive
@@ -36,6 +36,13 @@ class TypeName(Placed[str]):
 
 
 @dataclass(frozen=True, slots=True)
+class Properties(Placed[dict[str, str]]):
+    """Properties, and the places of their values by their names in capital letters."""
+
+    places: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Clause:
     """A clause that may stand in any order, but once: the fields it gives, and where it stands."""
 
@@ -51,6 +58,8 @@ def made(kind: type[Made], **fields: Any) -> Made:
     for name, value in fields.items():
         if isinstance(value, Placed):
             places[name] = value.position
+            if isinstance(value, Properties):
+                places |= value.places
             value = value.value
         if value is not None:
             values[name] = value
@@ -159,18 +168,20 @@ class Words(Transformer_NonRecursive[Token, Any]):
     def tblproperties(self, properties: Placed[dict[str, str]]) -> Clause:
         return Clause("TBLPROPERTIES", properties.position, {"properties": properties})
 
-    def properties(self, *pairs: tuple[Placed[str], str]) -> Placed[dict[str, str]]:
+    def properties(self, *pairs: tuple[Placed[str], Placed[str]]) -> Properties:
         found: dict[str, str] = {}
-        seen: set[str] = set()
+        places: dict[str, int] = {}
         for name, value in pairs:
-            if name.value.lower() in seen:
+            if name.value.upper() in places:
                 raise self.wrong(f"property {name.value!r} is set twice", name.position)
-            seen.add(name.value.lower())
-            found[name.value] = value
-        return Placed(found, pairs[0][0].position)
+            places[name.value.upper()] = value.position
+            found[name.value] = value.value
+        return Properties(found, pairs[0][0].position, places)
 
-    def property(self, name: Placed[str], value: Placed[str] | Token) -> tuple[Placed[str], str]:
-        return name, value.lower() if isinstance(value, Token) else value.value
+    def property(self, name: Placed[str], value: Placed[str] | Token) -> tuple[Placed[str], Placed[str]]:
+        if isinstance(value, Token):
+            return name, Placed(value.lower(), value.start_pos or 0)
+        return name, value
 
     def property_name(self, name: Placed[str]) -> Placed[str]:
         return name
