@@ -12,8 +12,9 @@ from catalog import Catalog, Table
 from catalog.column_types import TimestampType
 from catalog.errors import InvalidSchemeError
 from catalog.operations import OperationKind
+from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.committing import FileChange
-from catalog.schemes.files import DataFile
+from catalog.schemes.files import DataFile, Total
 from catalog.schemes.manifest import folder_name
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme
 from catalog.schemes.pruning import partitions_of_file
@@ -23,6 +24,9 @@ from spark_jobs.reading import read_data_files, table_schema
 from spark_jobs.scheme_files import write_rows
 
 log = logging.getLogger("spark_jobs.scheme_loading")
+
+_USUAL_BYTES = 1_000_000
+"""Of so great a file, its rows take nearly all."""
 
 LOAD = "load"
 """The step of the operation that a load is."""
@@ -69,13 +73,30 @@ def load_rows(
         if rewritten:
             rows = rows.unionByName(read_data_files(spark, definition, rewritten))
         folder = folder_name(operation.number, attempt)
-        row_count = write_rows(rows, definition, after, folder)
+        row_count = write_rows(rows, definition, after, folder, size=_usual_size(catalog, definition))
         change = FileChange(before, after, folder, row_count, relabelled, [each.id for each in rewritten])
         report = {
             "rows_loaded": row_count - sum(each.row_count for each in rewritten),
             "partitions_created": len(after.ids) - len(before.ids),
         }
         return catalog.committer.commit(operation_id, LOAD, attempt, change, report)
+
+
+def _usual_size(catalog: Catalog, table: Table) -> Total | None:
+    """Return what the table holds, which tells how great its rows are; None if its files are too small for that.
+
+    Spark finds out how much a task writes for a partition only as it writes it. A task with many rows of one partition,
+    as that of a file that cannot be read in parts, would write them all into one file.
+    """
+    total = sum(
+        (
+            Total(each.file_count, each.row_count, each.size_bytes)
+            for each in catalog.scheme_partitions(table.full_name)
+        ),
+        Total(),
+    )
+    is_usual = total.size_bytes >= total.file_count * min(target_file_bytes(table) // 4, _USUAL_BYTES)
+    return total if total.file_count and is_usual else None
 
 
 def _typed(rows: DataFrame, table: Table) -> DataFrame:
