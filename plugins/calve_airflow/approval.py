@@ -90,13 +90,17 @@ class ApproveDeletionOperator(ApprovalOperator):
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-        shown = SUPERVISOR_COMMS.send(
-            CreateHITLDetailPayload(
-                ti_id=context["task_instance"].id, options=self.options, subject=self.subject, body=self.body
-            )
+        asked = CreateHITLDetailPayload(
+            ti_id=context["task_instance"].id,
+            options=self.options,
+            subject=self.subject,
+            body=self.body,
+            params={},
+            assigned_users=[],
         )
+        shown = SUPERVISOR_COMMS.send(asked)
         if not isinstance(shown, HITLDetailRequestResult) or (shown.subject, shown.body) != (self.subject, self.body):
             raise AirflowFailException(
                 "this run has asked about another deletion before, and Airflow goes on showing that one; start the DAG "
                 "again with the same form"
-            )
+            ) from None

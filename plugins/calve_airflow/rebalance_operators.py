@@ -299,15 +299,15 @@ def _deletion(plan: RebalancePlan, asker: str) -> dict[str, str]:
     deleted = [each for each in plan.readings if not each.targets]
     lines = [
         f"- partition {each.partition_id}, `{each.text}`: {each.before.row_count:,} rows, "
-        f"{size(each.before.size_bytes)}, {each.before.file_count:,} files"
+        f"{size(each.before.size_bytes)}"
         for each in deleted[:_SHOWN]
     ]
     if len(deleted) > _SHOWN:
         lines.append(f"- and {len(deleted) - _SHOWN:,} more partitions")
     body = (
         f"{asker} asks for\n\n`ALTER TABLE {table} {plan.change}`\n\n"
-        f"**{lost.row_count:,} rows** ({size(lost.size_bytes)} in {lost.file_count:,} files) of **{table}** would be "
-        f"gone for good:\n\n{chr(10).join(lines)}\n\n"
+        f"**{lost.row_count:,} rows** of **{table}** ({size(lost.size_bytes)}, data files: {lost.file_count:,}) would "
+        f"be gone for good:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."
     )
     return question(f"Delete {lost.row_count:,} rows of {table}?", body, plan.fingerprint)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import duckdb
 import pytest
@@ -70,6 +71,29 @@ class Run:
             assert time.monotonic() < deadline, f"{task_id} is {task['state']}, try {task['try_number']}"
             assert task["state"] not in {"success", "failed", "upstream_failed", "skipped"}, task["state"]
             time.sleep(0.1)
+
+    def question(self) -> tuple[str, str]:
+        """Wait until the run asks a person something; return subject and body."""
+        self.wait_for("approve", "awaiting_input")
+        detail = self.api.get(self._approval)
+        return detail["subject"], detail["body"]
+
+    def answer(self, option: str) -> None:
+        """Answer as a person does: again, when it is asked again.
+
+        Of an answer that comes before the worker has left the task, Airflow takes it that the task was killed.
+        """
+        deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
+        while (state := self.states()["approve"]) != "success":
+            assert time.monotonic() < deadline, f"approve is {state}"
+            assert state not in {"failed", "upstream_failed", "skipped"}, state
+            if state == "awaiting_input":
+                self.api.patch(self._approval, {"chosen_options": [option], "params_input": {}})
+            time.sleep(0.1)
+
+    @property
+    def _approval(self) -> str:
+        return f"/dags/{self.dag_id}/dagRuns/{quote(self.id, safe='')}/taskInstances/approve/-1/hitlDetails"
 
     def tries(self, task_id: str) -> int:
         tasks = self.api.task_instances(self.dag_id, self.id)

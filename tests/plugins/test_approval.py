@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from airflow.api_fastapi.execution_api.datamodels.hitl import HITLDetailRequest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import (
@@ -27,11 +28,12 @@ class Airflow:
     """What keeps the questions of one task, as Airflow does: the first one stays when the task is cleared."""
 
     def __init__(self) -> None:
-        self.kept: CreateHITLDetailPayload | None = None
+        self.kept: HITLDetailRequest | None = None
 
     def send(self, msg: CreateHITLDetailPayload) -> HITLDetailRequestResult:
-        self.kept = self.kept or msg
-        return HITLDetailRequestResult(**self.kept.model_dump(exclude={"type"}))
+        """Take what the server takes, and answer with what it shows."""
+        self.kept = self.kept or HITLDetailRequest.model_validate(msg.model_dump(exclude={"type"}))
+        return HITLDetailRequestResult(**self.kept.model_dump())
 
 
 @pytest.fixture

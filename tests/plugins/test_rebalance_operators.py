@@ -177,7 +177,7 @@ def test_deletion_is_asked_about_in_words(catalog: Catalog) -> None:
     assert asked["subject"] == "Delete 10 rows of demo.delays?"
     assert "**somebody** asks for" in asked["body"]
     assert f"`ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA`" in asked["body"]
-    assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB, 2 files" in asked["body"]
+    assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB" in asked["body"]
     assert asked["key"] == planned["fingerprint"]
 
 
