@@ -11,9 +11,9 @@ from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
 
 _REPORTED = {
-    "rows_moved": "rows moved",
-    "files_reassigned": "files counted to another partition",
-    "rows_deleted": "rows deleted",
+    "rows_moved": "row(s) moved",
+    "files_reassigned": "file(s) counted to another partition",
+    "rows_deleted": "row(s) deleted",
 }
 
 
