@@ -17,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, insert, select, text, upd
 
 from catalog.clock import now_ms
 from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.failpoints import Point, reached
 from catalog.identifiers import TableName
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -180,7 +181,9 @@ class Operations:
                 )
             elif row.state in (*UNFINISHED, OperationState.FAILED):
                 self._begin_again(connection, row, dict(request or {}))
-            return _operation(connection.execute(_by_id(operation_id)).one())
+            operation = _operation(connection.execute(_by_id(operation_id)).one())
+        reached(Point.JOURNALED)
+        return operation
 
     def record(
         self, connection: Connection, operation_id: str, kind: OperationKind, table: str, request: Mapping[str, Any]
@@ -334,6 +337,7 @@ class Operations:
             OperationNotFoundError: There is no operation of this id.
         """
         number = self.start_job(operation_id, step)
+        reached(Point.STARTED)
         try:
             yield number
         except Exception as error:

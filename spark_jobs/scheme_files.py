@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from catalog.errors import VerificationFailedError
+from catalog.failpoints import Point, reached
 from catalog.files import Folder
 from catalog.model import Table
 from catalog.rebalancing.planning import target_file_bytes
@@ -88,6 +89,7 @@ def write_rows(
         writer = writer.option("maxRecordsPerFile", most + most // 4)
     with _settings(spark, table, is_sorted=is_sorted):
         writer.parquet(f"{spark_path(table.location)}/{folder}")
+    reached(Point.FILES_WRITTEN)
     written = 0
 
     def files() -> Iterator[NewFile]:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, update
 
 from catalog.definitions import Definitions
 from catalog.errors import PlanConflictError, VerificationFailedError
+from catalog.failpoints import Point, reached
 from catalog.model import Table
 from catalog.operations import Operations, OperationState
 from catalog.schemes.files import Total, insert_files, relabel_files, retire_files
@@ -84,6 +85,8 @@ class Committer:
             }
             self._operations.finish_job(operation_id, step, attempt, full_report, connection=connection)
             self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+            reached(Point.CHANGED)
+        reached(Point.COMMITTED)
         return full_report
 
     @staticmethod

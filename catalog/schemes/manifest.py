@@ -9,12 +9,14 @@ import json
 from collections.abc import Iterable, Iterator
 
 from catalog.errors import VerificationFailedError
+from catalog.failpoints import Point, reached
 from catalog.files import Folder
 from catalog.model import Table
 from catalog.schemes.files import ColumnStatistics, NewFile
 
 _MANIFEST = "_manifest.jsonl"
 _END = "end"
+_FIELDS = 5
 
 
 def folder_name(operation_number: int, attempt: int) -> str:
@@ -31,7 +33,9 @@ def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
             fields = [file.partition_id, file.path, file.row_count, file.size_bytes, statistics]
             lines.write(json.dumps(fields) + "\n")
             count += 1
+        reached(Point.LISTED)
         lines.write(json.dumps([_END, count]) + "\n")
+    reached(Point.MANIFEST_WRITTEN)
     return count
 
 
@@ -57,12 +61,15 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
     if location.exists(name):
         with location.open_text(name) as lines:
             for line in lines:
-                first, *rest = json.loads(line)
-                if first == _END and rest == [count]:
+                # A line that was cut off is none of JSON, or ends elsewhere.
+                fields = json.loads(line) if line.endswith("]\n") else []
+                if fields == [_END, count]:
                     return
-                path, row_count, size_bytes, statistics = rest
+                if len(fields) != _FIELDS:
+                    break
+                partition_id, path, row_count, size_bytes, statistics = fields
                 known = {column: ColumnStatistics.from_json(each) for column, each in statistics.items()}
-                yield NewFile(first, path, row_count, size_bytes, known)
+                yield NewFile(partition_id, path, row_count, size_bytes, known)
                 count += 1
     raise VerificationFailedError(
         f"table {table.full_name}: {table.location}/{name} is not there, or not whole; nothing was changed. Run the "
