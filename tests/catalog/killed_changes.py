@@ -1,0 +1,81 @@
+"""What the processes of the tests of killed changes do: one change of the catalog, or one load of files by PyArrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from catalog import Catalog, Table
+from catalog.failpoints import DIE_AT
+from catalog.files import Folder
+from catalog.operations import OperationKind
+from catalog.rebalancing.changes import change_from_json
+from catalog.rebalancing.planning import RebalancePlan
+from catalog.schemes.committing import FileChange
+from catalog.schemes.files import NewFile
+from catalog.schemes.footers import column_types, read_footer
+from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.model import Scheme
+
+LOAD = "load"
+
+
+def change(url: str, operation: str, table: str, described: Mapping[str, Any], point: str) -> None:
+    """Make a change, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        assert catalog.rebalancing.change_catalog(operation, table, change_from_json(described)) is not None
+
+
+def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]) -> list[NewFile]:
+    """Write whole numbers as files of their partitions, without a list of them."""
+    parts: dict[int, list[int]] = {}
+    for value in values:
+        parts.setdefault(scheme.partition_of(value), []).append(value)
+    types = column_types((scheme.column,), {scheme.column: "int"})
+    files = []
+    for partition_id, own in parts.items():
+        path = f"{folder}/calve_partition_id={partition_id}/part.parquet"
+        target = Path(table.location, path)
+        target.parent.mkdir(parents=True)
+        pq.write_table(pa.table({scheme.column: pa.array(own, pa.int32())}), target)
+        files.append(read_footer(Folder(table.location), path, partition_id, types))
+    return files
+
+
+def load(catalog: Catalog, operation: str, table: str, values: Sequence[int]) -> None:
+    """Load whole numbers in one operation."""
+    begun = catalog.operations.begin(operation, OperationKind.LOAD_ROWS, table, is_exclusive=True)
+    with catalog.operations.attempt(operation, LOAD) as attempt:
+        found = catalog.get_table(table)
+        assert found.scheme is not None
+        folder = folder_name(begun.number, attempt)
+        write_manifest(found, folder, write_files(found, found.scheme, folder, values))
+        change = FileChange(found.scheme, found.scheme, folder, len(values))
+        catalog.committer.commit(operation, LOAD, attempt, change, {})
+
+
+def rewrite(plan: RebalancePlan, folder: str) -> None:
+    """Write the rows that a plan moves, as the Spark job does."""
+    rows = [value for file in plan.rewritten for value in read_values(Path(plan.table.location, file.path))]
+    write_manifest(plan.table, folder, write_files(plan.table, plan.scheme, folder, rows))
+
+
+def read_values(path: Path) -> list[int]:
+    """Return the whole numbers of a data file."""
+    found: list[int] = pq.ParquetFile(path).read()["c"].to_pylist()
+    return found
+
+
+def contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
+    """Return the values that each partition has, by one look into the catalog."""
+    scan = catalog.scan_files(table)
+    found: dict[int, list[int]] = {}
+    for file in scan.files:
+        found.setdefault(file.partition_id, []).extend(read_values(Path(scan.table.location, file.path)))
+    return {partition_id: sorted(values) for partition_id, values in found.items()}
