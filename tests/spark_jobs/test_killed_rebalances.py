@@ -1,0 +1,284 @@
+"""Killed at any point and run again, a load or a change ends as one that nobody disturbed; readers never notice.
+
+CALVE_TEST_KILLS=all kills each operation at each point on a table of its own, on both databases, by `kill -9` too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import delete
+
+from catalog import Catalog, Column
+from catalog.failpoints import DIE_AT, Point
+from catalog.rebalancing.changes import (
+    AddPartitions,
+    DropPartitions,
+    MergePartitions,
+    PartitionChange,
+    SetPartitionNumber,
+    SplitPartition,
+)
+from catalog.schemes.definition import scheme_from_properties
+from catalog.storage.schema import JobRow, OperationRow
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+IS_LONG = os.environ.get("CALVE_TEST_KILLS") == "all"
+REPOSITORY = Path(__file__).parents[2]
+TABLE = "demo.t"
+CATALOG_POINTS = (Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.COMMITTED)
+SCHEMES: Mapping[str, dict[str, str]] = {
+    "range": {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30"},
+    "list": {"PARTITION_TYPE": "LIST", "LIST_INFO": "1, (2, 3, 4), 5"},
+    "hash": {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"},
+    "interval": {"PARTITION_TYPE": "RANGE_INTERVAL", "RANGE_INFO": "10", "INTERVAL": "10"},
+}
+Contents = dict[int, list[int]]
+
+
+class Died(BaseException):
+    """Goes through every `except Exception`, as a death does."""
+
+
+Case = tuple[str, PartitionChange | None, tuple[Point, ...]]
+"""The scheme, the change or None for a load, and where it can die."""
+
+CASES: Mapping[str, Case] = {
+    "load": ("range", None, tuple(Point)),
+    "load beyond the last bound": ("interval", None, tuple(Point)),
+    "add": ("range", AddPartitions(("35", "38")), tuple(Point)),
+    "split a range": ("range", SplitPartition(2, ("13", "20")), tuple(Point)),
+    "split a group": ("list", SplitPartition(2, ("(2, 4)", "3")), tuple(Point)),
+    "set the number": ("hash", SetPartitionNumber(5), tuple(Point)),
+    "drop": ("range", DropPartitions((2,)), CATALOG_POINTS),
+    "drop with data": ("range", DropPartitions((2,), with_data=True), CATALOG_POINTS),
+    "merge": ("range", MergePartitions((1, 2)), CATALOG_POINTS),
+}
+
+EACH = [(name, point) for name, case in CASES.items() for point in case[2]]
+
+
+def make_table(spark: SparkSession, catalog: Catalog, scheme: str) -> None:
+    from spark_jobs.scheme_loading import load_rows
+
+    catalog.create_database("demo", if_not_exists=True)
+    found = scheme_from_properties(Column("c", "int"), SCHEMES[scheme])
+    catalog.create_table(TABLE, columns=[("n", "bigint"), ("c", "int")], scheme=found)
+    end = 10 if scheme == "interval" else 40
+    rows = spark.range(0, end, 1, 2).selectExpr("id as n", "cast(id as int) as c")
+    load_rows(spark, catalog, "first", TABLE, rows)
+
+
+def run(spark: SparkSession, catalog: Catalog, change: PartitionChange | None) -> dict[str, Any]:
+    from spark_jobs.rebalance import rebalance
+    from spark_jobs.scheme_loading import load_rows
+
+    if change is None:
+        rows = spark.range(100, 120, 1, 2).selectExpr("id as n", "cast(id - 95 as int) as c")
+        return load_rows(spark, catalog, "operation", TABLE, rows)
+    return rebalance(spark, catalog, "operation", TABLE, change)
+
+
+def contents(catalog: Catalog, where: str | None = None) -> Contents:
+    """Return the numbers of the rows of each partition, in files that a filter needs; by one look into the catalog."""
+    scan = catalog.scan_files(TABLE, where)
+    found: Contents = {}
+    for file in scan.files:
+        path = Path(scan.table.location, file.path)
+        found.setdefault(file.partition_id, []).extend(pq.ParquetFile(path).read()["n"].to_pylist())
+    return {partition_id: sorted(numbers) for partition_id, numbers in found.items()}
+
+
+def undisturbed(spark: SparkSession, url: str, folder: Path, case: Case) -> tuple[Contents, list[str]]:
+    """Return what a table holds, and its partitions, after one run that nobody disturbed."""
+    with Catalog.open(url, warehouse=str(folder / "undisturbed")) as catalog:
+        make_table(spark, catalog, case[0])
+        run(spark, catalog, case[1])
+        found = contents(catalog), [each.text for each in catalog.scheme_partitions(TABLE)]
+        catalog.drop_table(TABLE, purge=True)
+        catalog.drop_database("demo")
+        for operation in ("first", "operation"):
+            forget(catalog, operation)
+    return found
+
+
+def forget(catalog: Catalog, operation: str) -> None:
+
+    number = catalog.operations.get(operation).number
+    with catalog.storage.write() as connection:
+        connection.execute(delete(JobRow).where(JobRow.operation_number == number))
+        connection.execute(delete(OperationRow).where(OperationRow.number == number))
+
+
+@contextmanager
+def reader(url: str, *allowed: Contents) -> Iterator[None]:
+    """Read the table again and again during the block: it has the one or the other contents, whatever is asked."""
+    stop, problems, looks = threading.Event(), list[Any](), list[int]()
+    totals = [sorted(number for part in each.values() for number in part) for each in allowed]
+
+    def look(own: Catalog) -> None:
+        found = contents(own)
+        if found not in allowed:
+            problems.append(found)
+        # Those of the partitions and files that a filter needs have all rows that match.
+        some = {number for part in contents(own, "c >= 12 and c < 18").values() for number in part}
+        if not any({n for n in total if 12 <= value_of(n) < 18} <= some for total in totals):
+            problems.append(some)
+        looks.append(1)
+
+    def read() -> None:
+        with Catalog.open(url) as own:
+            while not stop.is_set():
+                try:
+                    look(own)
+                except Exception as error:
+                    problems.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert not problems
+    assert looks
+
+
+def value_of(number: int) -> int:
+    return number if number < 100 else number - 95
+
+
+@contextmanager
+def dying_at(point: Point, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    def die() -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        patch.setenv(DIE_AT, point)
+        patch.setattr("catalog.failpoints.die", die)
+        yield
+
+
+def check_disk(catalog: Catalog) -> None:
+    """Expect that vacuum leaves just the files that the catalog knows, and all of them."""
+    report = catalog.vacuum(grace=timedelta(0))
+    assert not report.problems
+    root = Path(catalog.get_table(TABLE).location)
+    assert {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} == {
+        each.path for each in catalog.scan_files(TABLE).files
+    }
+
+
+def check_end(spark: SparkSession, catalog: Catalog, after: Contents, lines: list[str]) -> None:
+    from spark_jobs.reading import read_table
+
+    assert contents(catalog) == after
+    assert [each.text for each in catalog.scheme_partitions(TABLE)] == lines
+    check_disk(catalog)
+    assert contents(catalog) == after
+    rows = read_table(spark, TABLE, catalog=catalog).select("n").collect()
+    assert sorted(row["n"] for row in rows) == sorted(number for part in after.values() for number in part)
+
+
+@pytest.fixture
+def fresh(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog on each database, whose warehouse is empty."""
+    with Catalog.open(catalog_url, warehouse=str(tmp_path / "warehouse")) as catalog:
+        yield catalog
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_nobody_disturbed(
+    spark: SparkSession, fresh: Catalog, catalog_url: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of the catalog alone runs on both databases in every case; with Spark, half of them on each."""
+    scheme, change, points = case = CASES[name]
+    if not IS_LONG and len(points) > len(CATALOG_POINTS) and is_for_other_database(name, catalog_url):
+        pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
+    after, lines = undisturbed(spark, catalog_url, tmp_path, case)
+    make_table(spark, fresh, scheme)
+    before = contents(fresh)
+    with reader(catalog_url, before, after):
+        for point in points:
+            with dying_at(point, monkeypatch), pytest.raises(Died):
+                run(spark, fresh, change)
+            assert contents(fresh) == (after if point is Point.COMMITTED else before)
+        report = run(spark, fresh, change)
+        assert contents(fresh) == after
+        assert run(spark, fresh, change) == report
+    check_end(spark, fresh, after, lines)
+
+
+def is_for_other_database(name: str, url: str) -> bool:
+    return url.startswith("sqlite") != (list(CASES).index(name) % 2 == 0)
+
+
+@pytest.mark.parametrize(("name", "point"), EACH if IS_LONG else [("split a group", Point.MANIFEST_WRITTEN)])
+def test_an_operation_that_dies_once_ends_as_one_that_nobody_disturbed(
+    spark: SparkSession,
+    fresh: Catalog,
+    catalog_url: str,
+    tmp_path: Path,
+    name: str,
+    point: Point,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheme, change, _ = case = CASES[name]
+    after, lines = undisturbed(spark, catalog_url, tmp_path, case)
+    make_table(spark, fresh, scheme)
+    with reader(catalog_url, contents(fresh), after):
+        with dying_at(point, monkeypatch), pytest.raises(Died):
+            run(spark, fresh, change)
+        run(spark, fresh, change)
+    check_end(spark, fresh, after, lines)
+
+
+KILLS = [("split a range", Point.FILES_WRITTEN), ("load", Point.CHANGED)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "point"),
+    EACH if IS_LONG else KILLS,
+)
+def test_a_process_that_is_killed_is_succeeded_by_another(
+    spark: SparkSession, fresh: Catalog, catalog_url: str, name: str, point: Point
+) -> None:
+    """By `kill -9`, with a Spark session of its own, and with a transaction open."""
+    if not IS_LONG and catalog_url.startswith("sqlite") != (point is Point.FILES_WRITTEN):
+        pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
+    scheme, change, _ = CASES[name]
+    make_table(spark, fresh, scheme)
+    before = contents(fresh)
+    asked: dict[str, Any] = {"url": catalog_url, "operation": "operation", "table": TABLE}
+    asked |= {"first": 100, "end": 120} if change is None else {"change": change.as_json()}
+    command = [sys.executable, "-m", "tests.spark_jobs.killed_rebalances", json.dumps(asked)]
+    environment = {**os.environ, DIE_AT: point, "PYTHONPATH": str(REPOSITORY)}
+    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == -9, ended.stderr.decode()[-2000:]
+    if point is not Point.COMMITTED:
+        assert contents(fresh) == before
+    report = run(spark, fresh, change)
+    found = contents(fresh)
+    expected = sorted([*range(40 if scheme != "interval" else 10), *(range(100, 120) if change is None else ())])
+    gone = set(before.get(2, ())) if name == "drop with data" else set[int]()
+    assert sorted(number for part in found.values() for number in part) == [n for n in expected if n not in gone]
+    assert run(spark, fresh, change) == report
+    check_disk(fresh)
+    assert contents(fresh) == found
