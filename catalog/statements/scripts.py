@@ -66,15 +66,25 @@ def run_script(
     return outcomes
 
 
+def step_of(number: int) -> str:
+    """Return the step that a script's statement is, counted from 1."""
+    return f"statement-{number}"
+
+
+def operation_of(operation_id: str, number: int) -> str:
+    """Return the id of the operation that a script's statement makes, if it makes one."""
+    return f"{operation_id}/{step_of(number)}"
+
+
 def _run_once(
     catalog: Catalog, session: Session, operation_id: str, number: int, text: StatementText
 ) -> dict[str, Any]:
-    step = f"statement-{number}"
+    step = step_of(number)
     job = catalog.operations.get_job(operation_id, step)
     if job is not None and job.state is JobState.SUCCEEDED and not _is_of_session(text):
         return dict(job.result)
     with catalog.operations.attempt(operation_id, step) as attempt:
-        answer = session.execute(text.text, operation_id=f"{operation_id}/{step}")
+        answer = session.execute(text.text, operation_id=operation_of(operation_id, number))
         outcome = Outcome(text, answer=answer).as_dict(most_rows=MOST_ROWS)
         catalog.operations.finish_job(operation_id, step, attempt, outcome)
     return outcome

@@ -86,7 +86,7 @@ class Session:
         try:
             return HANDLERS[type(statement)](self._context, statement)
         except e.CatalogError as error:
-            error.position = _position(error, statement.places)
+            error.position = position_of(error, statement.places)
             raise
 
     def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
@@ -104,7 +104,7 @@ class Session:
                     return
 
 
-def _position(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
+def position_of(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
     """Return the place of an error in the statement."""
     if error.position is None:
         for classes, names in _PLACES:

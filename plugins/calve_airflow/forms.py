@@ -201,6 +201,20 @@ def maintenance_params() -> dict[str, Param]:
     }
 
 
+def statement_params() -> dict[str, Param]:
+    """Return the form of a statement."""
+    return {
+        "statement": Param(
+            type="string",
+            format="multiline",
+            minLength=1,
+            title="Statement",
+            description="One SQL statement, with tables as database.table; docs/statements.md lists what there is. "
+            "What deletes data waits for a person's approval.",
+        ),
+    }
+
+
 def _tables_param(description: str) -> Param:
     return Param(
         None,

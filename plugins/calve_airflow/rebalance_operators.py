@@ -70,7 +70,7 @@ class PlanRebalanceOperator(BaseOperator):
             skipped = list(self.get_flat_relative_ids(upstream=False))
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]  # Airflow's own
         if plan.is_destructive:
-            context["ti"].xcom_push(key=QUESTION, value=_deletion(plan, asked_by(context)))
+            context["ti"].xcom_push(key=QUESTION, value=deletion_question(plan, asked_by(context)))
         return planned
 
     def _plan(self, catalog: Catalog, request: RebalanceRequest) -> RebalancePlan:
@@ -293,8 +293,8 @@ def _row(partition: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _deletion(plan: RebalancePlan, asker: str) -> dict[str, str]:
-    """Return the question whether a plan's rows may be deleted."""
+def deletion_question(plan: RebalancePlan, asker: str) -> dict[str, str]:
+    """Return the question whether a plan's rows may be deleted; its key is the plan's fingerprint."""
     table, lost = plan.table.full_name, plan.lost
     deleted = [each for each in plan.readings if not each.targets]
     lines = [

@@ -22,8 +22,8 @@ LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
 MAINTENANCE = "catalog_maintenance"
 OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE}
-REBALANCE = "rebalance_partitions"
-OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE}
+REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
+OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
 # Prints what the DAG files took and touched, beyond what importing Airflow does.
@@ -203,10 +203,12 @@ def test_change_of_partitions_is_a_dry_run_unless_told_otherwise(dags: dict[str,
     assert not params.get_param("table").has_value
 
 
-def test_deletion_is_approved_before_anything_is_begun(dags: dict[str, DAG]) -> None:
-    dag = dags[REBALANCE]
-    assert dag.get_task("rewrite").upstream_task_ids >= {"approve"}
-    assert dag.get_task("approve").upstream_task_ids == {"plan"}
+@pytest.mark.parametrize(("dag_id", "first", "next_one"), [(REBALANCE, "plan", "rewrite"), (STATEMENT, "check", "run")])
+def test_deletion_is_approved_before_anything_is_begun(
+    dags: dict[str, DAG], dag_id: str, first: str, next_one: str
+) -> None:
+    approve = dags[dag_id].get_task("approve")
+    assert (approve.upstream_task_ids, approve.downstream_task_ids) == ({first}, {next_one})
 
 
 def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[[str], DagBag]) -> None:

@@ -1,0 +1,276 @@
+"""One SQL statement: read, approved where it deletes, and run, with Spark only if it needs it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.approval import QUESTION, asked_by, is_approved, question
+from calve_airflow.errors import SparkJobFailedError, catalog_errors
+from calve_airflow.rebalance_operators import deletion_question, size
+from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.summary import markdown_table
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.statements.engine import Engine
+    from catalog.statements.model import DropTable, Statement
+
+_POSITION = re.compile(r"at position (\d+)$")
+
+
+class ReadStatementOperator(BaseOperator):
+    """Reads a statement, and finds out whether it deletes data; changes nothing.
+
+    Args:
+        form: Has the `statement` (templated); a semicolon at its end does no harm.
+
+    Returns:
+        The statement, without blanks and comments around it. Another XCom, `question`, is what has to be approved, if
+        it deletes.
+
+    Raises:
+        AirflowFailException: It cannot be read, or there are several; the log shows the place.
+    """
+
+    template_fields: Sequence[str] = ("form",)
+
+    def __init__(self, *, form: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.form = form
+
+    def execute(self, context: Context) -> str:
+        """Read."""
+        from catalog import Catalog
+        from catalog.statements.splitting import split
+
+        texts = [each.text for each in split(self.form["statement"])]
+        if len(texts) != 1:
+            raise AirflowFailException(
+                f"statement: there are {len(texts)} statements, and a run takes one; for several, use calve sql --file"
+            )
+        with catalog_errors(), Catalog.open() as catalog:
+            asked = self._question(catalog, texts[0], asked_by(context))
+        if asked is not None:
+            context["ti"].xcom_push(key=QUESTION, value=asked)
+        return texts[0]
+
+    def _question(self, catalog: Catalog, text: str, asker: str) -> dict[str, str] | None:
+        from catalog.errors import CatalogError
+        from catalog.statements.parser import parse_statement
+        from catalog.statements.session import position_of
+
+        statement = None
+        try:
+            statement = parse_statement(text)
+            return _question(catalog, statement, asker)
+        except CatalogError as error:
+            position = position_of(error, statement.places if statement else {})
+            for line in _pointer(text, position):
+                self.log.error("%s", line)
+            raise
+
+
+class RunStatementOperator(SparkJobOperator):
+    """Runs a statement: here when the catalog alone can answer it, and otherwise as a Spark job.
+
+    A statement that has run is not run again by a retry or a cleared run. A deletion is carried out only if just that
+    was approved.
+
+    Args:
+        operation_id: The operation to journal (templated).
+        statement: What `ReadStatementOperator` returned (templated).
+        approval: What `ApproveDeletionOperator` returned (templated).
+
+    Returns:
+        `columns`, `rows`, and `limited`: whether there are more rows than these.
+
+    Raises:
+        AirflowFailException: The statement cannot be run; the log shows the place.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "statement", "approval")
+    template_fields_renderers = {"statement": "sql", "approval": "json"}  # noqa: RUF012 - read by Airflow
+
+    def __init__(self, *, statement: str, approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
+        super().__init__(job="run_statement", request={}, **kwargs)
+        self.statement = statement
+        self.approval = approval
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run, and show the answer."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            outcome = self._outcome_here(catalog, context)
+        if outcome is None:
+            outcome = self._outcome_of_job(context)
+        with catalog_errors(), Catalog.open() as catalog:
+            self._finish(catalog)
+        left_out = outcome.get("rows_left_out", 0)
+        self._show(outcome, left_out)
+        return {"columns": outcome["columns"], "rows": outcome["rows"], "limited": left_out > 0}
+
+    def _outcome_here(self, catalog: Catalog, context: Context) -> dict[str, Any] | None:
+        """Run the statement in this process; return None when it needs Spark."""
+        from catalog.errors import CatalogError, EngineUnavailableError
+        from catalog.operations import OperationKind
+        from catalog.statements.scripts import run_script, step_of, subject
+        from catalog.statements.session import Session
+
+        class SparkNeededError(EngineUnavailableError):
+            """The statement has come to where it needs Spark."""
+
+        def start(_: Catalog) -> Engine:
+            raise SparkNeededError("the statement needs Spark, and goes on as a job")
+
+        user = context["dag_run"].triggering_user_name
+        table = subject(self.statement)
+        self.request = {"table": table, "statements": self.statement}
+        request = {"statement": self.statement}
+        catalog.operations.begin(self.operation_id, OperationKind.RUN_STATEMENT, table, request, requested_by=user)
+        known = catalog.operations.get_job(self.operation_id, step_of(1))
+        if known is not None and known.state == "SUCCEEDED":
+            self.log.info("This run has run its statement already")
+            return dict(known.result)
+        if catalog.operations.get_job(self.operation_id, self.job) is not None:
+            return None
+        try:
+            self._require_approval(catalog, user)
+            with Session(catalog, start=start, requested_by=user) as session:
+                (outcome,) = run_script(catalog, session, self.operation_id, self.statement)
+        except SparkNeededError:
+            return None
+        except CatalogError as error:
+            self._show_place(error.position)
+            raise
+        return outcome
+
+    def _require_approval(self, catalog: Catalog, user: str | None) -> None:
+        """Make sure that the statement deletes nothing, or just what was approved.
+
+        Raises:
+            AirflowFailException: It deletes something else.
+        """
+        from catalog.rebalancing.changes import DropPartitions
+        from catalog.statements.model import DropSchemePartitions
+        from catalog.statements.parser import parse_statement
+        from catalog.statements.scripts import operation_of
+
+        statement = parse_statement(self.statement)
+        own_operation = operation_of(self.operation_id, 1)
+        if isinstance(statement, DropSchemePartitions) and statement.with_data:
+            # It holds the table from here on, so that what is compared is what will be deleted.
+            change = DropPartitions(statement.partition_ids, with_data=True)
+            if catalog.rebalancing.begin(own_operation, _table(statement), change, requested_by=user).is_committed:
+                return
+        try:
+            asked = _question(catalog, statement, "")
+            if asked is not None and not is_approved(self.approval, asked["key"]):
+                raise AirflowFailException(
+                    "PlanConflictError: nobody has approved just what the statement would delete now; nothing was "
+                    "changed. Start the DAG again with the same statement, and approve it"
+                )
+        except BaseException:
+            if catalog.operations.find(own_operation) is not None:
+                catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not carried out")
+            raise
+
+    def _outcome_of_job(self, context: Context) -> dict[str, Any]:
+        try:
+            (outcome,) = super().execute(context)["outcomes"]
+        except (AirflowFailException, SparkJobFailedError) as error:
+            found = _POSITION.search(str(error))
+            self._show_place(int(found.group(1)) if found else None)
+            raise
+        return dict(outcome)
+
+    def _finish(self, catalog: Catalog) -> None:
+        from catalog.operations import OperationState
+
+        with catalog.storage.write() as connection:
+            catalog.operations.advance(connection, self.operation_id, OperationState.CLEANED)
+
+    def _show(self, outcome: Mapping[str, Any], left_out: int) -> None:
+        rows = [dict(zip(outcome["columns"], row, strict=True)) for row in outcome["rows"]]
+        for line in markdown_table(rows) if rows else ["Done." if not outcome["columns"] else "No rows."]:
+            self.log.info("%s", line)
+        if left_out:
+            self.log.info("and %s more rows, which are not recorded", f"{left_out:,}")
+
+    def _show_place(self, position: int | None) -> None:
+        for line in _pointer(self.statement, position):
+            self.log.error("%s", line)
+
+
+def give_up_statement(context: Context) -> None:
+    """Give up the operation of a failed run's statement, so that it holds no table. For `on_failure_callback`."""
+    from catalog import Catalog
+    from catalog.statements.scripts import operation_of
+
+    run = context["dag_run"]
+    with Catalog.open() as catalog:
+        operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
+        if operation is not None:
+            catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+
+
+def _pointer(text: str, position: int | None) -> list[str]:
+    from catalog.statements.command import pointer
+
+    return pointer(text, position)
+
+
+def _table(statement: Any) -> str:
+    from catalog.identifiers import DEFAULT_DATABASE
+
+    return f"{statement.table.database or DEFAULT_DATABASE}.{statement.table.name}"
+
+
+def _question(catalog: Catalog, statement: Statement, asker: str) -> dict[str, str] | None:
+    """Return what has to be approved before a statement runs; None when it deletes nothing."""
+    from catalog.rebalancing.changes import DropPartitions
+    from catalog.statements.model import DropSchemePartitions, DropTable
+
+    if isinstance(statement, DropSchemePartitions) and statement.with_data:
+        plan = catalog.rebalancing.plan(_table(statement), DropPartitions(statement.partition_ids, with_data=True))
+        return deletion_question(plan, asker) if plan.is_destructive else None
+    return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
+
+
+def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> dict[str, str] | None:
+    from catalog.errors import NotFoundError
+    from catalog.model import TableKind
+    from catalog.partitions.counting import count_visible
+
+    try:
+        table = catalog.get_table(_table(statement))
+    except NotFoundError:
+        if statement.if_exists:
+            return None
+        raise
+    if table.kind is not TableKind.MANAGED:
+        return None
+    if table.scheme is not None:
+        partitions = catalog.scheme_partitions(table.full_name)
+        rows, size_bytes = (sum(each.row_count for each in partitions), sum(each.size_bytes for each in partitions))
+        said = f"{len(partitions):,} partitions with {rows:,} rows ({size(size_bytes)})"
+    else:
+        counts = count_visible(catalog.storage, table)
+        known = "" if counts.rows is None else f" with {counts.rows:,} rows"
+        said = f"{counts.partitions:,} partitions{known}"
+        said += "" if counts.size_bytes is None else f" ({size(counts.size_bytes)})"
+    body = (
+        f"{asker} asks for\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
+        f"The table **{table.full_name}**, and all files in its folder `{table.location}`, would be gone for good: "
+        f"{said}.\n\nReject ends the run, and nothing is changed."
+    )
+    # Ids may be given again, and versions change with the definition only.
+    key = f"table {table.id}, version {table.version}: {said}"
+    return question(f"Delete the table {table.full_name} and its files?", body, key)

@@ -1,0 +1,275 @@
+"""One statement: run here or by Spark, once, and deleting just what was approved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.errors import SparkJobFailedError
+from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.statement_operators import ReadStatementOperator, RunStatementOperator, give_up_statement
+from catalog import Catalog
+from catalog.operations import OperationKind, OperationState
+from catalog.schemes.files import NewFile, insert_files
+from catalog.schemes.ranges import RangeScheme
+
+TABLE, RUN = "demo.delays", "run_statement/run"
+DROP = f"ALTER TABLE {TABLE} DROP PARTITION (1) WITH DATA"
+PURGE = f"DROP TABLE {TABLE} PURGE"
+
+
+@pytest.fixture
+def catalog(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
+    """A table of two ranges, with 10 rows in the first; whatever is in no range goes to partition 0."""
+    with Catalog.open(catalog_url, warehouse=str(tmp_path)) as catalog:
+        catalog.create_database("demo")
+        scheme = RangeScheme("delay", "int", (), 3, ((1, "10"), (2, "20")))
+        catalog.create_table(TABLE, columns=[("delay", "int")], scheme=scheme)
+        add_file(catalog, "first")
+        yield catalog
+
+
+def add_file(catalog: Catalog, name: str) -> None:
+    with catalog.storage.write() as connection:
+        insert_files(connection, catalog.get_table(TABLE), [NewFile(1, f"0-0/{name}", 10, 1000, {})], 0)
+
+
+def row_count(catalog: Catalog) -> int:
+    return sum(each.row_count for each in catalog.scheme_partitions(TABLE))
+
+
+class Task(dict[str, Any]):
+    """The XComs of one task, and who started the run."""
+
+    def context(self) -> Context:
+        run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="run_statement")
+        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def check(statement: str) -> tuple[str, dict[str, str] | None]:
+    task = Task()
+    text = ReadStatementOperator(task_id="check", form={"statement": statement}).execute(task.context())
+    return text, task.get("question")
+
+
+def run(statement: str, approved: dict[str, str] | None = None) -> dict[str, Any]:
+    approval = approved and {"key": approved["key"], "approved_by": "boss"}
+    operator = RunStatementOperator(task_id="run", operation_id=RUN, statement=statement, approval=approval)
+    return operator.execute(Task().context())
+
+
+@pytest.fixture
+def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What stands for the Spark job: how often it ran, and its outcome or error."""
+    state: dict[str, Any] = {"ran": 0, "outcome": {"columns": ["n"], "rows": [[3]]}}
+
+    def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        state["ran"] += 1
+        state["request"] = operator.request
+        attempt = catalog.operations.start_job(operator.operation_id, operator.job)
+        if error := state.get("error"):
+            catalog.operations.fail_job(operator.operation_id, operator.job, attempt, "Error", str(error))
+            raise error
+        catalog.operations.finish_job(operator.operation_id, operator.job, attempt, {"outcomes": [state["outcome"]]})
+        return {"outcomes": [state["outcome"]]}
+
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    return state
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "statement", ["SHOW TABLES IN demo", "SELECT * FROM demo.delays", f"DROP TABLE {TABLE}", f"DROP TABLE {TABLE};"]
+)
+def test_statement_that_deletes_nothing_asks_nobody(catalog: Catalog, statement: str) -> None:
+    assert check(f"-- a comment\n{statement}") == (statement.removesuffix(";"), None)
+
+
+def test_drop_with_data_asks_about_just_these_rows(catalog: Catalog) -> None:
+    _, asked = check(DROP)
+    assert asked is not None
+    assert asked["subject"] == "Delete 10 rows of demo.delays?"
+    assert "- partition 1, `delay < 10`: 10 rows, 1000 B" in asked["body"]
+    assert "**somebody** asks for" in asked["body"]
+
+
+def test_drop_with_data_of_an_empty_partition_asks_nobody(catalog: Catalog) -> None:
+    assert check(f"ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA")[1] is None
+
+
+def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
+    _, asked = check(PURGE)
+    assert asked is not None
+    assert asked["subject"] == "Delete the table demo.delays and its files?"
+    assert "3 partitions with 10 rows (1000 B)" in asked["body"]
+    assert catalog.get_table(TABLE).location in asked["body"]
+
+
+def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) -> None:
+    catalog.create_table("demo.theirs", columns=[("a", "int")], is_external=True)
+    assert check("DROP TABLE IF EXISTS demo.nothing PURGE")[1] is None
+    assert check("DROP TABLE demo.theirs PURGE")[1] is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "said", "pointed_at"),
+    [
+        ("SHOW TABELS", "StatementSyntaxError: ", "TABELS"),
+        (f"ALTER TABLE {TABLE} DROP PARTITION (7) WITH DATA", "PartitionNotFoundError: ", "7"),
+        ("DROP TABLE demo.nothing PURGE", "TableNotFoundError: ", "demo"),
+    ],
+)
+def test_wrong_statement_fails_for_good_and_its_place_is_shown(
+    catalog: Catalog, capsys: pytest.CaptureFixture[str], statement: str, said: str, pointed_at: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=f"^{said}"):
+        check(statement)
+    lines = [line.partition(" [airflow")[0] for line in capsys.readouterr().out.splitlines()]
+    marks = [line.rstrip() for line in lines if line.rstrip().endswith("^")]
+    assert len(marks) == 1
+    shown = next(line for line in lines if statement in line)
+    assert shown[marks[0].index("^") :].startswith(pointed_at)
+
+
+@pytest.mark.parametrize("statement", ["", "-- nothing", "SHOW DATABASES; SHOW TABLES"])
+def test_a_run_takes_one_statement(catalog: Catalog, statement: str) -> None:
+    with pytest.raises(AirflowFailException, match=r"statement: there are [02] statements, and a run takes one"):
+        check(statement)
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+
+def test_catalog_answers_without_spark(
+    catalog: Catalog, job: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = run(f"SHOW PARTITIONS {TABLE}")
+    assert said["rows"][1] == ["1, delay < 10", 10, 1000, 1]
+    assert (said["columns"][0], said["limited"], job["ran"]) == ("partition", False, 0)
+    assert "| 1, delay < 10" in capsys.readouterr().out
+    operation = catalog.operations.get(RUN)
+    assert (operation.kind, operation.state) == (OperationKind.RUN_STATEMENT, OperationState.CLEANED)
+    assert (operation.table, operation.requested_by) == (TABLE, "somebody")
+
+
+def test_statement_that_needs_spark_goes_on_as_a_job(catalog: Catalog, job: dict[str, Any]) -> None:
+    statement = f"SELECT count(*) AS n FROM {TABLE}"
+    assert run(statement) == {"columns": ["n"], "rows": [[3]], "limited": False}
+    assert job["request"]["statements"] == statement
+    assert job["ran"] == 1
+
+
+def test_answer_that_was_cut_says_so(catalog: Catalog, job: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    job["outcome"]["rows_left_out"] = 4000
+    assert run(f"SELECT delay FROM {TABLE}")["limited"]
+    assert "and 4,000 more rows, which are not recorded" in capsys.readouterr().out
+
+
+def test_statement_that_has_run_is_not_run_again(catalog: Catalog, job: dict[str, Any]) -> None:
+    first = run("CREATE DATABASE shop")
+    assert run("CREATE DATABASE shop") == first
+
+
+def test_retry_goes_on_with_the_job_and_runs_nothing_here(catalog: Catalog, job: dict[str, Any]) -> None:
+    job["error"] = SparkJobFailedError("Spark job run_statement: OSError: no space")
+    statement = f"INSERT INTO {TABLE} VALUES (5)"
+    with pytest.raises(SparkJobFailedError):
+        run(statement)
+    # As the job does, which is at work on the statement.
+    attempt = catalog.operations.start_job(RUN, "statement-1")
+    del job["error"]
+    run(statement)
+    step = catalog.operations.get_job(RUN, "statement-1")
+    assert step is not None
+    assert (step.attempt, job["ran"]) == (attempt, 2)
+
+
+def test_error_here_shows_its_place(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AirflowFailException, match=r"^PartitionNotFoundError: there is no partition 9"):
+        run(f"ALTER TABLE {TABLE} MERGE PARTITION (1, 9)")
+    assert "^" in capsys.readouterr().out
+
+
+def test_error_of_the_job_shows_its_place(
+    catalog: Catalog, job: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job["error"] = AirflowFailException("Spark job run_statement: InvalidQueryError: no column, at position 7")
+    with pytest.raises(AirflowFailException, match="no column"):
+        run(f"SELECT nothing FROM {TABLE}")
+    assert "  SELECT nothing FROM" in (out := capsys.readouterr().out)
+    assert "         ^" in out
+
+
+# --- deletions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("statement", [DROP, PURGE])
+def test_nothing_is_deleted_without_an_approval(catalog: Catalog, statement: str) -> None:
+    with pytest.raises(AirflowFailException, match="nobody has approved just what the statement would delete"):
+        run(statement)
+    assert row_count(catalog) == 10
+    catalog.operations.begin("another", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+
+
+def test_approved_rows_are_deleted_once(catalog: Catalog, job: dict[str, Any]) -> None:
+    _, asked = check(DROP)
+    first = run(DROP, asked)
+    assert row_count(catalog) == 0
+    assert run(DROP, asked) == first
+    assert job["ran"] == 0
+
+
+def test_deletion_whose_task_died_right_after_its_commit_is_not_asked_about_again(catalog: Catalog) -> None:
+    from catalog.rebalancing.changes import DropPartitions
+
+    _, asked = check(DROP)
+    catalog.rebalancing.change_catalog(f"{RUN}/statement-1", TABLE, DropPartitions((1,), with_data=True))
+    run(DROP, asked)
+    assert catalog.get_table(TABLE).scheme.ids == (0, 2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("statement", [DROP, PURGE])
+def test_approval_does_not_count_for_rows_that_came_later(catalog: Catalog, statement: str) -> None:
+    _, asked = check(statement)
+    add_file(catalog, "second")
+    with pytest.raises(AirflowFailException, match=r"^PlanConflictError: "):
+        run(statement, asked)
+    assert row_count(catalog) == 20
+
+
+def test_approval_does_not_count_for_another_table_of_the_name(catalog: Catalog) -> None:
+    _, asked = check(PURGE)
+    before = catalog.get_table(TABLE)
+    catalog.drop_table(TABLE)
+    catalog.create_table(TABLE, columns=before.columns, scheme=before.scheme)
+    add_file(catalog, "first")
+    with pytest.raises(AirflowFailException, match=r"^PlanConflictError: "):
+        run(PURGE, asked)
+    assert row_count(catalog) == 10
+
+
+def test_approved_table_is_deleted_with_its_files(catalog: Catalog) -> None:
+    folder = Path(catalog.get_table(TABLE).location)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "rows").write_text("rows")
+    _, asked = check(PURGE)
+    run(PURGE, asked)
+    assert [table.full_name for table in catalog.list_tables()] == []
+    assert not folder.exists()
+
+
+def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> None:
+    catalog.operations.begin(f"{RUN}/statement-1", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+    give_up_statement(Task().context())
+    catalog.operations.begin("another", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
