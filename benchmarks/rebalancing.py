@@ -1,0 +1,205 @@
+"""Changing the partitions of a table: what it costs to move just the rows concerned."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+from benchmarks.figures import BenchmarkError, Figure
+from benchmarks.ground import Ground
+from benchmarks.ranges import BareSpark, RangeTable
+from benchmarks.spark_process import in_new_process, session
+from benchmarks.timing import seconds
+from catalog import Catalog
+from catalog.rebalancing.changes import DropPartitions, MergePartitions
+
+HEADINGS = {
+    "rebalance": "Rebalancing ÷ bare Spark: one of 20 ranges, beside reading, filtering and writing the same rows",
+    "rebalance_whole": "Rebalancing ÷ writing the table anew: one of 20 ranges, beside all of them by Spark",
+    "rebalance_flatness": "Rebalancing a large ÷ a small table: the same rows, with 4 times as many beside them",
+}
+MOST_OF_BARE = 1.15
+MOST_OF_SMALL = 1.3
+
+PARTITIONS, MORE_PARTITIONS = 20, 80
+_CASES = {"split": ("one pass", "two passes"), "add": ("one pass", "two passes"), "merge": ("",), "drop": ("",)}
+"""Changes, with the ways in which bare Spark does the same; the quicker one counts."""
+
+_MOVING = ("split", "add")
+_PARTITIONS_OF_HALF_A_ROW = 2
+"""A range has a row for every two partitions of the largest scale: at the full one, half a million."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What the process with Spark has to know.
+
+    Attributes:
+        runs, warm_ups: How often each change is measured, and made before that.
+    """
+
+    url: str
+    folder: Path
+    rows_a_range: int
+    runs: int
+    warm_ups: int
+
+
+def measure(ground: Ground) -> Iterator[Figure]:
+    """Yield what each change costs beside bare Spark, beside the whole table, and in a table four times as large."""
+    log.info("Rebalancing tables of %d and %d partitions", PARTITIONS, MORE_PARTITIONS)
+    catalog = ground.catalog(ground.postgresql, "rebalancing")
+    request = _Request(
+        catalog.storage.url.render_as_string(hide_password=False),
+        ground.folder / "rebalancing",
+        max(100, ground.scales[-1] // _PARTITIONS_OF_HALF_A_ROW),
+        runs=2 * ground.effort.least_runs - 1,
+        warm_ups=2 * (ground.effort.least_runs - 1),
+    )
+    request.folder.mkdir()
+    try:
+        times = in_new_process(ground.folder / "spark.log", _times_in_spark, request)
+    finally:
+        shutil.rmtree(request.folder)
+    for case, ways in _CASES.items():
+        bare = min((times[f"{case}: bare, {way}"] for way in ways), key=median)
+        yield _figure(f"rebalance.{case}.{PARTITIONS}", times[case], bare, MOST_OF_BARE, times.get(f"{case}: limit"))
+    for case in _CASES:
+        yield _figure(f"rebalance_whole.{case}.{PARTITIONS}", times[case], times["whole"], None)
+    for case in _CASES:
+        goal = MOST_OF_SMALL if case in _MOVING else None
+        yield _figure(f"rebalance_flatness.{case}.{MORE_PARTITIONS}", times[f"{case}: large"], times[case], goal)
+
+
+def _figure(
+    name: str, ours: list[float], peer: list[float], goal: float | None, limit: list[float] | None = None
+) -> Figure:
+    return Figure(
+        name=f"{name}.postgresql",
+        ours=median(ours),
+        peer=median(peer),
+        limit=None if limit is None else median(limit),
+        unit="s",
+        runs=len(ours),
+        goal=goal,
+    )
+
+
+def _times_in_spark(request: _Request) -> dict[str, list[float]]:
+    """Return the seconds of everything that is measured, by name."""
+    with session(request.folder, memory="2g") as spark, Catalog.open(request.url) as catalog:
+        tables = [
+            RangeTable(spark, catalog, request.folder / str(count), count, request.rows_a_range)
+            for count in (PARTITIONS, MORE_PARTITIONS)
+        ]
+        bench = _Bench(*tables, BareSpark(spark, request.folder / "bare"))
+        for number in range(1, request.warm_ups + request.runs + 1):
+            if number == request.warm_ups + 1:
+                bench.times.clear()
+            bench.split(number)
+            bench.merge(number)
+            bench.drop(number)
+            bench.add(number)
+        for _ in range(2):
+            bench.write_whole()
+    return bench.times
+
+
+class _Bench:
+    """Makes each change on a small and on a large table, and what bare Spark does instead, in turn."""
+
+    def __init__(self, small: RangeTable, large: RangeTable, bare: BareSpark) -> None:
+        self.times: dict[str, list[float]] = {}
+        self._small, self._large, self._bare = small, large, bare
+
+    def split(self, number: int) -> None:
+        """Split a range that nobody has split yet."""
+        paths, cut = self._small.paths(*self._small.parts(number)), self._small.middle(number)
+        self._take_in_turn(
+            number,
+            {
+                "split": partial(self._small.split, number),
+                "split: large": partial(self._large.split, number),
+                "split: bare, one pass": partial(self._bare.write_in_one_pass, paths, cut),
+                "split: bare, two passes": partial(self._bare.write_in_two_passes, paths, cut),
+                "split: limit": partial(self._bare.write_without_spark, paths, cut),
+            },
+        )
+        self._verify(cut)
+
+    def merge(self, number: int) -> None:
+        """Merge the parts again, then split them as before: their files fit, and none is read."""
+        parts, large_parts = self._small.parts(number), self._large.parts(number)
+        paths = self._small.paths(*parts)
+        self._take_in_turn(
+            number,
+            {
+                "merge": partial(self._small.change, MergePartitions(parts)),
+                "merge: large": partial(self._large.change, MergePartitions(large_parts)),
+                "merge: bare, ": partial(self._bare.write_together, paths),
+            },
+        )
+        self._small.split(number)
+        self._large.split(number)
+
+    def drop(self, number: int) -> None:
+        """Drop the first part without its rows, which the second one takes: the table has as many ranges as before."""
+        part, large_part = self._small.parts(number)[0], self._large.parts(number)[0]
+        paths = self._small.paths(part)
+        self._take_in_turn(
+            number,
+            {
+                "drop": partial(self._small.change, DropPartitions((part,))),
+                "drop: large": partial(self._large.change, DropPartitions((large_part,))),
+                "drop: bare, ": partial(self._bare.write_together, paths),
+            },
+        )
+
+    def add(self, number: int) -> None:
+        """Add a range with half of the rows of the default partition, then another one, which leaves that empty."""
+        for table in (self._small, self._large):
+            table.fill_default()
+        paths, cut = self._small.paths(0), self._small.last_bound + self._small.rows_a_range // 2
+        self._take_in_turn(
+            number,
+            {
+                "add": self._small.add_half,
+                "add: large": self._large.add_half,
+                "add: bare, one pass": partial(self._bare.write_in_one_pass, paths, cut),
+                "add: bare, two passes": partial(self._bare.write_in_two_passes, paths, cut),
+            },
+        )
+        self._verify(cut)
+        for table in (self._small, self._large):
+            table.add_rest()
+
+    def write_whole(self) -> None:
+        """Let bare Spark write the small table anew."""
+        paths = self._small.paths()
+        self._take_in_turn(0, {"whole": partial(self._bare.write_ranges, paths, self._small.rows_a_range)})
+
+    def _take_in_turn(self, number: int, functions: Mapping[str, Callable[[], object]]) -> None:
+        """Take the time of each function; which one begins differs from one time to the next."""
+        self._bare.clear()
+        first = number % len(functions)
+        in_order = list(functions.items())
+        for name, function in (*in_order[first:], *in_order[:first]):
+            self.times.setdefault(name, []).append(seconds(function))
+
+    def _verify(self, cut: int) -> None:
+        """Make sure that both sides of a cut have the rows that bare Spark wrote.
+
+        Raises:
+            BenchmarkError: They have not.
+        """
+        ours = [self._bare.contents(paths) for paths in self._small.sides(cut)]
+        bare = self._bare.sides()
+        if ours != bare:
+            raise BenchmarkError(f"{self._small.name}: below and from {cut} on are {ours}; bare Spark wrote {bare}")
