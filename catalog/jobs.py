@@ -155,6 +155,15 @@ class RunStatementJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CountValuesJob(JobRequest):
+    """Count how the values of the partition column are spread in some partitions of a table."""
+
+    script: ClassVar[str] = "count_values"
+
+    partition_ids: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
     """Check the partitions that an operation added, by the rules of the table's YAML entry."""
 

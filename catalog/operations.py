@@ -41,6 +41,7 @@ class OperationKind(StrEnum):
     APPEND_ROWS = "append_rows"
     REPAIR_TABLE = "repair_table"
     DROP_TABLE = "drop_table"
+    COUNT_VALUES = "count_values"
     RUN_STATEMENT = "run_statement"
 
 

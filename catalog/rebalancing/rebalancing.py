@@ -9,20 +9,23 @@ commit    scheme and files change in one transaction; the old files stay for rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
-from catalog.errors import PlanConflictError, VerificationFailedError
+from catalog.errors import InvalidSchemeError, PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations import JobState, Operation, OperationKind, Operations
+from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.changes import PartitionChange, change_from_json
-from catalog.rebalancing.planning import RebalancePlan, make_plan
+from catalog.rebalancing.contents import ValueCount, contents_of
+from catalog.rebalancing.planning import RebalancePlan, make_plan, target_file_bytes
+from catalog.rebalancing.rules import RebalanceRules
 from catalog.rebalancing.totals import TOTALS, concerned_partitions, partition_totals
 from catalog.schemes.committing import Committer, FileChange
-from catalog.schemes.files import count_files
+from catalog.schemes.files import count_files, read_files
 from catalog.schemes.manifest import has_manifest
 from catalog.storage import Storage
 
@@ -52,6 +55,33 @@ class Rebalancing:
         """
         with self._storage.read() as connection:
             return make_plan(connection, self._definitions.get_table(table, connection), change)
+
+    def advise(
+        self,
+        table: str,
+        rules: RebalanceRules | None = None,
+        counts: Mapping[int, Sequence[ValueCount]] | None = None,
+    ) -> Advice:
+        """Return what should be changed about a table's partitions, by what the catalog knows of its files.
+
+        Args:
+            rules: When partitions count as badly cut; None for the usual.
+            counts: The values of the partitions that an earlier advice named; they are read by
+                `spark_jobs.count_values`.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            InvalidSchemeError: It has no partition scheme.
+        """
+        with self._storage.read() as connection:
+            definition = self._definitions.get_table(table, connection)
+            scheme = definition.scheme
+            if scheme is None:
+                raise InvalidSchemeError(
+                    f"table {definition.full_name} has no partition scheme, so nothing can be said of its partitions"
+                )
+            contents = contents_of(scheme, read_files(connection, definition), counts)
+        return advise(definition.full_name, scheme, contents, rules or RebalanceRules(), target_file_bytes(definition))
 
     def begin(
         self,

@@ -1,0 +1,190 @@
+"""What each partition holds, in the order of its values, as far as the statistics of its files tell.
+
+The rows of a file lie between the least and the greatest value of its partition column. Files that overlap are one
+*cell*: where a cell begins, its partition can be cut without anybody knowing its rows. A cell of one value cannot be
+cut at all. Where the cells are too coarse, the values themselves have to be counted (`ValueCount`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from catalog.errors import SchemeValueError
+from catalog.indexes.keys import after_prefix
+from catalog.key_types import DateType, StringType
+from catalog.schemes.files import DataFile, Total
+from catalog.schemes.lists import ListScheme
+from catalog.schemes.model import DEFAULT_PARTITION, HIGHEST, LOWEST, Scheme
+from catalog.schemes.ranges import RangeScheme
+
+
+@dataclass(frozen=True)
+class ValueCount:
+    """Rows with values between two, both inclusive and as texts; a single value where they are equal."""
+
+    least: str
+    greatest: str
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Rows of one partition that lie beside each other.
+
+    Attributes:
+        text: The least value, or for lists the value, as a bound or a group has it.
+        is_single: It is one value, which nothing can cut.
+    """
+
+    text: str
+    size_bytes: int
+    is_single: bool
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a partition holds.
+
+    Attributes:
+        total: With the rows whose value is null.
+        cells: Without them, ascending; of lists in the order of the group.
+        is_counted: The cells come from counting values, so nobody knows better.
+    """
+
+    partition_id: int
+    total: Total
+    cells: tuple[Cell, ...]
+    is_counted: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all cells."""
+        return sum(cell.size_bytes for cell in self.cells)
+
+
+@dataclass
+class _Piece:
+    low: bytes
+    high: bytes
+    is_single: bool
+    row_count: int
+    size_bytes: int
+
+
+def contents_of(
+    scheme: Scheme, files: Iterable[DataFile], counts: Mapping[int, Sequence[ValueCount]] | None = None
+) -> list[Content]:
+    """Return what each partition holds, in logical order, empty ones too.
+
+    Args:
+        counts: Of some partitions the values; those of few rows may be missing.
+    """
+    totals: dict[int, Total] = {}
+    pieces: dict[int, list[_Piece]] = {}
+    for file in files:
+        number = file.partition_id
+        totals[number] = totals.get(number, Total()) + Total(1, file.row_count, file.size_bytes)
+        if (piece := _piece_of(scheme, file)) is not None:
+            pieces.setdefault(number, []).append(piece)
+    counts = counts or {}
+    found = []
+    for number in scheme.ids:
+        own = pieces.get(number, [])
+        if number in counts:
+            own = _counted(scheme, counts[number], own)
+        cells = _cells(scheme, number, _joined(own))
+        found.append(Content(number, totals.get(number, Total()), tuple(cells), number in counts))
+    return found
+
+
+def _piece_of(scheme: Scheme, file: DataFile) -> _Piece | None:
+    """Return the rows of a file that are not null; None when there are none."""
+    known = file.statistics.get(scheme.column)
+    if known is None:
+        return _Piece(LOWEST, HIGHEST, False, file.row_count, file.size_bytes)
+    if known.low is None or known.high is None:
+        return None
+    nulls = min(known.null_count or 0, file.row_count)
+    size = file.size_bytes * (file.row_count - nulls) // max(1, file.row_count)
+    return _Piece(known.low, known.high, known.ranges[-1].is_point, file.row_count - nulls, size)
+
+
+def _counted(scheme: Scheme, counts: Sequence[ValueCount], found: Sequence[_Piece]) -> list[_Piece]:
+    """Return the pieces of counted values; each has bytes by the number of its rows."""
+    size_bytes = sum(piece.size_bytes for piece in found)
+    rows = max(sum(each.row_count for each in counts), sum(piece.row_count for piece in found))
+    pieces, before = [], 0
+    for each in counts:
+        low = scheme.value_type.encode(scheme.typed(each.least))
+        high = after_prefix(scheme.value_type.encode(scheme.typed(each.greatest)))
+        # The rounding is spread, so that all together are the bytes that there are.
+        until = before + each.row_count
+        size = size_bytes * until // max(1, rows) - size_bytes * before // max(1, rows)
+        pieces.append(_Piece(low, high, each.least == each.greatest, each.row_count, size))
+        before = until
+    return pieces
+
+
+def _joined(pieces: Iterable[_Piece]) -> list[_Piece]:
+    """Return the pieces, those that overlap as one."""
+    joined: list[_Piece] = []
+    for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
+        last = joined[-1] if joined else None
+        if last is None or piece.low >= last.high:
+            joined.append(replace(piece))
+            continue
+        last.is_single = last.is_single and piece.is_single and last.low == piece.low
+        last.high = max(last.high, piece.high)
+        last.size_bytes += piece.size_bytes
+    return joined
+
+
+def _cells(scheme: Scheme, partition_id: int, pieces: Sequence[_Piece]) -> list[Cell]:
+    if isinstance(scheme, ListScheme) and partition_id != DEFAULT_PARTITION:
+        return _cells_of_group(scheme, partition_id, pieces)
+    cells: list[Cell] = []
+    for piece in pieces:
+        text = bound_text(scheme, piece.low)
+        if text is None and cells and isinstance(scheme, RangeScheme):
+            # Nobody can write this bound.
+            cells[-1] = Cell(cells[-1].text, cells[-1].size_bytes + piece.size_bytes, False)
+        else:
+            cells.append(Cell(text or "", piece.size_bytes, piece.is_single and text is not None))
+    return cells
+
+
+def _cells_of_group(scheme: ListScheme, partition_id: int, pieces: Sequence[_Piece]) -> list[Cell]:
+    """Return a cell for each value of a group; one for all if some rows may have one of several values."""
+    texts = dict(scheme.groups)[partition_id]
+    encoded = [scheme.value_type.encode(scheme.typed(text)) for text in texts]
+    ordered = sorted(encoded)
+    sizes = dict.fromkeys(encoded, 0)
+    for piece in pieces:
+        first, end = bisect_left(ordered, piece.low), bisect_left(ordered, piece.high)
+        if end - first != 1:
+            return [Cell(texts[0], sum(each.size_bytes for each in pieces), len(texts) == 1)]
+        sizes[ordered[first]] += piece.size_bytes
+    return [Cell(text, sizes[each], True) for text, each in zip(texts, encoded, strict=True)]
+
+
+def bound_text(scheme: Scheme, encoded: bytes) -> str | None:
+    """Return the text of a value as a bound or a group has it; None when none stands for it."""
+    value_type = scheme.value_type
+    try:
+        value = value_type.decode(encoded, 0)[0]
+        text = str(value) if isinstance(value_type, StringType) else _plain(scheme, value_type.format(value))
+        is_same = bool(text) and text == text.strip() and value_type.encode(scheme.typed(text)) == encoded
+    except (SchemeValueError, ValueError, IndexError, OverflowError):
+        # Of a text that is too long, the statistics have only the beginning.
+        return None
+    return text if is_same else None
+
+
+def _plain(scheme: Scheme, literal: str) -> str:
+    text = literal.strip("'")
+    if isinstance(scheme.value_type, DateType):
+        has_slashes = isinstance(scheme, RangeScheme) and any("/" in bound for _, bound in scheme.bounds)
+        return text.replace("-", "/") if has_slashes else text
+    return text.removesuffix(" 00:00:00")
