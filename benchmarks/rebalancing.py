@@ -95,11 +95,11 @@ def _figure(
 def _times_in_spark(request: _Request) -> dict[str, list[float]]:
     """Return the seconds of everything that is measured, by name."""
     with session(request.folder, memory="2g") as spark, Catalog.open(request.url) as catalog:
-        tables = [
+        small, large = (
             RangeTable(spark, catalog, request.folder / str(count), count, request.rows_a_range)
             for count in (PARTITIONS, MORE_PARTITIONS)
-        ]
-        bench = _Bench(*tables, BareSpark(spark, request.folder / "bare"))
+        )
+        bench = _Bench(small, large, BareSpark(spark, request.folder / "bare"))
         for number in range(1, request.warm_ups + request.runs + 1):
             if number == request.warm_ups + 1:
                 bench.times.clear()
