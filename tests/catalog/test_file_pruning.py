@@ -28,9 +28,12 @@ from tests.catalog.scheme_cases import COLUMN, cases, make, steps
 from tests.catalog.scheme_values import (
     DECIMALS,
     INTEGER_BITS,
+    LONG,
     TYPES,
     Day,
     Row,
+    begins,
+    comparison,
     filters,
     plain,
     pools,
@@ -155,6 +158,25 @@ def test_statistics_are_as_narrow_as_the_values(kind: str, tmp_path: Path) -> No
 
 def _tenth(number: int) -> Decimal:
     return Decimal(number).scaleb(-1)
+
+
+@pytest.mark.parametrize("least", range(len(LONG)))
+def test_texts_longer_than_what_is_kept_of_them_are_found(least: int, tmp_path: Path) -> None:
+    ascending = sorted(LONG)
+    scheme = make("string", PARTITION_TYPE="RANGE", RANGE_INFO=", ".join(text for text in ascending if text.strip()))
+    view = Table("demo", "t", (Column(COLUMN, "string"),), (), FileFormat.PARQUET, "/t", scheme=scheme).filter_view
+    for greatest in range(least, len(ascending)):
+        values = [ascending[least], ascending[greatest]]
+        found = statistics_of(tmp_path, [{COLUMN: value} for value in values], {COLUMN: "string"}).statistics
+        for value in values:
+            assert scheme.partition_of(value) in partitions_of_file(scheme, found, scheme.ids)
+            for where in (
+                *(comparison(COLUMN, "string", operator, value) for operator in ("=", ">=", "<=")),
+                begins(COLUMN, "string", "", value),
+                begins(COLUMN, "string", "", value[:-1]),
+            ):
+                assert where.test({COLUMN: value})
+                assert FileCondition(parse_expression(where.text, view), view).may_match(found), where.text
 
 
 def test_a_file_of_nulls_has_only_the_null(tmp_path: Path) -> None:

@@ -35,8 +35,10 @@ from catalog.rebalancing.changes import (
     SplitPartition,
 )
 from catalog.rebalancing.rebalancing import COMMIT
+from catalog.schemes import pruning
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.manifest import folder_name, read_manifest, write_manifest
+from catalog.schemes.pruning import partitions_of
 from catalog.storage.schema import OperationRow
 from tests.catalog import killed_changes
 from tests.catalog.killed_changes import contents, load, rewrite, write_files
@@ -353,6 +355,28 @@ def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
         thread.join()
     assert not problems
     assert looks
+
+
+@pytest.mark.parametrize("change", [MergePartitions((1, 2)), DropPartitions((2,), with_data=True)], ids=str)
+def test_a_reader_sees_one_state_even_if_a_change_is_made_in_the_midst_of_its_look(
+    catalog: Catalog, catalog_url: str, ranges: str, change: PartitionChange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partitions of the scheme before and files of afterwards would be rows that nobody gets."""
+    is_made = []
+
+    def partitions_after_the_change(tree: Any, table: Any) -> tuple[int, ...]:
+        if not is_made:
+            is_made.append(True)
+            with Catalog.open(catalog_url) as other:
+                assert other.rebalancing.change_catalog("change", ranges, change) is not None
+        return partitions_of(tree, table)
+
+    monkeypatch.setattr(pruning, "partitions_of", partitions_after_the_change)
+    found = catalog.scan_files(ranges, "c >= 10 and c < 20")
+    assert is_made
+    assert sum(file.row_count for file in found.files) == 10
+    assert {file.partition_id for file in found.files} == set(found.partition_ids) == {2}
+    assert 2 not in catalog.scan_files(ranges).partition_ids
 
 
 KILLED: tuple[tuple[PartitionChange, dict[int, list[int]]], ...] = (
