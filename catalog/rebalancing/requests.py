@@ -67,6 +67,9 @@ class RebalanceRequest:
             WrongFieldError: A field is not there, not of its type, or not for the operation.
         """
         given = {name: value for name, value in form.items() if value is not None}
+        if isinstance(ids := given.get("partition_ids"), list):
+            # The lines of a page's form are texts.
+            given["partition_ids"] = [int(each) if _is_digits(each) else each for each in ids]
         if unknown := sorted(given.keys() - {each.name for each in fields(cls)}):
             raise e.WrongFieldError(unknown[0], f"there is no such field; there are {', '.join(_names(cls))}")
         for name in ("table", "operation"):
@@ -155,6 +158,10 @@ def _names(request: type[RebalanceRequest]) -> Sequence[str]:
 
 def _shown(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
+
+
+def _is_digits(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10
 
 
 def _is_list_of(kind: type) -> Callable[[object], bool]:

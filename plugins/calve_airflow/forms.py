@@ -154,9 +154,10 @@ def rebalance_params() -> dict[str, Param]:
         "partition_ids": Param(
             None,
             type=["null", "array"],
-            items={"type": "integer", "minimum": 0},
+            # With a type of their own, the page would ask for JSON, in an editor that rearranges what is being typed.
+            items={"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,9}$"}]},
             title="Partition ids",
-            description="For drop, merge, and, just one, for split, such as: [3, 4]. SHOW PARTITIONS lists them.",
+            description="For drop, merge, and, just one, for split; one a line. SHOW PARTITIONS lists them.",
         ),
         "with_data": Param(
             False,
@@ -211,6 +212,19 @@ def statement_params() -> dict[str, Param]:
             title="Statement",
             description="One SQL statement, with tables as database.table; docs/statements.md lists what there is. "
             "What deletes data waits for a person's approval.",
+        ),
+    }
+
+
+def advisor_params() -> dict[str, Param]:
+    """Return the form of the look at all tables' partitions; the schedule takes it as it is."""
+    return {
+        "tables": _tables_param("Empty: all tables with a partition scheme."),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only propose, also for tables whose entry in the YAML list lets the proposals be done.",
         ),
     }
 

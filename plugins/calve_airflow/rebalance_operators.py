@@ -269,6 +269,7 @@ class SummariseRebalanceOperator(BaseOperator):
         from catalog.rebalancing.totals import TOTALS
 
         self.log.info("%s", self.report["statement"])
+        self.log.info("What each partition held → holds:")
         for line in markdown_table([_row(each) for each in self.report[TOTALS]]):
             self.log.info("%s", line)
         self.log.info(
@@ -287,9 +288,10 @@ _SUMMARISED = (
 def _row(partition: Mapping[str, Any]) -> dict[str, Any]:
     row = {"id": partition["partition_id"], "partition": partition["partition"]}
     for what, show in (("rows", _count), ("bytes", size), ("files", _count)):
-        for when in ("before", "after"):
-            totals = partition[when]
-            row[f"{what} {when}"] = "" if totals is None else show(totals[what])
+        before, after = (
+            "-" if partition[when] is None else show(partition[when][what]) for when in ("before", "after")
+        )
+        row[what] = f"{before} → {after}"
     return row
 
 

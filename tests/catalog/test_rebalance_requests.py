@@ -43,6 +43,11 @@ def test_form_gives_the_change_and_the_change_gives_the_form(form: dict[str, Any
     assert RebalanceRequest.of(TABLE, change) == request
 
 
+def test_ids_may_be_the_lines_of_a_form() -> None:
+    form = {"table": TABLE, "operation": "merge", "partition_ids": ["4", 5]}
+    assert RebalanceRequest.from_form(form).change == MergePartitions((4, 5))
+
+
 def test_nothing_is_changed_unless_asked_for() -> None:
     assert RebalanceRequest.from_form({"table": TABLE, "operation": "set_partition_num", "count": 9}).dry_run
 
@@ -59,7 +64,8 @@ def test_nothing_is_changed_unless_asked_for() -> None:
         ({"operation": "set_partition_num"}, "count", "is empty; set_partition_num needs a whole number"),
         ({"operation": "add", "items": ["1"], "partition_ids": [3]}, "partition_ids", r"is \[3\], and is not for add"),
         ({"operation": "merge", "partition_ids": [1, 2], "with_data": True}, "with_data", "is not for merge"),
-        ({"operation": "drop", "partition_ids": ["4"]}, "partition_ids", r"is \['4'\], expected a list of partition"),
+        ({"operation": "drop", "partition_ids": ["x"]}, "partition_ids", r"is \['x'\], expected a list of partition"),
+        ({"operation": "drop", "partition_ids": ["-1"]}, "partition_ids", "expected a list of partition"),
         ({"operation": "drop", "partition_ids": [True]}, "partition_ids", "expected a list of partition ids"),
         ({"operation": "add", "items": "1, 2"}, "items", "expected a list of texts"),
         ({"operation": "add", "items": [""]}, "items", "expected a list of texts"),

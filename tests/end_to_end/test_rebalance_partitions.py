@@ -89,7 +89,7 @@ def test_rows_of_a_split_are_those_of_before(runs: Runs, catalog: Catalog) -> No
 def test_run_says_what_was_moved(runs: Runs) -> None:
     said = runs.split.wait().result("summarise")
     assert (said["rows_moved"], said["approved_by"]) == (300, None)
-    assert "| 5 | 15 <= delay < 30 | | 150 |" in runs.split.log("summarise", is_aligned=False)
+    assert "| 5 | 15 <= delay < 30 | - → 150 |" in runs.split.log("summarise", is_aligned=False)
     assert runs.split.result("verify")["rows"] == 300
 
 
@@ -165,7 +165,7 @@ def test_wrong_field_fails_the_plan_at_once(runs: Runs) -> None:
 
 @on_postgresql
 @pytest.mark.parametrize(
-    ("field", "value"), [("operation", "rename"), ("partition_ids", ["2"]), ("items", "15, 30"), ("table", "delays")]
+    ("field", "value"), [("operation", "rename"), ("partition_ids", ["two"]), ("items", "15, 30"), ("table", "delays")]
 )
 def test_form_refuses_what_is_not_of_its_type(start_dag: Callable[..., Any], field: str, value: object) -> None:
     form = {"table": FREE, "operation": "drop", "partition_ids": [2], field: value}

@@ -385,9 +385,9 @@ def test_summary_shows_each_partition_before_and_after(
     verify(rewrite(plan(SPLIT)))
     said = SummariseRebalanceOperator(task_id="summarise", report=commit()).execute(Task().context())
     shown = " ".join(capsys.readouterr().out.split())
-    assert "| id | partition | rows before | rows after | bytes before | bytes after | files before |" in shown
-    assert "| 1 | delay < 10 | 10 | | 1000 B | | 1 | |" in shown
-    assert "| 5 | 5 <= delay < 10 | | 5 | | 1000 B | | 1 |" in shown
+    assert "| id | partition | rows | bytes | files |" in shown
+    assert "| 1 | delay < 10 | 10 → - | 1000 B → - | 1 → - |" in shown
+    assert "| 5 | 5 <= delay < 10 | - → 5 | - → 1000 B | - → 1 |" in shown
     assert "10 rows moved into 2 new files, 0 files reassigned, 0 rows deleted" in shown
     assert [each["partition_id"] for each in said["partitions"]] == [1, 4, 5]
     assert (said["table"], said["approved_by"], said["rows_moved"]) == (TABLE, None, 10)

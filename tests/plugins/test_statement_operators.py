@@ -125,7 +125,7 @@ def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) ->
 @pytest.mark.parametrize(
     ("statement", "said", "pointed_at"),
     [
-        ("SHOW TABELS", "StatementSyntaxError: ", "TABELS"),
+        ("SHOW CHAIRS", "StatementSyntaxError: ", "CHAIRS"),
         (f"ALTER TABLE {TABLE} DROP PARTITION (7) WITH DATA", "PartitionNotFoundError: ", "7"),
         ("DROP TABLE demo.nothing PURGE", "TableNotFoundError: ", "demo"),
     ],

@@ -26,6 +26,9 @@ from spark_jobs.verify_rewrite import verify_rewrite
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+"""For what does not depend on the database."""
+
 TABLE, RUN = "shop.orders", "rebalance_partitions/run"
 SPLIT = SplitPartition(1, ("50", "100"))
 COLUMNS = [
@@ -138,6 +141,7 @@ def test_verified_files_become_the_table(
     assert catalog.rebalancing.commit_verified(RUN) == report
 
 
+@on_sqlite
 def test_report_says_what_each_partition_held_and_holds(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     steps.verify(steps.rewrite()["folder"])
@@ -166,6 +170,7 @@ def test_each_attempt_writes_into_a_folder_of_its_own(spark: Any, orders: Catalo
     assert {file.path.partition("/")[0] for file in files} == {written["folder"]}
 
 
+@on_sqlite
 def test_row_that_is_missing_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
@@ -175,6 +180,7 @@ def test_row_that_is_missing_fails_the_verification(spark: Any, orders: Catalog)
         steps.verify(folder)
 
 
+@on_sqlite
 def test_value_that_differs_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
@@ -187,6 +193,7 @@ def test_value_that_differs_fails_the_verification(spark: Any, orders: Catalog) 
         steps.verify(folder)
 
 
+@on_sqlite
 def test_row_in_the_file_of_another_partition_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
@@ -198,6 +205,7 @@ def test_row_in_the_file_of_another_partition_fails_the_verification(spark: Any,
         steps.verify(folder)
 
 
+@on_sqlite
 def test_file_that_cannot_be_read_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
@@ -207,6 +215,7 @@ def test_file_that_cannot_be_read_fails_the_verification(spark: Any, orders: Cat
         steps.verify(folder)
 
 
+@on_sqlite
 def test_folder_without_its_list_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
