@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from catalog import Catalog
 from catalog.errors import NotFoundError
 from catalog.indexes.items import count_items
+from catalog.partitions.explaining import Explanation
 from standalone.errors import StandaloneError
 from standalone.landing import land_flights
 from standalone.stack import Stack
@@ -104,7 +105,7 @@ class _Tour:
         land_flights(self._landing, [12])
         run_id = self._run_dag(LOAD, {})
         self._show_index()
-        explanation = self._catalog.explain_partitions(TABLE, "origin = 'JFK' and carrier = 'B6' and month = 12")
+        explanation = self._explained("origin = 'JFK' and carrier = 'B6' and month = 12")
         self._say(
             f"JetBlue's December from JFK, through {explanation.index}: {explanation.partitions_found} partition found"
         )
@@ -143,7 +144,7 @@ class _Tour:
         self._title("5. What the indexes are good for")
         total = self._count()
         for expression in EXPRESSIONS:
-            explanation = self._catalog.explain_partitions(TABLE, expression)
+            explanation = self._explained(expression)
             with_index = self._milliseconds(expression, use_indexes=True)
             without = self._milliseconds(expression, use_indexes=False)
             self._say(f"\n{expression}: {explanation.partitions_found:,} partitions")
@@ -155,6 +156,11 @@ class _Tour:
                 self._say(f"  {explanation.partitions_fetched:7,} partitions loaded in {with_index:6.1f} ms with it")
             self._say(f"  {total:7,} partitions loaded in {without:6.1f} ms without an index")
         self._say("\nThe more partitions a table has, the greater the difference: an index reads only what matches.")
+
+    def _explained(self, expression: str) -> Explanation:
+        explanation = self._catalog.explain_partitions(TABLE, expression)
+        assert isinstance(explanation, Explanation)
+        return explanation
 
     def _milliseconds(self, expression: str, *, use_indexes: bool) -> float:
         times = []
