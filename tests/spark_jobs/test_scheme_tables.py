@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog
-from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, steps, undone
+from catalog.rebalancing.changes import DropPartitions
+from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, make, steps, undone
 from tests.catalog.scheme_model import IntervalModel
-from tests.catalog.scheme_values import Row, filters, pools, values_of
+from tests.catalog.scheme_values import Row, comparison, filters, pools, values_of
 from tests.spark_jobs.scheme_tables import SchemeTable
 
 if TYPE_CHECKING:
@@ -79,6 +80,25 @@ def test_no_row_is_lost_or_doubled_and_each_is_in_its_partition(
         table.check_catalog()
         table.check_files()
     table.check_readers(data.draw(conditions) + data.draw(conditions))
+
+
+def test_rows_that_were_in_the_default_partition_go_to_the_ranges_that_come(
+    spark: SparkSession, catalog: Catalog
+) -> None:
+    scheme = make("int", PARTITION_TYPE="RANGE_INTERVAL", RANGE_INFO="10, 20", INTERVAL="10")
+    bounds = ((1, "10", 10), (2, "20", 20))
+    table = SchemeTable(spark, catalog, {COLUMN: "int"}, IntervalModel(COLUMN, bounds, 2, 10, 1, ("20", 20)))
+    table.create(scheme)
+    table.load({COLUMN: value} for value in (5, 10, 19))
+    table.change(DropPartitions((2,)), table.model.drop([2]))  # type: ignore[attr-defined]
+    table.load({COLUMN: value} for value in (None, 7))
+    table.check()
+    assert sum(each.row_count for each in catalog.scheme_partitions(table.name) if each.id == 0) == 3
+    report = table.load({COLUMN: value} for value in (25, None))
+    assert report["partitions_created"] == 2
+    table.check([comparison(COLUMN, "int", "<", 20), comparison(COLUMN, "int", ">=", 10)])
+    rows = {each.text: each.row_count for each in catalog.scheme_partitions(table.name)}
+    assert rows == {"0, c = DEFAULT": 2, "1, c < 10": 2, "3, 10 <= c < 20": 2, "4, 20 <= c < 30": 1}
 
 
 def change_and_perhaps_undo(table: SchemeTable, case: Case, data: st.DataObject) -> None:
