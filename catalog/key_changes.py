@@ -62,8 +62,8 @@ def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
         if changed is not None and (changed.name, changed.type) != (name, types[name]):
             what = "partition column" if name == table.scheme.column else "sort column"
             raise InvalidTableError(
-                f"table {table.full_name} is placed and sorted by its columns: the {what} {name} keeps its name and its "
-                f"type {types[name]}; make a new table to change it"
+                f"table {table.full_name} is placed and sorted by its columns: the {what} {name} keeps its name and "
+                f"its type {types[name]}; make a new table to change it"
             )
 
 

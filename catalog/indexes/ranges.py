@@ -20,6 +20,7 @@ _VALUES = b"\x01"
 
 _END = b"\xff"
 
+
 @dataclass(frozen=True, slots=True)
 class KeyRange:
     """Bytes from `low`, inclusive, to `high`, exclusive.

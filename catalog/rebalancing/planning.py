@@ -1,4 +1,4 @@
-"""What a change of a table's partitions means for its files: which are written anew, and which only counted elsewhere."""
+"""What a change of a table's partitions means for its files: which are written anew, which only counted elsewhere."""
 
 from __future__ import annotations
 

@@ -20,7 +20,6 @@ from catalog.indexes.ranges import Ranges
 from catalog.key_types import DateType, KeyType, KeyValue
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
 
-
 _MAXIMUM_PRECISION = 33
 """With more digits Spark rounds when it takes a decimal apart (its arithmetic has 34)."""
 
