@@ -17,6 +17,7 @@ from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
 from catalog.model import READABLE_FORMATS, Table
 from catalog.quality import QualityRules
+from catalog.rebalancing.rules import RebalanceRules
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
@@ -31,7 +32,7 @@ class TableConfig:
 
     Attributes:
         table: `database.table`.
-        source: File, folder or glob of the raw files.
+        source: File, folder or glob of the raw files; may be left out where `rebalance` is all that is to be said.
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
         keys: Partition keys and their types, in the order of the path; not needed for a table that exists.
         columns: Types of the other columns; those not named are inferred at the first load.
@@ -39,10 +40,12 @@ class TableConfig:
         schedule: Cron expression or preset; None to load only when triggered.
         invalid_partitions: What to do with rows whose partition does not fit an index: `fail` the load, or `skip` them
             (they are kept aside and reported).
+        rebalance: When the table's partitions count as badly cut, and whether what the DAG `rebalance_advisor` proposes
+            then is done at once (`catalog.rebalancing.rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
     """
 
     table: str
-    source: str
+    source: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     source_format: str = "csv"
     source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
@@ -52,6 +55,7 @@ class TableConfig:
     schedule: str | None = None
     invalid_partitions: str = "fail"
     quality: Mapping[str, Any] = field(default_factory=dict)
+    rebalance: Mapping[str, Any] = field(default_factory=dict)
 
     def job_request(self) -> dict[str, Any]:
         """Return the fields of a load's Spark jobs (`catalog.jobs.SourceJob`) that do not depend on the run."""
@@ -119,6 +123,21 @@ def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
     return {config.table: config for config in configs}
 
 
+def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
+    """Read the entries of the list that say where rows come from, as `load_table_configs`."""
+    return {name: config for name, config in load_table_configs(path).items() if config.source}
+
+
+def rebalance_rules(table: str) -> RebalanceRules:
+    """Return when a table's partitions count as badly cut: as its entry in the list says, or as usual.
+
+    Raises:
+        InvalidConfigurationError: As `load_table_configs`.
+    """
+    listed = load_table_configs().get(str(TableName.parse(table)))
+    return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
+
+
 def wanted_indexes(
     existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()
 ) -> dict[str, dict[str, list[str]]]:
@@ -176,7 +195,7 @@ def _table_config(place: str, name: str, entry: Any) -> TableConfig:
         raise InvalidConfigurationError(
             f"{place}: unknown field {', '.join(map(str, unknown))}; the fields are {known}"
         )
-    if not entry.get("source"):
+    if not entry.get("source") and not entry.get("rebalance"):
         raise InvalidConfigurationError(f"{place}: field source is missing")
     try:
         return _read_fields(place, name, entry)
@@ -190,6 +209,12 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         parse_key_type(key_type)
     quality = entry.get("quality") or {}
     QualityRules.from_config(quality, keys=tuple(keys))
+    rebalance = entry.get("rebalance") or {}
+    if not isinstance(rebalance, dict):
+        raise InvalidConfigurationError(
+            f"{place}: rebalance is {rebalance!r}, expected a mapping such as {{apply: true}}"
+        )
+    RebalanceRules.from_config(rebalance)
     defaults = {
         field_name: _one_of(place, entry, field_name, allowed)
         for field_name, allowed in (
@@ -203,12 +228,13 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         defaults["source_options"] = _texts(place, entry, "source_options")
     return TableConfig(
         table=str(TableName.parse(name)),
-        source=_expand(place, str(entry["source"])),
+        source=_expand(place, str(entry.get("source") or "")),
         keys=keys,
         columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
         indexes=_indexes(place, entry),
         schedule=_schedule(place, entry),
         quality=quality,
+        rebalance=rebalance,
         **defaults,
     )
 

@@ -38,9 +38,9 @@ from calve_airflow.load_operators import (
     give_up_operation,
 )
 from calve_airflow.spark_job import SparkJobOperator
-from catalog.table_config import load_table_configs
+from catalog.table_config import load_sources
 
-tables = load_table_configs()
+tables = load_sources()
 any_table = [table_asset(table) for table in tables]
 
 for table, config in [(None, None), *tables.items()]:

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
-from catalog.errors import InvalidSchemeError
+from catalog.errors import InvalidSchemeError, SchemeValueError
 from catalog.jobs import CountValuesJob
-from catalog.key_types import KeyValueError
+from catalog.operations import OperationState
 from catalog.rebalancing.contents import ValueCount
 from catalog.schemes.files import DataFile
 from catalog.schemes.lists import ListScheme
@@ -64,6 +64,13 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
     }
 
 
+def _count_and_record(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> None:
+    found = count_values(spark, catalog, job)
+    with catalog.storage.write() as connection:
+        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, found, connection=connection)
+        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+
+
 def counted(rows: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> dict[int, list[ValueCount]]:
     """Return how the values are spread in each partition that has any.
 
@@ -77,11 +84,23 @@ def counted(rows: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> dict[
     found: dict[int, list[ValueCount]] = {}
     for number, least, greatest, count in parts.toLocalIterator():
         found.setdefault(number, []).append(ValueCount(least, greatest, count))
-    return {number: sorted(some, key=lambda each: _order(scheme, each.least)) for number, some in found.items()}
+    return {number: _ascending(scheme, some) for number, some in found.items()}
 
 
-def _order(scheme: Scheme, text: str) -> bytes:
-    return scheme.value_type.encode(scheme.typed(text))
+def _ascending(scheme: Scheme, counts: Sequence[ValueCount]) -> list[ValueCount]:
+    """Return counts in the order of their values, without those that no bound can name."""
+    orders = [(_order(scheme, each.least), _order(scheme, each.greatest)) for each in counts]
+    known = [
+        (low, each) for (low, high), each in zip(orders, counts, strict=True) if low is not None and high is not None
+    ]
+    return [each for _, each in sorted(known, key=lambda pair: pair[0])]
+
+
+def _order(scheme: Scheme, text: str) -> bytes | None:
+    try:
+        return scheme.value_type.encode(scheme.typed(text))
+    except SchemeValueError:
+        return None
 
 
 def _text(value: Column, scheme_type: str) -> Column:
@@ -121,10 +140,8 @@ def _cuts(values: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> list[
     text = _text(f.col(f"`{_VALUE}`"), dict(values.dtypes)[_VALUE])
     sample: dict[int, list[tuple[bytes, str]]] = {}
     for number, found in values.where(f.rand(0) < fraction).select(f"`{_ID}`", text).toLocalIterator():
-        try:
-            sample.setdefault(number, []).append((_order(scheme, found), found))
-        except KeyValueError:
-            continue
+        if (order := _order(scheme, found)) is not None:
+            sample.setdefault(number, []).append((order, found))
     cuts: dict[bytes, str] = {}
     for some in sample.values():
         some.sort()
@@ -151,4 +168,4 @@ def _search(name: str, literals: Sequence[str], before: int) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_job(CountValuesJob, count_values))
+    raise SystemExit(run_job(CountValuesJob, _count_and_record))

@@ -26,6 +26,8 @@ REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 TEMPLATE_DATABASE = "calve_template"
+ADVISED = "advisor.delays"
+"""A table of the stack whose partitions may be changed without a person."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -148,6 +150,9 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
     ]
     home = tmp_path_factory.mktemp("stack")
+    tables = home / "tables.yaml"
+    tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
+    environment = {_BUNDLES: json.dumps(bundles), "CALVE_TABLES": str(tables)}
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
-    with Stack(home, catalog_url=catalog_url, env={_BUNDLES: json.dumps(bundles)}, durable=False) as running:
+    with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
         yield running

@@ -295,7 +295,7 @@ def test_rules_of_an_entry_replace_the_usual_ones() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"aply": True}, "unknown rebalance field aply"),
+        ({"applied": True}, "unknown rebalance field applied"),
         ({"apply": "yes"}, "rebalance.apply is 'yes', expected true or false"),
         ({"split_factor": 1}, "rebalance.split_factor is 1, expected a number from 2.5"),
         ({"split_files": True}, "rebalance.split_files is True"),

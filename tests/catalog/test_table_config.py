@@ -11,7 +11,14 @@ import yaml
 from catalog.errors import InvalidConfigurationError
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, Table
-from catalog.table_config import configured_load, load_table_configs, wanted_indexes
+from catalog.rebalancing.rules import RebalanceRules
+from catalog.table_config import (
+    configured_load,
+    load_sources,
+    load_table_configs,
+    rebalance_rules,
+    wanted_indexes,
+)
 
 ENTRY: dict[str, Any] = {"source": "/raw", "keys": {"Country": "string", "day": "int"}}
 
@@ -58,6 +65,9 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"indexes": {"i": "day"}}, "indexes is"),
         ({"quality": {"on_failure": "panic"}}, "on_failure is 'panic'"),
         ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),
+        ({"rebalance": True}, "rebalance is True, expected a mapping"),
+        ({"rebalance": {"applied": True}}, "unknown rebalance field applied"),
+        ({"source": "", "rebalance": {}}, "source is missing"),
     ],
 )
 def test_wrong_entry_is_named_with_its_field(write: Any, changes: dict[str, Any], said: str) -> None:
@@ -65,6 +75,18 @@ def test_wrong_entry_is_named_with_its_field(write: Any, changes: dict[str, Any]
     with pytest.raises(InvalidConfigurationError, match=said) as refused:
         load_table_configs()
     assert "table Shop.Orders" in str(refused.value)
+
+
+def test_entry_may_only_say_when_partitions_are_badly_cut(write: Any) -> None:
+    write(source="", rebalance={"apply": True, "split_factor": 3})
+    assert load_sources() == {}
+    assert rebalance_rules("shop.orders") == RebalanceRules(apply=True, split_factor=3.0)
+    assert rebalance_rules("shop.others") == RebalanceRules()
+    write()
+    assert list(load_sources()) == ["shop.orders"]
+    write(source="", rebalance={"apply": True})
+    with pytest.raises(InvalidConfigurationError, match="name its source"):
+        configured_load({"table": "shop.orders"})
 
 
 @pytest.mark.parametrize(

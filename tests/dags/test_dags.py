@@ -20,8 +20,8 @@ REPOSITORY = Path(__file__).parents[2]
 DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
-MAINTENANCE = "catalog_maintenance"
-OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE}
+MAINTENANCE, ADVISOR = "catalog_maintenance", "rebalance_advisor"
+OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR}
 REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
@@ -152,7 +152,7 @@ def test_run_over_many_tables_ends_as_its_summary_says(dags: dict[str, DAG], dag
     assert (last.task_id, last.trigger_rule) == ("summarise", "all_done")
 
 
-@pytest.mark.parametrize(("dag_id", "task_id"), [(BACKFILL, "build"), (VERIFY, "verify")])
+@pytest.mark.parametrize(("dag_id", "task_id"), [(BACKFILL, "build"), (VERIFY, "verify"), (ADVISOR, "count_values")])
 def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
     monkeypatch: pytest.MonkeyPatch, dags: dict[str, DAG], dag_id: str, task_id: str
 ) -> None:
@@ -165,7 +165,11 @@ def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
 def test_what_is_to_be_done_regularly_is_done_daily_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch, said: str, schedule: str | None
 ) -> None:
-    variables = {VERIFY: "CALVE_VERIFY_SCHEDULE", MAINTENANCE: "CALVE_MAINTENANCE_SCHEDULE"}
+    variables = {
+        VERIFY: "CALVE_VERIFY_SCHEDULE",
+        MAINTENANCE: "CALVE_MAINTENANCE_SCHEDULE",
+        ADVISOR: "CALVE_ADVISOR_SCHEDULE",
+    }
     for variable in variables.values():
         monkeypatch.setenv(variable, said)
     dags = read_dags().dags

@@ -1,0 +1,198 @@
+"""What the regular look at partitions proposes, what of it is done, and what its summary says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.advisor_operators import (
+    JOB,
+    REBALANCE_DAG,
+    ApplyProposalOperator,
+    LookAtPartitionsOperator,
+    ProposeOperator,
+    SummariseAdviceOperator,
+)
+from catalog import Catalog
+from catalog.key_types import IntegerType
+from catalog.model import Column
+from catalog.operations import OperationKind
+from catalog.rebalancing.requests import RebalanceRequest
+from catalog.schemes.committing import FileChange
+from catalog.schemes.definition import scheme_from_properties
+from catalog.schemes.files import ColumnStatistics, NewFile
+from catalog.schemes.manifest import folder_name, write_manifest
+
+RUN = "rebalance_advisor/run"
+TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"
+
+
+class Task:
+    """The XComs of one task."""
+
+    def __init__(self) -> None:
+        self.pushed: dict[str, Any] = {}
+
+    @property
+    def context(self) -> Context:
+        run = SimpleNamespace(triggering_user_name="somebody")
+        return cast(Context, {"ti": self, "dag_run": run})
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def load(catalog: Catalog, name: str, files: list[tuple[int, int, int]]) -> None:
+    """Make a table of ranges with these files: the least and greatest value, and the size in bytes."""
+    scheme = scheme_from_properties(Column("k", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30, 40"})
+    properties = {"calve.target_file_bytes": "1000"}
+    table = catalog.create_table(name, columns=[("k", "int")], scheme=scheme, properties=properties)
+    number = catalog.operations.begin(name, OperationKind.LOAD_ROWS, name, is_exclusive=True).number
+    folder = folder_name(number, catalog.operations.start_job(name, "load"))
+    kind = IntegerType("int")
+    new = [
+        NewFile(
+            scheme.partition_of(low),
+            f"{folder}/{position}.parquet",
+            size,
+            size,
+            {"k": ColumnStatistics.of_values(kind, low, high, 0)},
+        )
+        for position, (low, high, size) in enumerate(files)
+    ]
+    write_manifest(table, folder, new)
+    catalog.committer.commit(name, "load", 1, FileChange(scheme, scheme, folder), {})
+
+
+EVEN = [(1, 9, 1000), (11, 19, 1000), (31, 39, 1000)]
+
+
+@pytest.fixture
+def tables(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """Two tables with one partition that is too large: of one the files tell where to split it."""
+    load(empty_catalog, TABLE, [*EVEN, *((value, value, 2000) for value in range(20, 30))])
+    load(empty_catalog, COUNTED, [*EVEN, (20, 29, 20_000)])
+    empty_catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
+    path = tmp_path / "tables.yaml"
+    path.write_text(f"tables: {{{TABLE}: {{rebalance: {{apply: true}}}}}}")
+    monkeypatch.setenv("CALVE_TABLES", str(path))
+    return empty_catalog
+
+
+def look(tables: list[str] | None = None) -> tuple[list[dict[str, Any]], list[str]]:
+    task = Task()
+    to_count = LookAtPartitionsOperator(task_id="look", operation_id=RUN, tables=tables).execute(task.context)
+    return to_count, task.pushed["tables"]
+
+
+def propose(tables: list[str], *, dry_run: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    task = Task()
+    operator = ProposeOperator(task_id="propose", operation_id=RUN, tables=tables, dry_run_asked=dry_run)
+    return operator.execute(task.context), task.pushed["proposals"]
+
+
+def summarise(planned: Any, counts: Any = ()) -> tuple[list[dict[str, Any]], str | None]:
+    task, failure = Task(), None
+    try:
+        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=planned, counts=counts).execute(
+            task.context
+        )
+    except AirflowFailException as error:
+        failure = str(error)
+    (rows,) = task.pushed.values()
+    return rows, failure
+
+
+def count(catalog: Catalog) -> None:
+    """Count as the Spark job does."""
+    operation_id = f"{RUN}/{COUNTED}"
+    catalog.operations.begin(operation_id, OperationKind.COUNT_VALUES, COUNTED)
+    attempt = catalog.operations.start_job(operation_id, JOB)
+    counts = {"3": [[str(value), str(value), 2000] for value in range(20, 30)]}
+    catalog.operations.finish_job(operation_id, JOB, attempt, {"counts": counts})
+
+
+def test_only_what_the_files_do_not_tell_is_counted(tables: Catalog) -> None:
+    to_count, looked_at = look()
+    assert sorted(looked_at) == [COUNTED, TABLE]
+    assert to_count == [
+        {"operation_id": f"{RUN}/{COUNTED}", "request": {"table": COUNTED, "partition_ids": [3]}},
+    ]
+    assert look([TABLE]) == ([], [TABLE])
+
+
+@pytest.mark.parametrize(("name", "said"), [("demo.none", "TableNotFoundError"), ("demo.other", "InvalidSchemeError")])
+def test_a_table_that_cannot_be_looked_at_fails_at_once(tables: Catalog, name: str, said: str) -> None:
+    with pytest.raises(AirflowFailException, match=said):
+        look([name])
+
+
+def test_what_the_list_allows_is_done_and_the_rest_proposed(tables: Catalog) -> None:
+    assert [each["table"] for each in propose([TABLE, COUNTED])[1]] == [TABLE]
+    count(tables)
+    to_do, proposals = propose([TABLE, COUNTED])
+    assert [(each["table"], each["run_id"] is None) for each in proposals] == [(TABLE, False), (COUNTED, True)]
+    [run] = to_do
+    request = RebalanceRequest.from_form(run["conf"])
+    assert (request.table, request.operation, request.partition_ids, request.dry_run) == (TABLE, "split", (3,), False)
+    assert run["trigger_run_id"] == proposals[0]["run_id"]
+    assert propose([TABLE, COUNTED]) == (to_do, proposals), "a retry starts nothing twice"
+    assert run["note"].startswith(f"ALTER TABLE {TABLE} SPLIT PARTITION (3) INTO (")
+    for each in proposals:
+        form = RebalanceRequest.from_form(each["request"])
+        assert form.dry_run
+        assert not tables.rebalancing.plan(form.table, form.change).is_destructive
+
+
+def test_nothing_of_a_proposal_is_a_template(tables: Catalog) -> None:
+    [run] = propose([TABLE])[0]
+    assert [type(item) for item in run["conf"]["items"]] == [str] * len(run["conf"]["items"])
+    operator = ApplyProposalOperator(task_id="apply", **run)
+    assert operator.template_fields == ()
+    assert (operator.conf, operator.trigger_dag_id, operator.reset_dag_run) == (run["conf"], REBALANCE_DAG, True)
+
+
+def test_a_dry_run_only_proposes(tables: Catalog) -> None:
+    to_do, proposals = propose([TABLE], dry_run=True)
+    assert (to_do, len(proposals)) == ([], 1)
+    rows, failure = summarise(proposals)
+    assert [row["outcome"] for row in rows] == ["proposed"]
+    assert failure is None
+
+
+def test_a_table_dropped_meanwhile_has_no_part(tables: Catalog) -> None:
+    tables.drop_table(TABLE)
+    assert propose([TABLE]) == ([], [])
+
+
+def test_the_summary_says_what_was_done(tables: Catalog) -> None:
+    _, proposals = propose([TABLE])
+    request = RebalanceRequest.from_form(proposals[0]["request"])
+    report = tables.rebalancing.change_catalog(f"{REBALANCE_DAG}/{proposals[0]['run_id']}", TABLE, request.change)
+    assert report is not None
+    rows, failure = summarise(proposals)
+    assert ([row["outcome"] for row in rows], failure) == (["done"], None)
+    assert propose([TABLE])[1] == []
+
+
+def test_what_was_allowed_and_not_done_fails_the_run(tables: Catalog) -> None:
+    _, proposals = propose([TABLE])
+    rows, failure = summarise(proposals)
+    assert rows[0]["outcome"] == "failed"
+    assert failure is not None
+    assert f"the log of the run {proposals[0]['run_id']} of rebalance_partitions says why" in failure
+
+
+def test_values_that_were_not_counted_fail_the_run(tables: Catalog) -> None:
+    to_count, _ = look()
+    rows, failure = summarise([], to_count)
+    assert rows[0]["outcome"] == "values not counted"
+    assert failure is not None
+    assert f"the values of {COUNTED} were not counted" in failure
+    count(tables)
+    assert summarise([], to_count) == ([], None)
