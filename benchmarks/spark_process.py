@@ -47,12 +47,13 @@ def _call(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T
 
 
 @contextmanager
-def session(folder: Path, *, memory: str = "1g") -> Iterator[SparkSession]:
+def session(folder: Path, *, memory: str = "1g", is_long: bool = False) -> Iterator[SparkSession]:
     """Start Spark on two cores as the embedded stack does, and stop it at the end of the block.
 
     Args:
         folder: For what Spark cannot keep in memory.
         memory: The most that the JVM takes.
+        is_long: Let the JVM take its time to compile well, as for large tables, instead of to start quickly.
     """
     from pyspark.sql import SparkSession
 
@@ -62,7 +63,7 @@ def session(folder: Path, *, memory: str = "1g") -> Iterator[SparkSession]:
 
     java_home = require_java()
     os.environ["JAVA_HOME"] = str(java_home)
-    os.environ["SPARK_SUBMIT_OPTS"] = jvm_options(java_home)
+    os.environ["SPARK_SUBMIT_OPTS"] = "-XX:+UseSerialGC" if is_long else jvm_options(java_home)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     settings = {
