@@ -1,21 +1,71 @@
-"""Spark's plans and expressions as they are in the JVM, seen from Python."""
+"""Spark's plans and expressions as they are in the JVM, seen from Python.
+
+Each look at something there takes about a tenth of a millisecond; what is looked at often is kept here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 
-def sql_package(spark: SparkSession) -> Any:
-    """Return the JVM's package `org.apache.spark.sql`."""
-    return spark.sparkContext._jvm.org.apache.spark.sql  # type: ignore[union-attr]
+class Catalyst:
+    """What new parts of plans are made of, in one session."""
 
+    def __init__(self, spark: SparkSession) -> None:
+        """Take the session."""
+        self.spark = spark
+        self.session: Any = spark._jsparkSession
+        self.jvm: Any = spark.sparkContext._jvm
 
-def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
-    """Return the DataFrame of a logical plan."""
-    return DataFrame(sql_package(spark).classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    @cached_property
+    def sql(self) -> Any:
+        """The package `org.apache.spark.sql`."""
+        return self.jvm.org.apache.spark.sql
+
+    @cached_property
+    def logical(self) -> Any:
+        """The package of logical plans."""
+        return self.sql.catalyst.plans.logical
+
+    @cached_property
+    def expressions(self) -> Any:
+        """The package of expressions."""
+        return self.sql.catalyst.expressions
+
+    @cached_property
+    def repartition(self) -> Any:
+        """The class of `Repartition`."""
+        return self.logical.Repartition
+
+    @cached_property
+    def file_index(self) -> Any:
+        """The class of `InMemoryFileIndex`."""
+        return self.sql.execution.datasources.InMemoryFileIndex
+
+    @cached_property
+    def none(self) -> Any:
+        """Scala's None."""
+        return self.jvm.scala.Option.empty()
+
+    @cached_property
+    def _to_sequence(self) -> Any:
+        return self.jvm.PythonUtils.toSeq
+
+    def some(self, value: Any) -> Any:
+        """Return Scala's Some of a value."""
+        return self.jvm.scala.Some(value)
+
+    def sequence(self, elements: Iterable[Any]) -> Any:
+        """Return a Scala sequence of objects of the JVM."""
+        return self._to_sequence(list(elements))
+
+    def frame_of(self, plan: Any) -> DataFrame:
+        """Return the DataFrame of a logical plan."""
+        return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self.spark)
 
 
 def kind_of(node: Any) -> str:
@@ -26,15 +76,6 @@ def kind_of(node: Any) -> str:
 def items(sequence: Any) -> list[Any]:
     """Return the items of a Scala sequence."""
     return [sequence.apply(position) for position in range(sequence.size())]
-
-
-def sequence(spark: SparkSession, elements: Iterable[Any]) -> Any:
-    """Return a Scala sequence of objects of the JVM."""
-    jvm: Any = spark.sparkContext._jvm
-    found = jvm.java.util.ArrayList()
-    for each in elements:
-        found.add(each)
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(found)
 
 
 def operands(expression: Any, operator: str) -> Iterator[Any]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from catalog.schemes.pruning import FileScan
-from spark_jobs.catalyst import items, kind_of, operands
+from spark_jobs.catalyst import Catalyst, items, kind_of, operands
 
 _JOINS = {"Inner$", "Cross$", "LeftOuter$", "RightOuter$", "FullOuter$", "LeftSemi$", "LeftAnti$", "ExistenceJoin"}
 _BROADCASTING_LEFT = {"Inner$", "Cross$", "RightOuter$"}
@@ -83,28 +83,42 @@ class Region:
     keys: frozenset[int]
     whole_keys: frozenset[int]
 
-    @property
+    @cached_property
+    def kind(self) -> str:
+        """The class of the node."""
+        return kind_of(self.node)
+
+    @cached_property
+    def children(self) -> list[Any]:
+        """The children of the node."""
+        return items(self.node.children())
+
+    @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
         """The tables, from left to right."""
         if self.leaf is not None:
             return (self.leaf,)
         return tuple(leaf for each in self.inner if each is not None for leaf in each.leaves)
 
-    @property
+    @cached_property
     def is_one_table(self) -> bool:
         """Say whether it is one table, perhaps filtered."""
-        return self.leaf is not None or (
-            kind_of(self.node) in ("Project", "Filter") and self.inner[0] is not None and self.inner[0].is_one_table
-        )
+        if self.kind in ("Project", "Filter"):
+            return self.inner[0] is not None and self.inner[0].is_one_table
+        return self.leaf is not None
 
 
 class RegionFinder:
-    """Finds regions of joins that Spark would shuffle both sides for."""
+    """Finds regions of joins that Spark would shuffle both sides for.
 
-    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+    Attributes:
+        broadcast_bytes: What has no more, Spark sends to all tasks instead.
+    """
+
+    def __init__(self, catalyst: Catalyst, sources: Sequence[Source]) -> None:
         """Take the tables that a plan reads."""
         self._sources = sources
-        self._broadcast_bytes: int = spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
+        self.broadcast_bytes: int = catalyst.session.sessionState().conf().autoBroadcastJoinThreshold()
 
     def find(self, node: Any) -> Region | None:
         """Return what a node of an optimized plan is with all below it; None when it is no region."""
@@ -157,7 +171,7 @@ class RegionFinder:
 
     def is_small(self, plan: Any) -> bool:
         """Say whether Spark sends all rows of a plan to all tasks, where each of the other side's finds its matches."""
-        return int(str(plan.stats().sizeInBytes())) <= self._broadcast_bytes
+        return int(str(plan.stats().sizeInBytes())) <= self.broadcast_bytes
 
 
 def _is_repeatable(plan: Any) -> bool:

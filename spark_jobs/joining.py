@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from catalog.schemes.aligning import align
-from spark_jobs.catalyst import frame_of, items, kind_of, sequence
+from spark_jobs.catalyst import Catalyst, items, kind_of
 from spark_jobs.join_branches import kept_in_place, union_of_branches
 from spark_jobs.join_regions import Region, RegionFinder, Source, has_equation
 
@@ -55,18 +55,18 @@ def join_partition_wise(frame: DataFrame, sources: Sequence[Source]) -> Partitio
     Raises:
         VerificationFailedError: A file of the tables is not there.
     """
-    spark = frame.sparkSession
+    catalyst = Catalyst(frame.sparkSession)
     known = [source for source in sources if source.scan.files and source.index is not None]
     if not known or not _has_join(frame._jdf.queryExecution().optimizedPlan()):
         return PartitionWise(frame, ())
-    with _switched_off(spark, _ADDED_LAST):
-        plan = frame_of(spark, frame._jdf.queryExecution().analyzed())._jdf.queryExecution().optimizedPlan()
-    surgeon = _Surgeon(spark, known)
+    with _switched_off(frame.sparkSession, _ADDED_LAST):
+        plan = catalyst.frame_of(frame._jdf.queryExecution().analyzed())._jdf.queryExecution().optimizedPlan()
+    surgeon = _Surgeon(catalyst, known)
     changed = surgeon.operated(plan)
     if not surgeon.joins:
         return PartitionWise(frame, ())
     # The optimizer does not keep the spelling of names.
-    return PartitionWise(frame_of(spark, changed).toDF(*frame.columns), tuple(surgeon.joins))
+    return PartitionWise(catalyst.frame_of(changed).toDF(*frame.columns), tuple(surgeon.joins))
 
 
 def _has_join(plan: Any) -> bool:
@@ -92,11 +92,10 @@ class _Surgeon:
         joins: In words, those that were.
     """
 
-    def __init__(self, spark: SparkSession, sources: Sequence[Source]) -> None:
+    def __init__(self, catalyst: Catalyst, sources: Sequence[Source]) -> None:
         self.joins: list[str] = []
-        self._spark = spark
-        self._finder = RegionFinder(spark, sources)
-        self._least_bytes = spark._jsparkSession.sessionState().conf().autoBroadcastJoinThreshold()
+        self._catalyst = catalyst
+        self._finder = RegionFinder(catalyst, sources)
 
     def operated(self, node: Any) -> Any:
         region = self._finder.find(node)
@@ -106,9 +105,9 @@ class _Surgeon:
         changed = [self.operated(child) for child in children]
         if all(new is old for new, old in zip(changed, children, strict=True)):
             return node
-        rebuilt = node.withNewChildren(sequence(self._spark, changed))
+        rebuilt = node.withNewChildren(self._catalyst.sequence(changed))
         is_shuffled = kind_of(node) == "Join" and has_equation(node) and not self._finder.is_small(node.right())
-        return kept_in_place(self._spark, rebuilt) if is_shuffled else rebuilt
+        return kept_in_place(self._catalyst, rebuilt) if is_shuffled else rebuilt
 
     def _replaced(self, region: Region) -> Any | None:
         places = align([leaf.source.scan.scheme for leaf in region.leaves])
@@ -118,11 +117,11 @@ class _Surgeon:
         for leaf, own in zip(region.leaves, places, strict=True):
             for partition_id, size_bytes in leaf.source.bytes_by_partition.items():
                 sizes[own[partition_id]] += size_bytes
-        groups = packed(sizes, self._spark.sparkContext.defaultParallelism)
-        if groups is None or sum(sizes.values()) <= self._least_bytes:
+        groups = packed(sizes, self._catalyst.spark.sparkContext.defaultParallelism)
+        if groups is None or sum(sizes.values()) <= self._finder.broadcast_bytes:
             return None
         self.joins.append(_in_words(region, len(sizes), len(groups)))
-        return union_of_branches(self._spark, region, places, groups)
+        return union_of_branches(self._catalyst, region, places, groups)
 
 
 def _in_words(region: Region, place_count: int, task_count: int) -> str:

@@ -36,7 +36,7 @@ from catalog.identifiers import DEFAULT_DATABASE
 from catalog.key_types import CharType, DateType, KeyValueError
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
-from spark_jobs.catalyst import frame_of, items, kind_of, operands, sql_package
+from spark_jobs.catalyst import Catalyst, items, kind_of, operands
 from spark_jobs.join_regions import Source
 from spark_jobs.joining import join_partition_wise
 from spark_jobs.placement import partition_id
@@ -155,6 +155,26 @@ def prune_query(
     sources = [Source(each.frame, each.scan) for each in pruned if each.scan is not None and partition_wise]
     answer = join_partition_wise(frame, sources)
     return PrunedQuery(answer.frame, tuple(pruned), answer.joins)
+
+
+def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog | None = None) -> list[str | None]:
+    """Return the filter that reaches each place where a SELECT reads a table; None where it reads all.
+
+    Places that cannot matter to the answer are left out.
+
+    Args:
+        seen: The table as it might be: filters name its `pruning_columns`.
+
+    Raises:
+        ExpressionSyntaxError, UnsupportedExpressionError: As `query`.
+    """
+    with opened(catalog) as source:
+        statement = _Statement(spark, source, sql)
+        tables = [seen if each.full_name == seen.full_name else each for each in statement.tables]
+        stand_ins = [_stand_in(spark, table, n, statement.names_ids) for n, table in enumerate(tables)]
+        conditions = _conditions(_as_of_now(statement.over(stand_ins)), tables)
+    found = [each for each, table in zip(conditions, tables, strict=True) if table is seen]
+    return [each for each in found if each != _NOTHING]
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -302,13 +322,13 @@ def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -
 
 def _as_of_now(frame: DataFrame) -> DataFrame:
     """Return a frame for which `current_date` and the like are fixed."""
-    spark = frame.sparkSession
-    optimizer = sql_package(spark).catalyst.optimizer
-    return frame_of(spark, optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed()))
+    catalyst = Catalyst(frame.sparkSession)
+    fix = catalyst.sql.catalyst.optimizer.ComputeCurrentTime
+    return catalyst.frame_of(fix.apply(frame._jdf.queryExecution().analyzed()))
 
 
 def _reads_clock(frame: DataFrame) -> bool:
-    patterns = sql_package(frame.sparkSession).catalyst.trees.TreePattern
+    patterns = Catalyst(frame.sparkSession).sql.catalyst.trees.TreePattern
     return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.CURRENT_LIKE()))
 
 
