@@ -387,6 +387,7 @@ def test_any_join_under_any_conditions_answers_as_duckdb_does(lake: Lake, joins:
 SIZES = st.dictionaries(st.integers(0, 200), st.integers(1, 1000), max_size=80)
 
 
+@settings(deadline=None)
 @given(sizes=SIZES, cores=st.integers(1, 40))
 def test_each_place_is_in_one_group_and_no_core_has_much_more(sizes: dict[int, int], cores: int) -> None:
     from spark_jobs.joining import packed
