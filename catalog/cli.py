@@ -6,10 +6,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TextIO
 
 import click
 
@@ -197,6 +198,35 @@ def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
         raise VerificationFailedError(f"{', '.join(differing)} of {table} differ from its partitions")
     if not names:
         click.echo(f"{table} has no ACTIVE partition indexes.", err=True)
+
+
+@main.command()
+@click.argument("table")
+@click.option("--queries", "file", type=click.File(encoding="utf-8"), help="SELECTs that read it; each ends with `;`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@_reporting_errors
+def advise(table: str, file: TextIO | None, as_json: bool) -> None:
+    """Say how TABLE should be partitioned: measures its columns, and what the queries would read, with Spark.
+
+    Of a table with a partition scheme, says also which of its partitions should be split, merged or added.
+    """
+    # Imported late: other commands need none of it.
+    from catalog.advice.report import HEADERS, advise_table
+    from catalog.statements.engine import start_engine
+    from catalog.statements.splitting import split
+
+    queries = [] if file is None else [each.text for each in split(file.read())]
+    with Catalog.open() as catalog:
+        definition = catalog.get_table(table)
+        rebalancing = None if definition.scheme is None else catalog.rebalancing.advise(definition.full_name)
+        with closing(start_engine(catalog)) as engine:
+            report = advise_table(engine, definition, queries, definition.database, rebalancing)
+    if as_json:
+        click.echo(json.dumps(report.as_json()))
+        return
+    _print_table(HEADERS, report.rows())
+    for line in report.lines():
+        click.echo(line)
 
 
 @main.command("cancel-build")

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, PartitionIndex, Table
+from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.column_types import parse_column_type
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files import find_files
@@ -18,8 +19,10 @@ from catalog.key_types import CharType, StringType
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import PartitionChange
+from catalog.schemes.model import Scheme
 from catalog.statements.engine import NewOperation
 from catalog.statements.results import StatementResult
+from spark_jobs.advising import profile_table, spread_table
 from spark_jobs.answers import answer_of, engine_errors, row_errors
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.load_options import source_job
@@ -73,6 +76,16 @@ class SparkEngine:
         self.spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         sql = with_views(self._catalog, query, database)
         return prune_query(self.spark, sql, catalog=self._catalog).frame
+
+    def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
+        """Measure the columns of a table, and what queries ask of it."""
+        with engine_errors(f"reading {table.full_name}"):
+            return profile_table(self.spark, self._catalog, table, queries, database)
+
+    def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
+        """Say what each partition would hold, if a table had a scheme."""
+        with engine_errors(f"reading {table.full_name}"):
+            return spread_table(self.spark, self._catalog, table, scheme)
 
     # --- adding rows --------------------------------------------------------------------------------------------
 

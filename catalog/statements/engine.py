@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
 from catalog.model import PartitionIndex, Table
 from catalog.rebalancing.changes import PartitionChange
+from catalog.schemes.model import Scheme
 from catalog.statements.results import StatementResult
 
 if TYPE_CHECKING:
@@ -88,6 +90,19 @@ class Engine(Protocol):
 
     def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:
         """Build a CREATING partition index; return how it ended."""
+        ...
+
+    def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
+        """Measure the columns of a table, and what queries ask of it.
+
+        Args:
+            queries: SELECTs; one that cannot be understood is no error.
+            database: Where tables without a database are.
+        """
+        ...
+
+    def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
+        """Say what each partition would hold, if a table had a scheme."""
         ...
 
     def close(self) -> None:

@@ -1,0 +1,184 @@
+"""What to tell somebody who asks how a table should be partitioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from catalog.advice.choosing import Candidate, Following, as_loaded, best, candidates, following
+from catalog.advice.profile import PartitionSpread, TableProfile
+from catalog.model import Table
+from catalog.rebalancing.advising import Advice
+from catalog.rebalancing.planning import target_file_bytes
+from catalog.schemes.model import Scheme
+from catalog.statements.literals import quoted, quoted_name
+
+_SHOWN = 20
+
+
+class Measuring(Protocol):
+    """Reads a table to measure it; `catalog.statements.engine.Engine` can."""
+
+    def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
+        """Measure a table's columns, and what queries ask of it."""
+        ...
+
+    def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
+        """Say what each partition would hold, if the table had a scheme."""
+        ...
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """How a table should be partitioned, and why.
+
+    Attributes:
+        candidates: All columns, the best partition column first.
+        scheme: What is proposed; None when no column is of use.
+        statement: The CREATE TABLE of an equal table with this scheme.
+        following: Columns whose minima and maxima per file would prune, too.
+        rebalancing: What should be done about the partitions that the table has; None without a scheme.
+    """
+
+    profile: TableProfile
+    candidates: tuple[Candidate, ...]
+    scheme: Scheme | None
+    statement: str | None
+    following: tuple[Following, ...]
+    rebalancing: Advice | None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        profile = self.profile
+        return {
+            "table": profile.table,
+            "rows": profile.row_count,
+            "bytes": profile.size_bytes,
+            "columns": [_candidate_json(each) for each in self.candidates],
+            "scheme": None if self.scheme is None else self.scheme.as_json(),
+            "statement": self.statement,
+            "following": [{"column": each.column, "read_share": round(each.read_share, 4)} for each in self.following],
+            "queries": [
+                {
+                    "query": each.text,
+                    "reads_table": each.reads_table,
+                    "columns": sorted(each.bounds),
+                    "error": each.error,
+                }
+                for each in profile.queries
+            ],
+            "rebalancing": None if self.rebalancing is None else self.rebalancing.as_json(),
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield what follows the table of the columns, as text."""
+        for query in self.profile.queries:
+            if query.error is not None:
+                yield f"Not understood: {query.error}"
+            elif not query.reads_table:
+                yield f"Does not read {self.profile.table}: {' '.join(query.text.split())[:80]}"
+        if self.statement is None or self.scheme is None:
+            yield "No column would make a sensible partition column."
+        else:
+            yield from ("", "Proposed:", "", *self.statement.splitlines(), "")
+        for each in self.following[:_SHOWN]:
+            yield (
+                f"{each.column} follows {self.scheme.column if self.scheme else ''}: a usual range of it is found in "
+                f"{_percent(each.read_share)} of the rows; as a sort column it prunes files by their minima and maxima."
+            )
+        if self.rebalancing is not None:
+            for proposal in self.rebalancing.proposals:
+                yield f"ALTER TABLE {self.profile.table} {proposal.change};  -- {proposal.reason}"
+            for number in self.rebalancing.to_count:
+                yield f"Partition {number} is too large; the DAG rebalance_advisor finds where to split it."
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return a row for each column: name, type, values, nulls, largest, queries pruned, rows read, scheme."""
+        asked = sum(query.reads_table and query.error is None for query in self.profile.queries)
+        return [
+            (
+                each.column.name,
+                each.column.type,
+                f"{each.column.distinct_count:,}",
+                _percent(each.column.null_share),
+                _percent(each.column.largest_share),
+                f"{each.queries_pruned} of {asked}" if asked else "",
+                "" if each.read_share is None else _percent(each.read_share),
+                "" if each.partition_skew is None else f"{each.partition_skew:.1f}",
+                _in_short(each.scheme),
+            )
+            for each in self.candidates
+        ]
+
+
+HEADERS = ("COLUMN", "TYPE", "VALUES", "NULLS", "LARGEST", "QUERIES", "ROWS READ", "SKEW", "WOULD BE")
+
+
+def advise_table(
+    engine: Measuring, table: Table, queries: Sequence[str], database: str, rebalancing: Advice | None
+) -> TuningReport:
+    """Measure a table, and say how it should be partitioned.
+
+    Raises:
+        CatalogError: It cannot be read.
+    """
+    profile = engine.profile(table, queries, database)
+    found = candidates(profile, target_file_bytes(table))
+    scheme = best(found)
+    followers: list[Following] = []
+    statement = None
+    if scheme is not None:
+        followers = following(profile, scheme, engine.spread(table, as_loaded(found[0].column, scheme)))
+        if not scheme.sort_columns and followers:
+            scheme = replace(scheme, sort_columns=tuple(each.column for each in followers[:2]))
+        statement = create_statement(table, scheme)
+    return TuningReport(profile, tuple(found), scheme, statement, tuple(followers), rebalancing)
+
+
+def create_statement(table: Table, scheme: Scheme) -> str:
+    """Return the statement that creates a table with the same columns and a scheme, under another name."""
+    every = (*table.columns, *table.partition_keys)
+    columns = [f"{quoted_name(each.name)} {each.type}" for each in every if each.name != scheme.column]
+    properties = scheme.properties()
+    if scheme.sort_columns:
+        properties |= {"SORT_COLUMNS": ", ".join(scheme.sort_columns)}
+    listed = ", ".join(f"{quoted(name)}={quoted(value)}" for name, value in properties.items())
+    return "\n".join(
+        [
+            f"CREATE TABLE {quoted_name(table.database)}.{quoted_name(f'{table.name}_by_{scheme.column}')} (",
+            ",\n".join(f"  {column}" for column in columns) + ")",
+            f"PARTITIONED BY ({quoted_name(scheme.column)} {scheme.column_type})",
+            "STORED BY 'carbondata'",
+            f"TBLPROPERTIES ({listed});",
+        ]
+    )
+
+
+def _candidate_json(candidate: Candidate) -> dict[str, Any]:
+    column, scheme = candidate.column, candidate.scheme
+    return {
+        "column": column.name,
+        "type": column.type,
+        "distinct_values": column.distinct_count,
+        "null_share": round(column.null_share, 4),
+        "largest_share": round(column.largest_share, 4),
+        "largest_value": column.frequent[0][0] if column.frequent else None,
+        "queries_pruned": candidate.queries_pruned,
+        "read_share": None if candidate.read_share is None else round(candidate.read_share, 4),
+        "partition_skew": None if candidate.partition_skew is None else round(candidate.partition_skew, 2),
+        "score": round(candidate.score, 4),
+        "properties": None if scheme is None else scheme.properties(),
+    }
+
+
+def _in_short(scheme: Scheme | None) -> str:
+    if scheme is None:
+        return ""
+    properties = scheme.properties()
+    count = f"{len(scheme.ids):,}" if "INTERVAL" not in properties else properties["INTERVAL"]
+    return f"{scheme.type} {count}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if 0 < share < 0.995 else f"{100 * share:.0f} %"
