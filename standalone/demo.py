@@ -10,14 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from catalog import Catalog
 from catalog.errors import NotFoundError
 from catalog.indexes.items import count_items
 from catalog.partitions.explaining import Explanation
-from standalone.errors import StandaloneError
+from standalone import delays
+from standalone.guide import DemoError, Guide
 from standalone.landing import land_flights
 from standalone.stack import Stack
 
@@ -32,11 +30,6 @@ EXPRESSIONS = (
     "month = 7",
 )
 _TIMED_RUNS = 5
-_RUN_TIMEOUT_SECONDS = 300.0
-
-
-class DemoError(StandaloneError):
-    """A step of the tour did not go as it has to."""
 
 
 def run(stack: Stack) -> int:
@@ -56,11 +49,11 @@ def run(stack: Stack) -> int:
 
 class _Tour:
     def __init__(self, stack: Stack, catalog: Catalog) -> None:
-        self._api = stack.api
+        self._guide = Guide(stack)
+        self._title, self._say, self._run_dag = self._guide.title, self._guide.say, self._guide.run_dag
         self._home = stack.home
         self._catalog = catalog
         self._landing = stack.home / "landing" / "flights"
-        self._console = Console(highlight=False, soft_wrap=True)
 
     def lead(self) -> None:
         """Go through all chapters."""
@@ -71,20 +64,21 @@ class _Tour:
         self._refuse_foo()
         self._compare()
         self._show_quality(report)
+        delays.lead(self._guide, self._catalog)
         self._show_next()
 
     # --- chapters -----------------------------------------------------------------------------------------------
 
     def _forget_earlier_tours(self) -> None:
-        for operation in self._catalog.operations.list(TABLE):
-            # Of a tour that was interrupted: Airflow has only just started, so nobody works on it.
-            self._catalog.operations.fail(operation.id, "ABANDONED", "a new tour begins")
-        try:
-            location = self._catalog.get_table(TABLE).location
-        except NotFoundError:
-            pass
-        else:
-            self._catalog.drop_table(TABLE)
+        for table in (TABLE, delays.TABLE):
+            for operation in self._catalog.operations.list(table):
+                # Of a tour that was interrupted: Airflow has only just started, so nobody works on it.
+                self._catalog.operations.fail(operation.id, "ABANDONED", "a new tour begins")
+            try:
+                location = self._catalog.get_table(table).location
+            except NotFoundError:
+                continue
+            self._catalog.drop_table(table)
             shutil.rmtree(location, ignore_errors=True)
         shutil.rmtree(self._landing.parent, ignore_errors=True)
 
@@ -109,7 +103,7 @@ class _Tour:
         self._say(
             f"JetBlue's December from JFK, through {explanation.index}: {explanation.partitions_found} partition found"
         )
-        report: dict[str, Any] = self._api.xcom(LOAD, run_id, "check_quality")
+        report: dict[str, Any] = self._guide.api.xcom(LOAD, run_id, "check_quality")
         return report
 
     def _refuse_foo(self) -> None:
@@ -190,6 +184,7 @@ class _Tour:
             ("calve tables", "the tables"),
             (f'calve partitions {TABLE} --where "month = 12" --explain', "how partitions are found"),
             (f"calve indexes {TABLE}", "its indexes"),
+            (f'calve sql "SHOW PARTITIONS {delays.TABLE}" --long', "the ranges, with rows, bytes and files"),
             ("calve operations", "what was done"),
             ("$EDITOR tables.yaml", "add a table of your own, then trigger its add_partitions DAG"),
             ("make down", "stop everything"),
@@ -197,45 +192,6 @@ class _Tour:
             self._say(f"  {command:66} {meaning}")
 
     # --- means --------------------------------------------------------------------------------------------------
-
-    def _run_dag(self, dag_id: str, form: Mapping[str, object], expected: str = "success") -> str:
-        """Trigger a DAG, show its tasks while they run, and return the run's id.
-
-        Raises:
-            DemoError: The run ended in another state than expected.
-        """
-        run_id = self._api.trigger(dag_id, form)
-        deadline = time.monotonic() + _RUN_TIMEOUT_SECONDS
-        columns = (TextColumn("  {task.description}"), BarColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=self._console, transient=True) as progress:
-            bar = progress.add_task(f"Airflow runs {dag_id}")
-            shown: set[tuple[str, int]] = set()
-            while (state := str(self._api.dag_run(dag_id, run_id)["state"])) not in ("success", "failed"):
-                if time.monotonic() > deadline:
-                    raise DemoError(f"run {run_id} of {dag_id} is {state} after {_RUN_TIMEOUT_SECONDS:.0f} s")
-                self._show_tasks(dag_id, run_id, progress, bar, shown)
-                time.sleep(0.5)
-            self._show_tasks(dag_id, run_id, progress, bar, shown)
-        if state != expected:
-            failed = next(task for task in self._api.task_instances(dag_id, run_id) if task["state"] == "failed")
-            raise DemoError(
-                f"run {run_id} of {dag_id} ended as {state}, expected {expected}. The log of {failed['task_id']}:\n"
-                f"{self._api.task_log(dag_id, run_id, failed['task_id'], failed['try_number'])[-4000:]}"
-            )
-        return run_id
-
-    def _show_tasks(self, dag_id: str, run_id: str, progress: Progress, bar: Any, shown: set[tuple[str, int]]) -> None:
-        tasks = self._api.task_instances(dag_id, run_id)
-        ended = [task for task in tasks if task["state"] in ("success", "failed", "skipped", "upstream_failed")]
-        progress.update(bar, completed=len(ended), total=len(tasks))
-        for task in sorted(ended, key=lambda each: each["end_date"] or ""):
-            name = (task["task_id"], task["map_index"])
-            if name not in shown:
-                shown.add(name)
-                if task["state"] in ("success", "failed"):
-                    progress.console.print(
-                        f"  {task['state']:8} {task['duration'] or 0:5.1f} s  {dag_id}: {task['task_id']}"
-                    )
 
     def _count(self) -> int:
         return sum(1 for _ in self._catalog.get_partitions(TABLE))
@@ -253,9 +209,3 @@ class _Tour:
         with self._catalog.storage.read() as connection:
             items = count_items(connection, index.id)
         self._say(f"{index.name} is {index.state}: {items:,} items for {self._count():,} partitions")
-
-    def _title(self, text: str) -> None:
-        self._console.print(f"\n[bold]{text}[/bold]")
-
-    def _say(self, text: str) -> None:
-        self._console.print(text, markup=False)

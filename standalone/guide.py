@@ -1,0 +1,106 @@
+"""How the tour of `make demo` speaks, and how it lets Airflow work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from standalone.errors import StandaloneError
+from standalone.stack import Stack
+
+_RUN_TIMEOUT_SECONDS = 300.0
+_ENDED = ("success", "failed", "skipped", "upstream_failed")
+
+
+class DemoError(StandaloneError):
+    """A step of the tour did not go as it has to."""
+
+
+class Guide:
+    """Speaks on the terminal, and acts on a running stack as a user does.
+
+    Attributes:
+        api: Airflow's REST API.
+        home: The stack's state folder.
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        """Take the stack."""
+        self.api = stack.api
+        self.home = stack.home
+        self._environment = stack.environment
+        self._console = Console(highlight=False, soft_wrap=True)
+
+    def title(self, text: str) -> None:
+        """Begin a chapter."""
+        self._console.print(f"\n[bold]{text}[/bold]")
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False)
+
+    def run_sql(self, script: str) -> None:
+        """Run statements by `calve sql`, and show them before.
+
+        Raises:
+            DemoError: One of them failed.
+        """
+        for line in script.strip().splitlines():
+            self.say(f"  {line}")
+        calve = Path(sys.executable).with_name("calve")
+        with self._progress() as progress:
+            progress.add_task("calve sql runs the statements", total=None)
+            done = subprocess.run(
+                [calve, "sql", script], env=self._environment, capture_output=True, text=True, check=False
+            )
+        if done.returncode:
+            raise DemoError(f"calve sql failed:\n{done.stdout}{done.stderr}")
+
+    def run_dag(self, dag_id: str, form: Mapping[str, object], expected: str = "success") -> str:
+        """Trigger a DAG, show its tasks while they run, and return the run's id.
+
+        Raises:
+            DemoError: The run ended in another state than expected.
+        """
+        run_id = self.api.trigger(dag_id, form)
+        deadline = time.monotonic() + _RUN_TIMEOUT_SECONDS
+        with self._progress() as progress:
+            bar = progress.add_task(f"Airflow runs {dag_id}")
+            shown: set[tuple[str, int]] = set()
+            while (state := str(self.api.dag_run(dag_id, run_id)["state"])) not in ("success", "failed"):
+                if time.monotonic() > deadline:
+                    raise DemoError(f"run {run_id} of {dag_id} is {state} after {_RUN_TIMEOUT_SECONDS:.0f} s")
+                self._show_tasks(dag_id, run_id, progress, bar, shown)
+                time.sleep(0.5)
+            self._show_tasks(dag_id, run_id, progress, bar, shown)
+        if state != expected:
+            failed = next(task for task in self.api.task_instances(dag_id, run_id) if task["state"] == "failed")
+            raise DemoError(
+                f"run {run_id} of {dag_id} ended as {state}, expected {expected}. The log of {failed['task_id']}:\n"
+                f"{self.api.task_log(dag_id, run_id, failed['task_id'], failed['try_number'])[-4000:]}"
+            )
+        return run_id
+
+    def _progress(self) -> Progress:
+        columns = (TextColumn("  {task.description}"), BarColumn(), TimeElapsedColumn())
+        return Progress(*columns, console=self._console, transient=True)
+
+    def _show_tasks(self, dag_id: str, run_id: str, progress: Progress, bar: Any, shown: set[tuple[str, int]]) -> None:
+        tasks = self.api.task_instances(dag_id, run_id)
+        ended = [task for task in tasks if task["state"] in _ENDED]
+        progress.update(bar, completed=len(ended), total=len(tasks))
+        for task in sorted(ended, key=lambda each: each["end_date"] or ""):
+            name = (task["task_id"], task["map_index"])
+            if name not in shown:
+                shown.add(name)
+                if task["state"] in ("success", "failed"):
+                    progress.console.print(
+                        f"  {task['state']:8} {task['duration'] or 0:5.1f} s  {dag_id}: {task['task_id']}"
+                    )
