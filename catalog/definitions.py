@@ -282,8 +282,9 @@ class Definitions:
             )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
-        """Say whether a table has any partition."""
-        return bool(connection.scalar(select(exists().where(PartitionRow.table_id == table.id))))
+        """Say whether a table has any partition; of one with a partition scheme, any data file."""
+        row = PartitionRow if table.scheme is None else DataFileRow
+        return bool(connection.scalar(select(exists().where(row.table_id == table.id))))
 
     @staticmethod
     def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, exists, insert, select, text, update
 
 from catalog.clock import now_ms
 from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
@@ -25,6 +25,9 @@ from catalog.storage.schema import JobRow, OperationRow
 
 LEASE_MS = 15 * 60 * 1000
 """An unfinished operation that nobody has touched for so long no longer holds its table."""
+
+SILENT_LEASE_MS = 24 * 60 * 60 * 1000
+"""The same where an attempt has never given a sign of life, as one in its caller's own process may not."""
 
 ABANDONED = "ABANDONED"
 """The failure code of such an operation."""
@@ -275,7 +278,10 @@ class Operations:
         return count
 
     def abandoned(self) -> Sequence[Operation]:
-        """Return the unfinished operations that nobody has touched for `LEASE_MS`, the oldest first."""
+        """Return the unfinished operations that nobody works on any more, the oldest first.
+
+        Nobody has touched them for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never gave a sign of life.
+        """
         query = select(OperationRow.__table__).where(_is_abandoned(now_ms())).order_by(OperationRow.number)
         with self._storage.read() as connection:
             return [_operation(row) for row in connection.execute(query)]
@@ -518,7 +524,12 @@ def _untouched(age_ms: int) -> str:
 
 
 def _is_abandoned(now: int) -> ColumnElement[bool]:
-    return OperationRow.state.in_(UNFINISHED) & (OperationRow.heartbeat_at_ms <= now - LEASE_MS)
+    is_silent = exists().where(JobRow.operation_number == OperationRow.number, JobRow.state == JobState.SUBMITTED)
+    return (
+        OperationRow.state.in_(UNFINISHED)
+        & (OperationRow.heartbeat_at_ms <= now - LEASE_MS)
+        & ((OperationRow.heartbeat_at_ms <= now - SILENT_LEASE_MS) | ~is_silent)
+    )
 
 
 def _by_id(operation_id: str) -> Any:

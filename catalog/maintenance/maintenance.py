@@ -77,7 +77,7 @@ class Maintenance:
     def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
         """End operations that nobody works on any more, and forget those that ended long ago.
 
-        Unfinished operations that nobody has touched for `operations.LEASE_MS` have FAILED then, with the code
+        Unfinished operations that nobody works on any more (`Operations.abandoned`) have FAILED then, with the code
         ABANDONED; a retry takes them up again. Ended ones are removed with their jobs, in batches, unless files of
         theirs are there that vacuum judges by them.
 

@@ -44,6 +44,7 @@ def ids(catalog: Catalog) -> set[str]:
 
 def test_operations_that_nobody_works_on_have_failed_and_can_be_taken_up_again(catalog: Catalog, table: Table) -> None:
     load = Load(catalog, table, "load").begin().write()
+    catalog.operations.heartbeat("load", "load", 1)
     catalog.operations.begin("planned", OperationKind.VERIFY_INDEX, "demo.other")
     report = catalog.maintenance.expire_operations()
     assert report.abandoned == ()
@@ -58,6 +59,16 @@ def test_operations_that_nobody_works_on_have_failed_and_can_be_taken_up_again(c
         load.commit()
     load.start().write().commit()
     assert len(known(catalog, table)) == 2
+
+
+def test_an_attempt_that_never_gives_a_sign_of_life_has_a_day(catalog: Catalog, table: Table) -> None:
+    load = Load(catalog, table, "load").begin().write()
+    grow_old(catalog, timedelta(hours=23))
+    assert catalog.maintenance.expire_operations().abandoned == ()
+    load.commit()
+    Load(catalog, table, "dead").begin()
+    grow_old(catalog, timedelta(hours=24), names="dead")
+    assert catalog.maintenance.expire_operations().abandoned == ("dead",)
 
 
 def test_an_operation_with_a_sign_of_life_goes_on(catalog: Catalog, table: Table) -> None:

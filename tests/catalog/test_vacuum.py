@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, text
 
 from catalog import Catalog, Table
-from catalog.errors import InvalidRequestError, TableNotFoundError
+from catalog.errors import InvalidRequestError, InvalidTableError, TableNotFoundError
 from catalog.files import FileInfo, Folder
 from catalog.maintenance.judging import Verdict, Writer, judge
 from catalog.maintenance.reports import VacuumReport
@@ -252,6 +252,13 @@ def test_a_folder_that_another_table_is_in_stays(catalog: Catalog, table: Table)
     before = on_disk(table.location)
     catalog.vacuum(grace=NOW)
     assert on_disk(table.location) == before
+
+
+def test_a_table_with_files_does_not_move_away_from_them(catalog: Catalog, table: Table) -> None:
+    catalog.alter_table("demo.h", location=f"{table.location}-before")
+    Load(catalog, catalog.get_table("demo.h"), "one").run()
+    with pytest.raises(InvalidTableError, match="drop them before its location changes"):
+        catalog.alter_table("demo.h", location=f"{table.location}-after")
 
 
 # --- in every case --------------------------------------------------------------------------------------------------

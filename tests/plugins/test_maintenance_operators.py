@@ -65,7 +65,7 @@ def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     catalog.operations.begin("latest", OperationKind.VERIFY_INDEX, "demo.flights")
     with monkeypatch.context() as patch:
         patch.setattr("catalog.operations.now_ms", lambda: now_ms() - LEASE_MS)
-        catalog.operations.start_job("dead", "load")
+        catalog.operations.heartbeat("dead", "load", catalog.operations.start_job("dead", "load"))
     with monkeypatch.context() as patch:
         patch.setattr(building, "clear_ended", lambda *_: None)
         catalog.create_partition_index("demo.flights", "by_month", ["month"])
