@@ -10,12 +10,12 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 from rich.console import Console
 
-from benchmarks import adding, building, chart, finding, report
+from benchmarks import adding, building, carbon, changing, chart, finding, joining, rebalancing, report
 from benchmarks.figures import BenchmarkError, Figure, save
 from benchmarks.ground import Ground
 from benchmarks.timing import Effort
@@ -23,7 +23,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, carbon, joining)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 
@@ -51,8 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def run(folder: Path, scales: Sequence[int], effort: Effort) -> list[Figure]:
-    """Run all benchmarks at these numbers of partitions, print the table, and write `latest.json` and `chart.svg`.
+def run(
+    folder: Path, scales: Sequence[int], effort: Effort, benchmarks: Sequence[ModuleType] = BENCHMARKS
+) -> list[Figure]:
+    """Run benchmarks at these numbers of partitions, print the table, and write `latest.json` and `chart.svg`.
 
     Raises:
         BenchmarkError: Two that are compared did not give the same answer.
@@ -60,7 +62,7 @@ def run(folder: Path, scales: Sequence[int], effort: Effort) -> list[Figure]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Ground(folder / "databases", scales, effort) as ground:
-        figures = [figure for benchmark in BENCHMARKS for figure in benchmark.measure(ground)]
+        figures = [figure for benchmark in benchmarks for figure in benchmark.measure(ground)]
     save(figures, folder / "latest.json")
     (folder / "chart.svg").write_text(chart.draw(figures, HEADINGS))
     console = Console(highlight=False, width=max(_LEAST_WIDTH, Console().width))
