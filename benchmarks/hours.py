@@ -17,7 +17,7 @@ PARTITION_COLUMN = "create_time_hour"
 TABLE, PLAIN = "bench.hours", "plain"
 
 _IDS, _DAYS, _KINDS = 2_000, 7, 500
-_TEXTS, _NUMBERS, _MEASURES = 24, 16, 6
+_TEXTS, _NUMBERS, _MEASURES = 22, 16, 8
 
 
 def generate(spark: SparkSession, row_count: int) -> DataFrame:

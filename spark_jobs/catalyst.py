@@ -37,6 +37,11 @@ class Catalyst:
         return self.sql.catalyst.expressions
 
     @cached_property
+    def current_like(self) -> Any:
+        """The pattern of expressions such as `current_date`."""
+        return self.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+
+    @cached_property
     def repartition(self) -> Any:
         """The class of `Repartition`."""
         return self.logical.Repartition

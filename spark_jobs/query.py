@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -317,19 +318,29 @@ def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -
     if names_ids and table.scheme is not None:
         schema = schema.add(PARTITION_ID, IntegerType())
     schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in schema])
-    return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+    # By the JVM alone: an RDD of Python would take several times as long to make.
+    context, session = spark.sparkContext, spark._jsparkSession
+    rows = context._jsc.emptyRDD()
+    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
 
 
 def _as_of_now(frame: DataFrame) -> DataFrame:
     """Return a frame for which `current_date` and the like are fixed."""
-    catalyst = Catalyst(frame.sparkSession)
+    if not _reads_clock(frame):
+        return frame
+    catalyst = _catalyst(frame.sparkSession)
     fix = catalyst.sql.catalyst.optimizer.ComputeCurrentTime
     return catalyst.frame_of(fix.apply(frame._jdf.queryExecution().analyzed()))
 
 
 def _reads_clock(frame: DataFrame) -> bool:
-    patterns = Catalyst(frame.sparkSession).sql.catalyst.trees.TreePattern
-    return bool(frame._jdf.queryExecution().analyzed().containsPattern(patterns.CURRENT_LIKE()))
+    pattern = _catalyst(frame.sparkSession).current_like
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
+
+
+@lru_cache(maxsize=1)
+def _catalyst(spark: SparkSession) -> Catalyst:
+    return Catalyst(spark)
 
 
 def _conditions(planned: DataFrame, tables: Sequence[Table]) -> list[str | None]:

@@ -8,14 +8,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import lru_cache, reduce
 from urllib.parse import quote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from catalog import Catalog, FileFormat, Partition, Table
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
@@ -34,6 +34,8 @@ _READ_OPTIONS = {FileFormat.CSV: {"header": "true"}}
 _SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*[0-9]+\s*\)")
 _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTED_HERE = 32
+"""Files that Spark looks up without a job, unless its settings say otherwise."""
 
 # Columns of the join that gives partitions at locations of their own their values; no column name can have a slash.
 _FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
@@ -157,7 +159,7 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
         return empty_table(spark, table)
     # Their folders tell nothing that the catalog does not know better.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    with reader_errors(spark, table), _listing_in_few_tasks(spark):
+    with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
         # They are Parquet, which Spark reads in the columns' own types.
         return reader.load(paths)
 
@@ -226,9 +228,16 @@ def _file_schema(table: Table) -> StructType:
 
 def _parsed(columns: Iterable[tuple[str, str]]) -> StructType:
     text = ", ".join(f"`{name}` {type_text}" for name, type_text in columns)
-    schema = StructType.fromDDL(text) if text else StructType()
+    # Of its own for each caller: a schema can be changed.
+    return StructType(list(_fields(text))) if text else StructType()
+
+
+@lru_cache(maxsize=256)
+def _fields(text: str) -> tuple[StructField, ...]:
+    """Return the fields of a schema, which Spark's parser in the JVM reads."""
+    schema = StructType.fromDDL(text)
     assert isinstance(schema, StructType)
-    return schema
+    return tuple(schema.fields)
 
 
 def _read_unpartitioned(spark: SparkSession, table: Table) -> DataFrame:
