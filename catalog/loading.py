@@ -36,6 +36,7 @@ from catalog.partitions.adding import PartitionAdder, registered
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow
+from catalog.table_checks import require_value_rows
 from catalog.values import ValueEncoder
 
 STAGING = "_calve_staging"
@@ -92,15 +93,17 @@ class Loading:
             reload: Take files too that were loaded before, or have changed since.
 
         Raises:
+            NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table is not loaded like this.
             SourceFileError: The source is not there, or a file changed after it was loaded.
             OperationConflictError: Another operation is at work on the table.
         """
+        known = self._known_table(table)
         files = find_files(source)
         operation = self._operations.find(operation_id)
         if operation is not None and operation.is_committed:
             return self.source_files(operation)
-        if not reload:
-            files = self._new_files(table, source, files)
+        if known is not None and not reload:
+            files = self._new_files(known, source, files)
         if files:
             request = {"source": source, "reload": reload, "dry_run": is_dry_run, "files": [asdict(f) for f in files]}
             self._operations.begin(
@@ -115,16 +118,20 @@ class Loading:
             self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"every file of {source} is loaded by now")
         return files
 
-    def _new_files(self, table: str, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
+    def _known_table(self, name: str) -> Table | None:
         try:
-            table_id = self._definitions.get_table(table).id
+            table = self._definitions.get_table(name)
         except NotFoundError:
-            return list(files)
+            return None
+        require_value_rows(table)
+        return table
+
+    def _new_files(self, table: Table, source: str, files: Sequence[FileInfo]) -> list[FileInfo]:
         known: dict[str, Any] = {}
         with self._storage.read() as connection:
             for batch in batched(files):
                 query = select(SourceFileRow.__table__).where(
-                    SourceFileRow.table_id == table_id,
+                    SourceFileRow.table_id == table.id,
                     among(connection, SourceFileRow.path, [each.path for each in batch]),
                 )
                 known.update((row.path, row) for row in connection.execute(query))
@@ -136,7 +143,7 @@ class Loading:
         ]
         if changed:
             raise SourceFileError(
-                f"source {source}: {len(changed)} file(s) changed after they were loaded into {table}: "
+                f"source {source}: {len(changed)} file(s) changed after they were loaded into {table.full_name}: "
                 f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions that the file "
                 "made and load it with `reload`"
             )

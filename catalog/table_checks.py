@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from catalog.errors import NotATableError, UnsupportedFormatError
+from catalog.errors import NotATableError, UnsupportedChangeError, UnsupportedFormatError
 from catalog.model import READABLE_FORMATS, FileFormat, Table
 
 
@@ -31,4 +31,22 @@ def require_readable_format(table: Table, own_format: FileFormat | None = None) 
         raise UnsupportedFormatError(
             f"{whose} is stored as {found.upper()}, which is recorded only, neither read nor written; "
             f"these are: {', '.join(each.upper() for each in READABLE_FORMATS)}"
+        )
+
+
+def require_value_rows(table: Table) -> None:
+    """Refuse to add rows to what is no table with Hive-style partitions, or none, of a format that is written here.
+
+    Raises:
+        NotATableError: It is a view.
+        UnsupportedFormatError: The format is recorded only.
+        UnsupportedChangeError: It has a partition scheme, by which a statement loads it.
+    """
+    refuse_view(table, "has no rows of its own to add to")
+    require_readable_format(table)
+    if table.scheme is not None:
+        raise UnsupportedChangeError(
+            f"table {table.full_name} has a partition scheme ({table.scheme.type} on {table.scheme.column}), by which "
+            f"its rows are placed as they are loaded; use INSERT INTO {table.full_name}, or LOAD DATA INPATH '…' INTO "
+            f"TABLE {table.full_name}, with `calve sql` or the DAG run_statement"
         )

@@ -14,6 +14,7 @@ from catalog.rebalancing.rebalancing import COMMIT
 from catalog.schemes.manifest import folder_name
 from spark_jobs.reading import read_data_files
 from spark_jobs.scheme_files import write_rows
+from spark_jobs.session import attempt_here
 
 log = logging.getLogger("spark_jobs.rebalance")
 
@@ -42,7 +43,7 @@ def rebalance(
     operation = catalog.rebalancing.begin(operation_id, table, change, requested_by=requested_by)
     if operation.is_committed:
         return dict(operation.report[COMMIT])
-    with catalog.operations.attempt(operation_id, COMMIT) as attempt:
+    with attempt_here(catalog, operation, COMMIT) as attempt:
         plan = catalog.rebalancing.plan_of(operation)
         folder = None
         if plan.needs_spark:

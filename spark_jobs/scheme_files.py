@@ -16,7 +16,7 @@ from catalog.files import Folder
 from catalog.model import Table
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.definition import PARTITION_FOLDER
-from catalog.schemes.files import ColumnStatistics, NewFile, Total
+from catalog.schemes.files import NewFile, Total
 from catalog.schemes.footers import column_types, read_footer
 from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
@@ -135,9 +135,9 @@ def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: st
         return _footers(table, scheme, folder, paths)
     slices = -(-len(paths) // _FOOTERS_A_TASK)
     rows = spark.sparkContext.parallelize(paths, slices).mapPartitions(
-        lambda some: (_as_tuple(file) for file in _footers(table, scheme, folder, list(some)))
+        lambda some: _footers(table, scheme, folder, list(some))
     )
-    return (_from_tuple(row) for row in rows.toLocalIterator())
+    return rows.toLocalIterator()
 
 
 def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:
@@ -151,17 +151,3 @@ def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) ->
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
         yield from pool.map(footer, paths)
-
-
-_FileTuple = tuple[int, str, int, int, dict[str, list[object]]]
-
-
-def _as_tuple(file: NewFile) -> _FileTuple:
-    statistics = {name: each.as_json() for name, each in file.statistics.items()}
-    return file.partition_id, file.path, file.row_count, file.size_bytes, statistics
-
-
-def _from_tuple(row: _FileTuple) -> NewFile:
-    partition, path, row_count, size_bytes, statistics = row
-    known = {name: ColumnStatistics.from_json(each) for name, each in statistics.items()}
-    return NewFile(partition, path, row_count, size_bytes, known)

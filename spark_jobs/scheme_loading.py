@@ -14,14 +14,15 @@ from catalog.errors import InvalidSchemeError
 from catalog.operations import OperationKind
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.committing import FileChange
-from catalog.schemes.files import DataFile, Total
+from catalog.schemes.files import Total
 from catalog.schemes.manifest import folder_name
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme
-from catalog.schemes.pruning import partitions_of_file
+from catalog.schemes.pruning import Placing, place_files
 from catalog.schemes.ranges import IntervalScheme
 from spark_jobs.placement import value_sql
 from spark_jobs.reading import read_data_files, table_schema
 from spark_jobs.scheme_files import write_rows
+from spark_jobs.session import attempt_here
 
 log = logging.getLogger("spark_jobs.scheme_loading")
 
@@ -62,21 +63,22 @@ def load_rows(
     )
     if operation.is_committed:
         return dict(operation.report[LOAD])
-    with catalog.operations.attempt(operation_id, LOAD) as attempt:
+    with attempt_here(catalog, operation, LOAD) as attempt:
         definition = catalog.get_table(table)
         before = definition.scheme
         if before is None:
             raise InvalidSchemeError(f"table {definition.full_name} has no partition scheme")
         rows = _typed(rows, definition)
         after = _extended(before, rows)
-        rewritten, relabelled = _out_of_default(catalog, definition, before, after)
-        if rewritten:
-            rows = rows.unionByName(read_data_files(spark, definition, rewritten))
+        placing = _out_of_default(catalog, definition, before, after)
+        if placing.rewritten:
+            rows = rows.unionByName(read_data_files(spark, definition, placing.rewritten))
         folder = folder_name(operation.number, attempt)
         row_count = write_rows(rows, definition, after, folder, size=_usual_size(catalog, definition))
-        change = FileChange(before, after, folder, row_count, relabelled, [each.id for each in rewritten])
+        retired = [each.id for each in placing.rewritten]
+        change = FileChange(before, after, folder, row_count, placing.relabelled, retired)
         report = {
-            "rows_loaded": row_count - sum(each.row_count for each in rewritten),
+            "rows_loaded": row_count - Total.of(placing.rewritten).row_count,
             "partitions_created": len(after.ids) - len(before.ids),
         }
         return catalog.committer.commit(operation_id, LOAD, attempt, change, report)
@@ -120,22 +122,10 @@ def _extended(scheme: Scheme, rows: DataFrame) -> Scheme:
     return scheme if text is None else scheme.extended_to(scheme.typed(text))
 
 
-def _out_of_default(
-    catalog: Catalog, table: Table, before: Scheme, after: Scheme
-) -> tuple[list[DataFile], dict[int, int]]:
-    """Return the files of the default partition whose rows have partitions of their own now.
-
-    Returns:
-        Those to be written anew, and those that belong to one new partition as they are: file → partition.
-    """
+def _out_of_default(catalog: Catalog, table: Table, before: Scheme, after: Scheme) -> Placing:
+    """Return what becomes of the files of the default partition whose rows have partitions of their own now."""
     if before == after:
-        return [], {}
+        return Placing([], {})
     possible = (DEFAULT_PARTITION, *(each for each in after.ids if each not in before.ids))
-    rewritten, relabelled = [], {}
-    for file in catalog.scan_files(table.full_name, f"_partition_id = {DEFAULT_PARTITION}").files:
-        targets = partitions_of_file(after, file.statistics, possible)
-        if len(targets) > 1:
-            rewritten.append(file)
-        elif targets != {DEFAULT_PARTITION}:
-            relabelled[file.id] = targets.pop()
-    return rewritten, relabelled
+    files = catalog.scan_files(table.full_name, f"_partition_id = {DEFAULT_PARTITION}").files
+    return place_files(after, files, {DEFAULT_PARTITION: possible})

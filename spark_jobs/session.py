@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.jobs import JobRequest
+from catalog.operations import Operation
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -58,7 +59,7 @@ def run_job(
     return 0
 
 
-def _message(error: Exception) -> str:
+def _message(error: BaseException) -> str:
     """Return the message of an error; of Spark's, which carry a whole stack of the JVM, the beginning."""
     text = str(error) or type(error).__name__
     return text if isinstance(error, CatalogError) else text[:2000]
@@ -78,6 +79,27 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
+
+
+@contextmanager
+def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[int]:
+    """Run a step of an operation in this process, with signs of life; yield the attempt's number.
+
+    An error ends the operation, so that it holds no table; the same call takes it up again.
+
+    Raises:
+        OperationConflictError: The operation was given up, and another is at work on the table in its place.
+    """
+    try:
+        with catalog.operations.attempt(operation.id, step) as attempt:
+            request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
+            with SignOfLife(catalog, request):
+                yield attempt
+    except FencedError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        catalog.operations.fail(operation.id, type(error).__name__, _message(error))
+        raise
 
 
 class SignOfLife:

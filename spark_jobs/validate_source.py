@@ -15,7 +15,7 @@ from catalog.identifiers import TableName
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.operations import OperationState
-from catalog.table_checks import refuse_view, require_readable_format
+from catalog.table_checks import require_value_rows
 from spark_jobs.session import run_job
 from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
 
@@ -66,8 +66,7 @@ def _existing_table(catalog: Catalog, name: str) -> Table | None:
         table = catalog.get_table(name)
     except NotFoundError:
         return None
-    refuse_view(table, "has no rows of its own to add to")
-    require_readable_format(table)
+    require_value_rows(table)
     return table
 
 

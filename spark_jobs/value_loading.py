@@ -17,16 +17,15 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Table
 from catalog.appending import DATA, FILES, FILES_SCHEMA
-from catalog.errors import FencedError, InvalidRowsError, UnsupportedChangeError, VerificationFailedError
+from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
 from catalog.files import Folder, in_parallel
-from catalog.jobs import JobRequest
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
-from catalog.table_checks import refuse_view, require_readable_format
+from catalog.table_checks import require_value_rows
 from spark_jobs.observing import metrics
 from spark_jobs.reading import reader_errors
-from spark_jobs.session import SignOfLife
+from spark_jobs.session import attempt_here
 from spark_jobs.sources import spark_path
 
 log = logging.getLogger("spark_jobs.value_loading")
@@ -101,33 +100,22 @@ def append_rows(
         attempt = 0 if job is None else job.attempt
         staging = catalog.loading.staging_name(operation, attempt)
         return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
-    try:
-        with catalog.operations.attempt(operation_id, APPEND) as attempt:
-            request = JobRequest(operation_id=operation_id, step=APPEND, attempt=attempt, table=table)
-            with SignOfLife(catalog, request):
-                catalog.loading.discard_staging(definition)
-                try:
-                    staging = catalog.loading.staging_name(operation, attempt)
-                    _stage(spark, definition, staging, rows, shapes)
-                    return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
-                except FencedError:
-                    raise
-                except Exception:
-                    # Nobody else is at work on the table: what this attempt has written has no use any more.
-                    catalog.loading.discard_staging(definition)
-                    raise
-    except FencedError:
-        raise
-    except (Exception, KeyboardInterrupt) as error:
-        catalog.operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
-        raise
+    with attempt_here(catalog, operation, APPEND) as attempt:
+        catalog.loading.discard_staging(definition)
+        try:
+            staging = catalog.loading.staging_name(operation, attempt)
+            _stage(spark, definition, staging, rows, shapes)
+            return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+        except FencedError:
+            raise
+        except Exception:
+            # Nobody else is at work on the table: what this attempt has written has no use any more.
+            catalog.loading.discard_staging(definition)
+            raise
 
 
 def _refuse_others(table: Table) -> None:
-    refuse_view(table, "has no rows of its own to add to")
-    require_readable_format(table)
-    if table.scheme is not None:
-        raise UnsupportedChangeError(f"table {table.full_name} has a partition scheme, which places the rows; load it")
+    require_value_rows(table)
     if not table.columns:
         raise InvalidRowsError(f"table {table.full_name} has only partition keys, so there is nothing to write")
 

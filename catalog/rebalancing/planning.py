@@ -15,7 +15,7 @@ from catalog.model import Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.files import DataFile, Total, count_files, read_files
 from catalog.schemes.model import Scheme
-from catalog.schemes.pruning import partitions_of_file
+from catalog.schemes.pruning import place_files
 
 DEFAULT_FILE_BYTES = 128 * 1024 * 1024
 """The size that data files aim at, unless the table's property `calve.target_file_bytes` says otherwise."""
@@ -78,12 +78,12 @@ class RebalancePlan:
     @property
     def moved(self) -> Total:
         """What is read and written anew."""
-        return _total(self.rewritten)
+        return Total.of(self.rewritten)
 
     @property
     def lost(self) -> Total:
         """What goes away."""
-        return _total(self.deleted)
+        return Total.of(self.deleted)
 
     @property
     def targets(self) -> tuple[int, ...]:
@@ -205,22 +205,13 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange) -> 
     effect = change.of(scheme)
     concerned = {*effect.targets, *effect.deleted}
     before = count_files(connection, table, concerned)
-    rewritten: list[DataFile] = []
-    relabelled: dict[int, int] = {}
-    deleted: list[DataFile] = []
+    files = list(read_files(connection, table, concerned & before.keys()))
+    deleted = tuple(each for each in files if each.partition_id in effect.deleted)
+    kept = (each for each in files if each.partition_id not in effect.deleted)
+    placing = place_files(effect.scheme, kept, effect.targets)
     moved: dict[int, Total] = {}
-    for file in read_files(connection, table, concerned & before.keys()):
-        if file.partition_id in effect.deleted:
-            deleted.append(file)
-            continue
-        targets = effect.targets[file.partition_id]
-        if len(targets) > 1:
-            targets = tuple(partitions_of_file(effect.scheme, file.statistics, targets))
-        if len(targets) > 1:
-            rewritten.append(file)
-            moved[file.partition_id] = moved.get(file.partition_id, Total()) + _total([file])
-        elif targets[0] != file.partition_id:
-            relabelled[file.id] = targets[0]
+    for file in placing.rewritten:
+        moved[file.partition_id] = moved.get(file.partition_id, Total()) + Total.of([file])
     readings = tuple(
         PartitionReading(
             each,
@@ -232,8 +223,4 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange) -> 
         for each in scheme.ids
         if each in concerned
     )
-    return RebalancePlan(table, change, effect.scheme, readings, tuple(rewritten), relabelled, tuple(deleted))
-
-
-def _total(files: list[DataFile] | tuple[DataFile, ...]) -> Total:
-    return Total(len(files), sum(each.row_count for each in files), sum(each.size_bytes for each in files))
+    return RebalancePlan(table, change, effect.scheme, readings, tuple(placing.rewritten), placing.relabelled, deleted)

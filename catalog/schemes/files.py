@@ -90,6 +90,25 @@ class NewFile:
     size_bytes: int
     statistics: Mapping[str, ColumnStatistics]
 
+    def as_json(self) -> list[Any]:
+        """Return plain values."""
+        return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics)]
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> NewFile:
+        """Return the file of `as_json`.
+
+        Raises:
+            ValueError: These are not the values of a file.
+        """
+        partition_id, path, row_count, size_bytes, statistics = stored
+        known = {name: ColumnStatistics.from_json(each) for name, each in statistics.items()}
+        return cls(partition_id, path, row_count, size_bytes, known)
+
+
+def _plain(statistics: Mapping[str, ColumnStatistics]) -> dict[str, list[Any]]:
+    return {name: each.as_json() for name, each in statistics.items()}
+
 
 @dataclass(frozen=True)
 class DataFile:
@@ -121,6 +140,11 @@ class Total:
     row_count: int = 0
     size_bytes: int = 0
 
+    @classmethod
+    def of(cls, files: Sequence[DataFile]) -> Total:
+        """Return how much some files are together."""
+        return cls(len(files), sum(each.row_count for each in files), sum(each.size_bytes for each in files))
+
     def __add__(self, other: Total) -> Total:
         """Return both together."""
         return Total(
@@ -139,14 +163,13 @@ def insert_files(connection: Connection, table: Table, files: Iterable[NewFile],
         nonlocal total
         for file in files:
             total += Total(1, file.row_count, file.size_bytes)
-            statistics = {name: each.as_json() for name, each in file.statistics.items()}
             yield (
                 table.id,
                 file.partition_id,
                 file.path,
                 file.row_count,
                 file.size_bytes,
-                json.dumps(statistics, separators=(",", ":")),
+                json.dumps(_plain(file.statistics), separators=(",", ":")),
                 operation_number,
             )
 
@@ -230,12 +253,6 @@ def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) 
         if rows:
             connection.execute(insert(RetiredFileRow), [_retired(table, row.path, row.size_bytes) for row in rows])
     return retired
-
-
-def retire_all_files(connection: Connection, table: Table) -> None:
-    """Take all files away from a table that is dropped with its data."""
-    ids = connection.scalars(select(DataFileRow.id).where(DataFileRow.table_id == table.id)).all()
-    retire_files(connection, table, ids)
 
 
 def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:

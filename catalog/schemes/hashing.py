@@ -127,6 +127,3 @@ class HashScheme(Scheme):
 
     def _fields(self) -> dict[str, Any]:
         return {"count": self.count}
-
-    def _placement(self) -> dict[Any, int]:
-        return {(self.count, each): each for each in self.ids}

@@ -174,9 +174,3 @@ class ListScheme(NumberedScheme):
 
     def _fields(self) -> dict[str, Any]:
         return {"next_id": self.next_id, "groups": [[each, list(texts)] for each, texts in self.groups]}
-
-    def _placement(self) -> dict[Any, int]:
-        found: dict[Any, int] = {
-            frozenset(self._encoded(text) for text in texts): partition_id for partition_id, texts in self.groups
-        }
-        return {**found, None: DEFAULT_PARTITION}

@@ -12,7 +12,7 @@ from catalog.errors import VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import Folder
 from catalog.model import Table
-from catalog.schemes.files import ColumnStatistics, NewFile
+from catalog.schemes.files import NewFile
 
 _MANIFEST = "_manifest.jsonl"
 _END = "end"
@@ -29,9 +29,7 @@ def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
     count = 0
     with Folder(table.location).writing(f"{folder}/{_MANIFEST}") as lines:
         for file in files:
-            statistics = {name: each.as_json() for name, each in file.statistics.items()}
-            fields = [file.partition_id, file.path, file.row_count, file.size_bytes, statistics]
-            lines.write(json.dumps(fields) + "\n")
+            lines.write(json.dumps(file.as_json()) + "\n")
             count += 1
         reached(Point.LISTED)
         lines.write(json.dumps([_END, count]) + "\n")
@@ -67,9 +65,7 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
                     return
                 if len(fields) != _FIELDS:
                     break
-                partition_id, path, row_count, size_bytes, statistics = fields
-                known = {column: ColumnStatistics.from_json(each) for column, each in statistics.items()}
-                yield NewFile(partition_id, path, row_count, size_bytes, known)
+                yield NewFile.from_json(fields)
                 count += 1
     raise VerificationFailedError(
         f"table {table.full_name}: {table.location}/{name} is not there, or not whole; nothing was changed. Run the "

@@ -226,24 +226,6 @@ class Scheme(ABC):
             **self._fields(),
         }
 
-    def places_like(self, other: Scheme) -> Mapping[int, int] | None:
-        """Return which partition of another scheme has the values of each of this one; None when they differ.
-
-        Two such tables can be joined on their partition columns partition by partition.
-        """
-        if (self.type, self.column_type) != (other.type, other.column_type):
-            is_range = {self.type, other.type} == {SchemeType.RANGE, SchemeType.RANGE_INTERVAL}
-            if not is_range or self.column_type != other.column_type:
-                return None
-        mine, others = self._placement(), other._placement()
-        if mine.keys() != others.keys():
-            return None
-        return {mine[key]: others[key] for key in mine}
-
-    @abstractmethod
-    def _placement(self) -> dict[Any, int]:
-        """Return what decides about each partition → its id."""
-
 
 @dataclass(frozen=True)
 class NumberedScheme(Scheme):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,9 +48,7 @@ class FileScan:
     @property
     def read(self) -> Total:
         """Files, rows and bytes that are to be read."""
-        return Total(
-            len(self.files), sum(each.row_count for each in self.files), sum(each.size_bytes for each in self.files)
-        )
+        return Total.of(self.files)
 
     def as_json(self) -> dict[str, Any]:
         """Return what is read as plain values for JSON."""
@@ -177,7 +175,39 @@ def _may_match(part: _Part, statistics: Mapping[str, ColumnStatistics]) -> bool:
     return bool(first(_may_match(each, statistics) for each in second))
 
 
-def partitions_of_file(scheme: Scheme, statistics: Mapping[str, ColumnStatistics], among: Sequence[int]) -> set[int]:
+@dataclass(frozen=True)
+class Placing:
+    """What becomes of files when the scheme of their table changes.
+
+    Attributes:
+        rewritten: The files whose rows may belong to several partitions then, so that somebody has to read them.
+        relabelled: File → the one partition, another than before, that all its rows belong to.
+    """
+
+    rewritten: list[DataFile]
+    relabelled: dict[int, int]
+
+
+def place_files(scheme: Scheme, files: Iterable[DataFile], targets: Mapping[int, Sequence[int]]) -> Placing:
+    """Find out what becomes of files by another scheme.
+
+    Args:
+        scheme: The new one.
+        targets: Partition of a file → those of the new scheme that its rows may belong to.
+    """
+    placing = Placing([], {})
+    for file in files:
+        possible = set(targets[file.partition_id])
+        if len(possible) > 1:
+            possible = partitions_of_file(scheme, file.statistics, possible)
+        if len(possible) > 1:
+            placing.rewritten.append(file)
+        elif file.partition_id not in possible:
+            placing.relabelled[file.id] = possible.pop()
+    return placing
+
+
+def partitions_of_file(scheme: Scheme, statistics: Mapping[str, ColumnStatistics], among: Iterable[int]) -> set[int]:
     """Return those of some partitions that a file's rows may belong to."""
     known = statistics.get(scheme.column)
     return set(among) if known is None else scheme.partitions_in(known.ranges) & set(among)

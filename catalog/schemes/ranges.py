@@ -181,14 +181,6 @@ class RangeScheme(NumberedScheme):
     def _fields(self) -> dict[str, Any]:
         return {"next_id": self.next_id, "bounds": [list(bound) for bound in self.bounds]}
 
-    def _placement(self) -> dict[Any, int]:
-        lows = [LOWEST, *self.encoded_bounds]
-        found: dict[Any, int] = {
-            (low, high): partition_id
-            for low, high, (partition_id, _) in zip(lows, self.encoded_bounds, self.bounds, strict=False)
-        }
-        return {**found, (lows[-1], None): DEFAULT_PARTITION}
-
 
 @dataclass(frozen=True)
 class IntervalScheme(RangeScheme):

@@ -18,6 +18,7 @@ from catalog.rebalancing.changes import (
     SetPartitionNumber,
     SplitPartition,
 )
+from catalog.schemes.aligning import align
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import Scheme
 from tests.catalog.scheme_model import HashModel, IntervalModel, ListModel, Model, RangeModel, Written
@@ -225,3 +226,12 @@ def _list_steps(draw: st.DrawFn, model: ListModel, pool: Sequence[Any]) -> Step:
         return draw(_drops(model))
     chosen = tuple(draw(st.lists(st.sampled_from(model.ids[1:]), min_size=2, max_size=4, unique=True)))
     return Step(MergePartitions(chosen), model.merge(chosen))
+
+
+def same_partitions(one: Scheme, other: Scheme) -> dict[int, int]:
+    """Return which partition of the other scheme has the values of each of the first."""
+    aligned = align([one, other])
+    assert aligned is not None
+    mine, others = ({place: each for each, place in places.items()} for places in aligned)
+    assert (len(mine), len(others)) == (len(one.ids), len(other.ids)), "partitions differ"
+    return {mine[place]: others[place] for place in mine}

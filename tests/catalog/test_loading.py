@@ -18,12 +18,14 @@ from catalog.errors import (
     OperationConflictError,
     PartitionAlreadyExistsError,
     SourceFileError,
+    UnsupportedChangeError,
     VerificationFailedError,
 )
 from catalog.files import Folder
 from catalog.loading import REJECTED, STAGED_DATA, STAGED_MANIFEST, STAGING, Loading
 from catalog.operations import OperationState
 from catalog.partition_names import partition_path
+from catalog.schemes.hashing import HashScheme
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"
@@ -131,6 +133,15 @@ def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, .
 
 
 # --- discover -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_a_partition_scheme_is_refused_before_anything_is_journaled(
+    catalog: Catalog, landing: Path
+) -> None:
+    catalog.create_table(TABLE, columns=[("v", "int")], scheme=HashScheme("v", "int", (), 4))
+    with pytest.raises(UnsupportedChangeError, match=r"HASH on v.*LOAD DATA INPATH '…' INTO TABLE demo\.t"):
+        catalog.loading.discover("run-1", TABLE, str(landing))
+    assert catalog.operations.find("run-1") is None
 
 
 def test_new_files_are_journaled_with_the_operation_that_loads_them(load: Load, catalog: Catalog) -> None:

@@ -19,7 +19,7 @@ from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.pruning import partitions_of
-from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, steps, undone
+from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, same_partitions, steps, undone
 from tests.catalog.scheme_model import HashModel, IntervalModel, Model
 from tests.catalog.scheme_values import comparison, filters, membership, order, plain, values_of
 
@@ -99,8 +99,7 @@ def test_the_reverse_gives_the_start_back(data: st.DataObject) -> None:
     restored = reverse.of(after).scheme
     check_agreement(restored, undone(step.change, model, step.model), [])
     assert parts(restored) == parts(before)
-    same = before.places_like(restored)
-    assert same is not None
+    same = same_partitions(before, restored)
     for value in data.draw(values(case)):
         assert same[before.partition_of(typed(before, value))] == restored.partition_of(typed(before, value))
 
@@ -124,8 +123,7 @@ def test_properties_make_a_scheme_that_places_alike_whatever_has_changed(data: s
     if len(scheme.ids) == 1 and not isinstance(model, HashModel):
         return
     again = scheme_from_properties(Column(COLUMN, case.kind), scheme.properties())
-    same = scheme.places_like(again)
-    assert same is not None
+    same = same_partitions(scheme, again)
     for value in data.draw(values(case)):
         assert same[scheme.partition_of(typed(scheme, value))] == again.partition_of(typed(scheme, value))
 
