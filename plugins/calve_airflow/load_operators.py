@@ -131,9 +131,9 @@ class RegisterPartitionsOperator(BaseOperator):
 
         step = self.task_id
         with catalog_errors(), Catalog.open() as catalog:
-            operation = catalog.operations.get(self.operation_id)
-            if operation.is_committed:
-                return dict(operation.report[step])
+            if catalog.operations.get(self.operation_id).is_committed:
+                # The try that committed may have died before it cleared up behind itself.
+                return catalog.loading.publish(self.operation_id, step, 0, self.staged["staging"])
             with catalog.operations.attempt(self.operation_id, step) as attempt:
                 report = catalog.loading.publish(
                     self.operation_id,
