@@ -85,6 +85,8 @@ _MIRRORED = {
 }
 _WILDCARD = re.compile(r"[\\%_]")
 
+_SELECTIVE = (exp.Where, exp.Join, exp.Having, exp.Qualify, exp.Limit)
+
 _SAMPLE = re.compile(r"\s*TABLESAMPLE\s*\([^()]*\)(\s*REPEATABLE\s*\([^()]*\))?", re.IGNORECASE)
 
 
@@ -139,11 +141,9 @@ def prune_query(
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
-        planned = statement.over(
-            [_stand_in(spark, table, n, statement.names_ids) for n, table in enumerate(statement.tables)]
-        )
+        planned = statement.over(_stand_ins(spark, statement)) if statement.is_selective else None
         while True:
-            conditions = _conditions(_as_of_now(planned), statement.tables)
+            conditions = _conditions(planned, statement.tables)
             pruned = [_prune(spark, source, *each) for each in zip(statement.tables, conditions, strict=True)]
             frames = [
                 _with_ids(each.frame, table) if statement.names_ids else each.frame
@@ -151,7 +151,7 @@ def prune_query(
             ]
             frame = _as_of_now(statement.over(frames))
             # Midnight between the two plans may have changed which partitions are meant.
-            if not _reads_clock(planned) or _conditions(_as_of_now(planned), statement.tables) == conditions:
+            if planned is None or not _reads_clock(planned) or _conditions(planned, statement.tables) == conditions:
                 break
     sources = [Source(each.frame, each.scan) for each in pruned if each.scan is not None and partition_wise]
     answer = join_partition_wise(frame, sources)
@@ -172,8 +172,7 @@ def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog |
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
         tables = [seen if each.full_name == seen.full_name else each for each in statement.tables]
-        stand_ins = [_stand_in(spark, table, n, statement.names_ids) for n, table in enumerate(tables)]
-        conditions = _conditions(_as_of_now(statement.over(stand_ins)), tables)
+        conditions = _conditions(statement.over(_stand_ins(spark, statement, tables)), tables)
     found = [each for each, table in zip(conditions, tables, strict=True) if table is seen]
     return [each for each in found if each != _NOTHING]
 
@@ -210,6 +209,7 @@ class _Statement:
     Attributes:
         tables: The table of each occurrence, in the order of the text.
         names_ids: Whether it says `_partition_id`. `*` does not mean this column, if all tables have it.
+        is_selective: Whether there is anything by which the optimizer could find that it does not need all rows.
     """
 
     def __init__(self, spark: SparkSession, catalog: Catalog, sql: str) -> None:
@@ -220,6 +220,7 @@ class _Statement:
         ]
         self.tables = [table for _, table in occurrences]
         self.names_ids = any(column.name.lower() == PARTITION_ID for column in tree.find_all(exp.Column))
+        self.is_selective = tree.find(*_SELECTIVE) is not None
         prefix = f"calve_{uuid4().hex}"
         self._views = [f"{prefix}_{number}" for number in range(len(occurrences))]
         edits: list[tuple[int, int, str]] = []
@@ -312,16 +313,26 @@ def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     return text
 
 
+def _stand_ins(spark: SparkSession, statement: _Statement, tables: Sequence[Table] | None = None) -> list[DataFrame]:
+    """Return a frame for each table of a statement, or for others in their places."""
+    found = enumerate(statement.tables if tables is None else tables)
+    return [_stand_in(spark, table, number, statement.names_ids) for number, table in found]
+
+
 def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -> DataFrame:
     """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
     schema = table_schema(table)
     if names_ids and table.scheme is not None:
         schema = schema.add(PARTITION_ID, IntegerType())
     schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in schema])
+    return _frame_of_unknown(spark, schema.json())
+
+
+@lru_cache(maxsize=64)
+def _frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
     # By the JVM alone: an RDD of Python would take several times as long to make.
     context, session = spark.sparkContext, spark._jsparkSession
-    rows = context._jsc.emptyRDD()
-    return DataFrame(session.createDataFrame(rows, session.parseDataType(schema.json())), spark)
+    return DataFrame(session.createDataFrame(context._jsc.emptyRDD(), session.parseDataType(schema)), spark)
 
 
 def _as_of_now(frame: DataFrame) -> DataFrame:
@@ -343,11 +354,17 @@ def _catalyst(spark: SparkSession) -> Catalyst:
     return Catalyst(spark)
 
 
-def _conditions(planned: DataFrame, tables: Sequence[Table]) -> list[str | None]:
+def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str | None]:
     """Return, for each stand-in of a table, a condition that all partitions that matter to a statement meet.
 
     None is for all partitions. A stand-in that the optimizer has removed does not matter at all.
+
+    Args:
+        planned: The statement over the stand-ins; None for one that needs all rows.
     """
+    if planned is None:
+        return [None] * len(tables)
+    planned = _as_of_now(planned)
     found: list[list[str | None]] = [[] for _ in tables]
     for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
         number = _marked(leaf)
