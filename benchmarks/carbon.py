@@ -43,6 +43,9 @@ _ROWS_OF_A_PARTITION = 20
 _FULL = 20_000_000
 """Rows from which on the goals hold; with fewer, all takes as long as Spark takes to do nothing."""
 
+_VECTORED = "parquet.hadoop.vectored.io.enabled"
+"""Reading several ranges of a file at once, which is not counted among the bytes that a task reads."""
+
 _WARM_UPS = 2
 _MEGABYTE = 1_000_000
 
@@ -162,8 +165,10 @@ def _effort(spark: SparkSession, query: Callable[[], DataFrame], taken: tuple[fl
     group = f"effort-{uuid4().hex}"
     context: Any = spark.sparkContext
     context.setJobGroup(group, group)
+    spark.conf.set(_VECTORED, "false")
     frame = query()
     frame.collect()
+    spark.conf.unset(_VECTORED)
     context.setJobGroup("", "")
     context._jsc.sc().listenerBus().waitUntilEmpty()
     jobs = context.statusTracker().getJobIdsForGroup(group)

@@ -107,7 +107,7 @@ class _Table:
         def take(case: str, change: PartitionChange) -> None:
             times.setdefault(case, []).append(seconds(lambda: self._change(change)))
 
-        take("add_to_empty_default", AddPartitions((str((self._count + 1) * _WIDTH),)))
+        take("add_to_empty", AddPartitions((str((self._count + 1) * _WIDTH),)))
         self._add_files(self._count)
         take("drop_with_data", DropPartitions((self._scheme.ids[-1],), with_data=True))
         take("merge", MergePartitions(self._scheme.ids[middle + 1 : middle + 3]))

@@ -55,12 +55,11 @@ class _Panel:
 def draw(figures: Sequence[Figure], headings: Mapping[str, str]) -> str:
     """Return an SVG with a panel for each heading, in two columns."""
     panels = [_Panel(headings[what], rows(group)) for what, group in by_heading(figures, headings)]
-    scales = sorted({figure.parts[2] for figure in figures})
     bottoms, drawn = [_TOP, _TOP], []
     for panel in panels:
         column = bottoms.index(min(bottoms))
         left = _MARGIN + column * (_COLUMN + _MARGIN)
-        drawn.append(f'<g transform="translate({left},{bottoms[column]})">{"".join(_draw_panel(panel, scales))}</g>')
+        drawn.append(f'<g transform="translate({left},{bottoms[column]})">{"".join(_draw_panel(panel))}</g>')
         bottoms[column] += panel.height + _MARGIN // 2
     width, height = 2 * _COLUMN + 3 * _MARGIN, max(bottoms) + _MARGIN // 2
     return "\n".join(
@@ -69,14 +68,14 @@ def draw(figures: Sequence[Figure], headings: Mapping[str, str]) -> str:
             'font-family="Helvetica, Arial, sans-serif">',
             f"  <style>{_STYLE}  </style>",
             f'<rect width="{width}" height="{height}" fill="#f7f9fa"/>',
-            *_draw_legend(figures, scales),
+            *_draw_legend(figures),
             *drawn,
             "</svg>\n",
         ]
     )
 
 
-def _draw_legend(figures: Sequence[Figure], scales: Sequence[int]) -> Iterator[str]:
+def _draw_legend(figures: Sequence[Figure]) -> Iterator[str]:
     yield _text(_MARGIN, 38, "How many times as much Calve takes", "title")
     yield _text(_MARGIN, 60, "Each beside its peer, in turn, in one run on one machine. Further left is better.")
     left = _MARGIN
@@ -85,10 +84,10 @@ def _draw_legend(figures: Sequence[Figure], scales: Sequence[int]) -> Iterator[s
         yield _text(left + 15, 82, DATABASE_NAMES[database])
         left += 105
     left += 20
-    for count in scales:
-        yield f'<circle cx="{left + 7}" cy="78" r="{_radius(count, scales)}" fill="#8da2ad"/>'
-        yield _text(left + 18, 82, f"{count:,} partitions")
-        left += 135
+    for place, meaning in enumerate(("least", "", "most partitions of a panel")):
+        yield f'<circle cx="{left + 7}" cy="78" r="{_radius(place, range(3))}" fill="#8da2ad"/>'
+        yield _text(left + 18, 82, meaning)
+        left += 20 + 7 * len(meaning)
     left += 20
     for verdict, meaning in (("met", "goal, met"), ("missed", "goal, missed")):
         yield f'<line class="goal {verdict}" x1="{left + 7}" x2="{left + 7}" y1="72" y2="84"/>'
@@ -96,12 +95,13 @@ def _draw_legend(figures: Sequence[Figure], scales: Sequence[int]) -> Iterator[s
         left += 90
 
 
-def _draw_panel(panel: _Panel, scales: Sequence[int]) -> Iterator[str]:
+def _draw_panel(panel: _Panel) -> Iterator[str]:
     name, _, explanation = panel.heading.partition(": ")
     yield f'<rect class="panel" width="{_COLUMN}" height="{panel.height}"/>'
     yield _text(16, 25, name, "name")
     yield _text(16, 43, explanation)
     shown = [figure for _, row in panel.lanes for figure in row.values()]
+    scales = sorted({figure.parts[2] for figure in shown})
     bottom = panel.height - _PANEL_FOOT
     low, high = _bounds(shown)
     place = _logarithmic(low, high)
