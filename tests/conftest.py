@@ -30,6 +30,17 @@ ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Share tests among processes, if there are several: all that need the whole stack go to one, and begin first."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for item in items:
+        needs_stack = "stack" in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("stack" if needs_stack else str(item.path)))
+    items.sort(key=lambda item: "stack" not in getattr(item, "fixturenames", ()))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the developer's catalog and Airflow out of every test; set before any test imports Airflow."""
