@@ -25,13 +25,12 @@ from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
 from catalog.schemes.pruning import FileScan
 from catalog.table_checks import refuse_view, require_readable_format
+from spark_jobs.file_formats import file_options, spark_type
 from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
 
 log = logging.getLogger("spark_jobs.reading")
 
-_READ_OPTIONS = {FileFormat.CSV: {"header": "true"}}
-_SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*[0-9]+\s*\)")
 _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTED_HERE = 32
@@ -213,8 +212,7 @@ def empty_table(spark: SparkSession, table: Table) -> DataFrame:
 
 
 def _schema(columns: Sequence[Column]) -> StructType:
-    # Spark's readers take no char and no varchar.
-    return _parsed((column.name, _SIZED_TEXT.sub("string", column.type)) for column in columns)
+    return _parsed((column.name, spark_type(column.type)) for column in columns)
 
 
 def _file_schema(table: Table) -> StructType:
@@ -317,7 +315,7 @@ def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
 
 def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
     # Locations are no patterns, whatever characters they have.
-    return spark.read.format(table.format).options(**_READ_OPTIONS.get(table.format, {}), __globPaths__="false")
+    return spark.read.format(table.format).options(**file_options(table.format), __globPaths__="false")
 
 
 def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:

@@ -23,6 +23,7 @@ from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
 from catalog.table_checks import require_value_rows
+from spark_jobs.file_formats import SIZED_TEXT, file_options, spark_type
 from spark_jobs.observing import metrics
 from spark_jobs.reading import reader_errors
 from spark_jobs.session import attempt_here
@@ -36,8 +37,6 @@ APPEND = "append_rows"
 _FEW_ROWS = 1_000
 """Rows up to which the files are counted in this process: there are no more files than rows."""
 
-_WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
-_SIZED_TEXT = re.compile(r"(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 _GIVEN = "calve/given/"
 
 
@@ -163,14 +162,14 @@ def _not_castable(table: Table, rows: DataFrame, shapes: Sequence[_Shape]) -> In
 
 
 def _column_shape(column: Column, given_type: str | None) -> _Shape:
-    sized = _SIZED_TEXT.fullmatch(column.type)
-    spark_type = _SIZED_TEXT.sub("string", column.type)
+    sized = SIZED_TEXT.fullmatch(column.type)
+    type_text = spark_type(column.type)
     if given_type is None:
-        return _Shape(column, f.lit(None).cast(spark_type), None)
+        return _Shape(column, f.lit(None).cast(type_text), None)
     given = f.col(f"`{_GIVEN}{column.name}`")
-    if given_type == spark_type and sized is None:
+    if given_type == type_text and sized is None:
         return _Shape(column, given, None)
-    typed = given.try_cast(spark_type)
+    typed = given.try_cast(type_text)
     wrong = given.isNotNull() & typed.isNull()
     return _Shape(column, typed, wrong if sized is None else wrong | _is_too_long(typed, sized))
 
@@ -213,7 +212,7 @@ def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, sha
     if keys:
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
-        writer.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {})).save(f"{folder}/{DATA}")
+        writer.format(table.format).options(**file_options(table.format)).save(f"{folder}/{DATA}")
     found = metrics(seen)
     for number, shape in checked:
         if found.get(f"wrong_{number}"):
@@ -262,8 +261,8 @@ def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
 
 def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFrame:
     keys = [f"`{key}`" for key in table.key_names]
-    schema = [f"`{column.name}` {_SIZED_TEXT.sub('string', column.type)}" for column in table.columns]
-    reader = spark.read.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {}))
+    schema = [f"`{column.name}` {spark_type(column.type)}" for column in table.columns]
+    reader = spark.read.format(table.format).options(**file_options(table.format))
     # Whatever they look like, the keys are texts.
     written = reader.schema(", ".join([*schema, *[f"{key} string" for key in keys]])).load(folder)
     files = written.groupBy(

@@ -13,13 +13,12 @@ from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from catalog.table_checks import require_readable_format
+from spark_jobs.file_formats import file_options
 from spark_jobs.observing import metrics
 from spark_jobs.session import run_job
 from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
 
 log = logging.getLogger("spark_jobs.write_partitions")
-
-_WRITE_OPTIONS = {FileFormat.CSV: {"header": "true"}}
 
 
 def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def _write(rows: DataFrame, table: Table, folder: str) -> None:
         rows.hint("rebalance", *[f.col(key) for key in keys])
         .write.partitionBy(*table.key_names)
         .format(table.format)
-        .options(**_WRITE_OPTIONS.get(table.format, {}))
+        .options(**file_options(table.format))
         .save(folder)
     )
 
@@ -81,7 +80,7 @@ def _manifest(spark: SparkSession, table: Table, folder: str) -> DataFrame:
     """Return one row for each partition written: values, file_count, row_count, size_bytes."""
     keys = [f"`{key}`" for key in table.key_names]
     schema = ", ".join(f"`{column.name}` {column.type}" for column in table.columns) or None
-    reader = spark.read.format(table.format).options(**_WRITE_OPTIONS.get(table.format, {}))
+    reader = spark.read.format(table.format).options(**file_options(table.format))
     written = (reader.schema(schema) if schema and table.format is FileFormat.CSV else reader).load(folder)
     files = written.groupBy(
         *keys, f.col("_metadata.file_path").alias("file"), f.col("_metadata.file_size").alias("size")
