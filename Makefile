@@ -25,7 +25,7 @@ status: setup ## Say how what `make up` started is
 	@$(BIN)/python -m standalone status
 
 test: check ## Run the checks and every test, in two processes
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
 
 bench: setup ## Measure beside the best that is possible without it; SCALE=small takes a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)

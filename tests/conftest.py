@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
@@ -26,19 +26,27 @@ REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 TEMPLATE_DATABASE = "calve_template"
+_END_TO_END = "tests/end_to_end/"
 ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share tests among processes by file; those that need the whole stack for long all go to one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _END_TO_END if nodeid.startswith(_END_TO_END) else str(super()._split_scope(nodeid))
+
+    return Sharing(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Share tests among processes, if there are several: all that need the whole stack go to one, and begin first."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    for item in items:
-        needs_stack = "stack" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("stack" if needs_stack else str(item.path)))
-    items.sort(key=lambda item: "stack" not in getattr(item, "fixturenames", ()))
+    """In one of several processes, begin with what takes longest."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: not item.nodeid.startswith(_END_TO_END))
 
 
 @pytest.fixture(scope="session", autouse=True)
