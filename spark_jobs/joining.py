@@ -57,7 +57,7 @@ def join_partition_wise(frame: DataFrame, sources: Sequence[Source]) -> Partitio
     """
     catalyst = Catalyst(frame.sparkSession)
     known = [source for source in sources if source.scan.files and source.index is not None]
-    if len(known) < 2 or not _has_join(frame._jdf.queryExecution().optimizedPlan()):
+    if not known or not _has_join(frame._jdf.queryExecution().optimizedPlan()):
         return PartitionWise(frame, ())
     with _switched_off(frame.sparkSession, _ADDED_LAST):
         plan = catalyst.frame_of(frame._jdf.queryExecution().analyzed())._jdf.queryExecution().optimizedPlan()
