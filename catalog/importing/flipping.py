@@ -1,0 +1,115 @@
+"""Turning a table's own entry in its metastore into that of an Iceberg table, and back into just what it was.
+
+A flip is prepared, kept by the caller, and then made: whoever is killed in between has what it takes to go on or back.
+
+    flip = prepare_flip(source, name, metadata_location)     # reads only
+    …                                                        # keep flip.as_json() where it outlives this process
+    flip_source(source, flip)                                # writes; does no harm when done again
+    restore_source(source, flip)                             # the Hive table again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.errors import SourceEntryChangedError, UnsupportedSourceTableError
+from catalog.identifiers import TableName
+from catalog.importing.address import SourceAddress
+from catalog.importing.definition import definition_of
+from catalog.importing.source import Entry, Source
+
+
+@dataclass(frozen=True)
+class SourceFlip:
+    """What a table's entry is before and after a flip.
+
+    Attributes:
+        address: Of the source, without the table.
+    """
+
+    address: str
+    table: TableName
+    metadata_location: str
+    before: Entry
+    after: Entry
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the flip for JSON."""
+        return {
+            "address": self.address,
+            "table": str(self.table),
+            "metadata_location": self.metadata_location,
+            "before": self.before,
+            "after": self.after,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> SourceFlip:
+        """Read what `as_json` wrote."""
+        return cls(**{**fields, "table": TableName.parse(fields["table"])})
+
+    @property
+    def source(self) -> SourceAddress:
+        """The source, for `catalog.importing.source.open_source`."""
+        return SourceAddress.parse(self.address)[0]
+
+
+def prepare_flip(source: Source, table: TableName, metadata_location: str) -> SourceFlip:
+    """Read a table's entry, and say what it becomes; nothing is written.
+
+    Args:
+        metadata_location: The metadata file of the Iceberg table.
+
+    Raises:
+        TableNotFoundError: The source has no such table.
+        UnsupportedSourceTableError: It is a view, or no Hive table (any more), for instance an Iceberg table.
+    """
+    found = source.table(table)
+    definition = definition_of(found, source.address.of_table(table))
+    if definition.view_text is not None:
+        raise UnsupportedSourceTableError(f"{table} of {source.address} is a view, which has no files; name a table")
+    entry = source.entry(table)
+    return SourceFlip(
+        str(source.address), table, metadata_location, entry, source.iceberg_entry(entry, metadata_location)
+    )
+
+
+def flip_source(source: Source, flip: SourceFlip) -> bool:
+    """Make a table's entry that of the Iceberg table; return whether that is new.
+
+    Between this look at the entry and the write, only the source itself can notice another writer: Glue does, and a
+    metastore from 2.3.10 or 4.0 on.
+
+    Raises:
+        SourceEntryChangedError: The entry is neither as it was nor as it becomes.
+    """
+    return _replace(source, flip, flip.before, flip.after)
+
+
+def restore_source(source: Source, flip: SourceFlip, *, is_forced: bool = False) -> bool:
+    """Make a table's entry again what it was before the flip; return whether it was something else.
+
+    Args:
+        is_forced: Also when the entry is not any more as the flip made it, for instance because Iceberg has committed
+            through it since: then what was committed is lost to its readers.
+
+    Raises:
+        SourceEntryChangedError: It is not, and that is not forced.
+    """
+    return _replace(source, flip, flip.after, flip.before, is_forced=is_forced)
+
+
+def _replace(source: Source, flip: SourceFlip, old: Entry, new: Entry, *, is_forced: bool = False) -> bool:
+    current = source.entry(flip.table)
+    if not source.differences(current, new):
+        return False
+    differing = source.differences(current, old)
+    if differing and not is_forced:
+        raise SourceEntryChangedError(
+            f"the entry of {flip.table} in {flip.address} is not any more as it was left: {', '.join(differing[:10])} "
+            "changed since; nothing was written. Look at who changed it, and begin anew, or force it"
+        )
+    source.replace_entry(flip.table, current, new)
+    return True
