@@ -75,9 +75,7 @@ class GlueEndpoint:
     def add_partitions(self, database: str, name: str, partitions: Iterator[Mapping[str, Any]]) -> None:
         """Add partitions, as Glue writes them."""
         while batch := list(islice(partitions, _AT_ONCE)):
-            answer = self.client.batch_create_partition(
-                DatabaseName=database, TableName=name, PartitionInputList=batch
-            )
+            answer = self.client.batch_create_partition(DatabaseName=database, TableName=name, PartitionInputList=batch)
             assert not answer.get("Errors"), answer["Errors"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any, Self
 
 import boto3
@@ -44,6 +45,14 @@ _INPUT = (
 _VERSION = "VersionId"
 
 
+@lru_cache(maxsize=16)
+def _client(region: str | None, profile: str | None, endpoint_url: str | None) -> Any:
+    """Return a client; to make one takes as long as many of its requests."""
+    session = boto3.Session(profile_name=profile, region_name=region)
+    retries = Config(retries={"mode": "standard", "max_attempts": _RETRIES})
+    return session.client("glue", endpoint_url=endpoint_url, config=retries)
+
+
 class Glue:
     """A client of Glue."""
 
@@ -53,20 +62,14 @@ class Glue:
         options = address.options
         self._catalog = {"CatalogId": options["catalog_id"]} if "catalog_id" in options else {}
         with self._errors():
-            session = boto3.Session(profile_name=options.get("profile"), region_name=address.region)
-            self._client: Any = session.client(
-                "glue",
-                endpoint_url=options.get("endpoint_url"),
-                config=Config(retries={"mode": "standard", "max_attempts": _RETRIES}),
-            )
+            self._client = _client(address.region, options.get("profile"), options.get("endpoint_url"))
 
     def __enter__(self) -> Self:
         """Return the source, to be closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the client's connections."""
-        self._client.close()
+        """Keep the client, for whoever opens the same source next."""
 
     def databases(self) -> list[str]:
         """Return the names of all databases."""

@@ -16,6 +16,7 @@ from catalog.errors import (
     DatabaseNotFoundError,
     FencedError,
     InvalidRequestError,
+    SourceError,
     TableNotFoundError,
 )
 from catalog.failpoints import Point, reached
@@ -151,17 +152,24 @@ class Imports:
         plan = self.plan(source, patterns)
         if not wishes.is_dry_run:
             self.import_databases(plan, updates=wishes.updates)
-        return plan, [self._reported(plan.address, table, wishes, requested_by) for table in plan.tables]
+        return plan, list(self._import_each(plan, wishes, requested_by))
 
-    def _reported(
-        self, address: SourceAddress, table: TableName, wishes: Wishes, requested_by: str | None
-    ) -> TableReport:
+    def _import_each(self, plan: ImportPlan, wishes: Wishes, requested_by: str | None) -> Iterator[TableReport]:
+        source: Source | None = None
         try:
-            return self.import_table(str(address), table, wishes, requested_by=requested_by)
-        except Exception as error:
-            if not isinstance(error, CatalogError):
-                log.exception("Importing %s from %s failed", table, address)
-            return failure_report(table, error, wishes)
+            for table in plan.tables:
+                try:
+                    source = source or open_source(plan.address)
+                    yield self._import(source, table, wishes, requested_by=requested_by)
+                except Exception as error:
+                    if not isinstance(error, CatalogError):
+                        log.exception("Importing %s from %s failed", table, plan.address)
+                    yield failure_report(table, error, wishes)
+                    if isinstance(error, SourceError):
+                        _close(source)
+                        source = None
+        finally:
+            _close(source)
 
     def import_table(
         self,
@@ -189,34 +197,40 @@ class Imports:
             OperationConflictError: Another operation is at work on the table.
         """
         wishes = wishes or Wishes()
-        address, name = SourceAddress.parse(source)[0], TableName.parse(str(table))
-        with open_source(address) as opened:
-            if wishes.is_dry_run:
-                return self._attempt(opened, name, wishes, None)
-            operation_id = operation_id or f"import-{name}-{uuid4().hex}"
-            request = {
-                "source": str(address),
-                "updates": wishes.updates,
-                "drops_vanished": wishes.drops_vanished,
-            }
-            operation = self._operations.begin(
-                operation_id,
-                OperationKind.IMPORT_TABLE,
-                str(name),
-                request,
-                is_exclusive=True,
-                requested_by=requested_by,
-            )
-            if operation.is_committed:
-                return TableReport.from_json(operation.report[STEP])
-            with self._journaled(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
-                report = self._attempt(opened, name, wishes, (operation_id, STEP, attempt))
-                with self._storage.write() as connection:
-                    self._operations.finish_job(operation_id, STEP, attempt, report.as_json(), connection=connection)
-                    self._operations.advance(connection, operation_id, OperationState.COMMITTED)
-                    self._operations.advance(connection, operation_id, OperationState.CLEANED)
-                reached(Point.COMMITTED)
-                return report
+        with open_source(SourceAddress.parse(source)[0]) as opened:
+            name = TableName.parse(str(table))
+            return self._import(opened, name, wishes, operation_id=operation_id, requested_by=requested_by)
+
+    def _import(
+        self,
+        source: Source,
+        name: TableName,
+        wishes: Wishes,
+        *,
+        operation_id: str | None = None,
+        requested_by: str | None = None,
+    ) -> TableReport:
+        if wishes.is_dry_run:
+            return self._attempt(source, name, wishes, None)
+        operation_id = operation_id or f"import-{name}-{uuid4().hex}"
+        operation = self._operations.begin(
+            operation_id,
+            OperationKind.IMPORT_TABLE,
+            str(name),
+            {"source": str(source.address), "updates": wishes.updates, "drops_vanished": wishes.drops_vanished},
+            is_exclusive=True,
+            requested_by=requested_by,
+        )
+        if operation.is_committed:
+            return TableReport.from_json(operation.report[STEP])
+        with self._journaled(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
+            report = self._attempt(source, name, wishes, (operation_id, STEP, attempt))
+            with self._storage.write() as connection:
+                self._operations.finish_job(operation_id, STEP, attempt, report.as_json(), connection=connection)
+                self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+                self._operations.advance(connection, operation_id, OperationState.CLEANED)
+        reached(Point.COMMITTED)
+        return report
 
     @contextmanager
     def _journaled(self, operation_id: str) -> Iterator[None]:
@@ -277,6 +291,11 @@ class Imports:
             held = self._definitions.lock_table(connection, definition.name, exclusive=True)
             refuse_other(held, definition, is_adopted=True)
             return update_table(self._definitions, connection, held, definition), ImportOutcome.UPDATED, differing
+
+
+def _close(source: Source | None) -> None:
+    if source is not None:
+        source.__exit__(None, None, None)
 
 
 def failure_report(table: TableName, error: Exception, wishes: Wishes) -> TableReport:

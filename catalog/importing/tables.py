@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection, select, update
 
 from catalog.definitions import Definitions, buckets_json, check_columns
-from catalog.errors import TableAlreadyExistsError, TableNotFoundError, UnsupportedSourceTableError
+from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
 from catalog.importing.definition import RESERVED, SOURCE_PROPERTY, Definition
 from catalog.key_changes import pin_locations, prepare_key_changes
 from catalog.model import Column, Table
@@ -18,10 +18,10 @@ from catalog.storage.schema import PartitionRow
 
 
 def find_table(definitions: Definitions, connection: Connection, definition: Definition) -> Table | None:
-    """Return the catalog's table of the same name; None when there is none."""
+    """Return the catalog's table of the same name; None when there is none, nor perhaps its database."""
     try:
         return definitions.get_table(definition.name, connection)
-    except TableNotFoundError:
+    except NotFoundError:
         return None
 
 
