@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from standalone.stack import Stack
     from tests.glue_endpoint import GlueEndpoint
+    from tests.hive_metastore import HiveMetastoreServer
 
 REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
@@ -108,6 +109,15 @@ def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
     monkeypatch.setenv("CALVE_CATALOG_URL", url)
     return url
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastoreServer]:
+    """A real Hive Metastore, for all tests: each takes databases of its own."""
+    from tests.hive_metastore import HiveMetastoreServer
+
+    with HiveMetastoreServer(tmp_path_factory.mktemp("metastore")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,10 @@ SHOWN = 100
 """Partitions of each sort that a report names; it counts them all."""
 
 
+HEADERS = ("TABLE", "OUTCOME", "PARTITIONS", "ADDED", "CHANGED", "VANISHED", "REFUSED", "REMARKS")
+"""What `TableReport.row` has."""
+
+
 class ImportOutcome(StrEnum):
     """What became of a table."""
 
@@ -98,6 +102,12 @@ class TableReport:
                 "partitions": PartitionCounts(**{**counts, **named}),
             }
         )
+
+    def row(self) -> tuple[str | int, ...]:
+        """Return the report as a line of a table."""
+        counts = self.partitions
+        numbers = (counts.seen, counts.added, counts.changed.count, counts.vanished.count, counts.refused.count)
+        return (self.table, self.outcome, *numbers, self.summary)
 
     @property
     def summary(self) -> str:
