@@ -62,6 +62,11 @@ class HiveMetastoreServer:
 
         return HiveMetastore(SourceAddress.parse(self.source())[0])
 
+    def drop_database(self, name: str) -> None:
+        """Drop a database with all its tables, and leave their files."""
+        with self.client() as client:
+            client._client.drop_database(name, False, True)
+
     def __enter__(self) -> Self:
         """Start the server, and wait until it answers."""
         self.warehouse.mkdir(parents=True)
@@ -118,10 +123,12 @@ class HiveMetastoreServer:
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self._folder}/metastore;create=true",
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
+            "datanucleus.connectionPoolingType": "HikariCP",
+            # Makes the tables of transactions and locks, without which no database can be dropped.
+            "hive.in.test": "true",
             "hive.metastore.schema.verification": "false",
             "hive.metastore.warehouse.dir": f"file:{self.warehouse}",
             "hive.async.log.enabled": "false",
-            "hive.metastore.event.db.notification.api.auth": "false",
             "hive.metastore.server.min.threads": "4",
         }
         fields = "".join(

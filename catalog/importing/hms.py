@@ -6,6 +6,7 @@ The classes of the protocol are those that PyIceberg brings along (`hive_metasto
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -32,6 +33,9 @@ from catalog.storage.bulk import batched
 
 TIMEOUT_SECONDS = 600
 """How long a metastore may take for one answer; names of millions of partitions come in one."""
+
+# What it would say on every failure is in our error.
+logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
 
 _DDL_TIME = "transient_lastDdlTime"
 _ALL = -1
