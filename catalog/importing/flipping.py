@@ -79,11 +79,12 @@ def prepare_flip(source: Source, table: TableName, metadata_location: str) -> So
 def flip_source(source: Source, flip: SourceFlip) -> bool:
     """Make a table's entry that of the Iceberg table; return whether that is new.
 
-    Between this look at the entry and the write, only the source itself can notice another writer: Glue does, and a
-    metastore from 2.3.10 or 4.0 on.
+    The look at the entry and the write are one step for others: Glue compares versions; a metastore is locked, as for
+    a commit of Iceberg, and compares the time of the last change from 2.3.10 or 4.0 on.
 
     Raises:
         SourceEntryChangedError: The entry is neither as it was nor as it becomes.
+        SourceUnavailableError: The source does not answer, or somebody else holds the table.
     """
     return _replace(source, flip, flip.before, flip.after)
 
@@ -102,14 +103,16 @@ def restore_source(source: Source, flip: SourceFlip, *, is_forced: bool = False)
 
 
 def _replace(source: Source, flip: SourceFlip, old: Entry, new: Entry, *, is_forced: bool = False) -> bool:
-    current = source.entry(flip.table)
-    if not source.differences(current, new):
-        return False
-    differing = source.differences(current, old)
-    if differing and not is_forced:
-        raise SourceEntryChangedError(
-            f"the entry of {flip.table} in {flip.address} is not any more as it was left: {', '.join(differing[:10])} "
-            "changed since; nothing was written. Look at who changed it, and begin anew, or force it"
-        )
-    source.replace_entry(flip.table, current, new)
-    return True
+    with source.locked(flip.table):
+        current = source.entry(flip.table)
+        if not source.differences(current, new):
+            return False
+        differing = source.differences(current, old)
+        if differing and not is_forced:
+            raise SourceEntryChangedError(
+                f"the entry of {flip.table} in {flip.address} is not any more as it was left: "
+                f"{', '.join(differing[:10])} changed since; nothing was written. Look at who changed it, and begin "
+                "anew, or force it"
+            )
+        source.replace_entry(flip.table, current, new)
+        return True

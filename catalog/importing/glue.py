@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any, Self
 
@@ -148,6 +148,10 @@ class Glue:
                 "metadata_location": metadata_location,
             },
         }
+
+    def locked(self, name: TableName) -> AbstractContextManager[None]:
+        """Hold nothing: Glue compares versions."""
+        return nullcontext()
 
     def differences(self, one: Entry, other: Entry) -> list[str]:
         """Return the names of the fields in which two entries differ; versions differ always."""

@@ -10,6 +10,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from getpass import getuser
+from socket import gethostname
+from time import monotonic, sleep
 from typing import Any, Self
 
 from hive_metastore import ThriftHiveMetastore, ttypes
@@ -33,6 +36,13 @@ from catalog.storage.bulk import batched
 
 TIMEOUT_SECONDS = 600
 """How long a metastore may take for one answer; names of millions of partitions come in one."""
+
+LOCK_SECONDS = 60.0
+"""How long to wait for who else holds a table, for instance to commit to it."""
+
+_LOOK_SECONDS = 0.1
+
+log = logging.getLogger(__name__)
 
 # What it would say on every failure is in our error.
 logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
@@ -135,6 +145,54 @@ class HiveMetastore:
         )
         table.sd = storage
         return _as_json(table)
+
+    @contextmanager
+    def locked(self, name: TableName) -> Iterator[None]:
+        """Hold a table as Iceberg's HiveCatalog does while it commits, so that neither writes over the other.
+
+        A metastore without tables for locks lets everybody in, as Iceberg has to be told of it, too.
+
+        Source: `MetastoreLock` of Apache Iceberg.
+        """
+        component = ttypes.LockComponent(
+            type=ttypes.LockType.EXCLUSIVE,
+            level=ttypes.LockLevel.TABLE,
+            dbname=name.database,
+            tablename=name.name,
+            operationType=ttypes.DataOperationType.NO_TXN,
+        )
+        lock = self._lock(name, ttypes.LockRequest(component=[component], user=getuser(), hostname=gethostname()))
+        try:
+            if lock is not None:
+                self._wait_for(lock, name)
+            yield
+        finally:
+            if lock is not None:
+                with self._errors():
+                    self._client.unlock(ttypes.UnlockRequest(lockid=lock.lockid))
+
+    def _lock(self, name: TableName, request: Any) -> Any:
+        """Ask for a lock; None where there are none."""
+        try:
+            with self._errors():
+                return self._client.lock(request)
+        except SourceUnavailableError:
+            raise
+        except SourceError as error:
+            log.warning("Table %s is changed without a lock: %s", name, error)
+            return None
+
+    def _wait_for(self, lock: Any, name: TableName) -> None:
+        until = monotonic() + LOCK_SECONDS
+        while lock.state != ttypes.LockState.ACQUIRED:
+            if lock.state != ttypes.LockState.WAITING or monotonic() > until:
+                raise SourceUnavailableError(
+                    f"table {name} of {self.address} is locked by somebody else; look at it with SHOW LOCKS in Hive, "
+                    "and try again later"
+                )
+            sleep(_LOOK_SECONDS)
+            with self._errors():
+                lock = self._client.check_lock(ttypes.CheckLockRequest(lockid=lock.lockid))
 
     def differences(self, one: Entry, other: Entry) -> list[str]:
         """Return the names of the fields in which two entries differ, without times that change by themselves."""

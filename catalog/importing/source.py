@@ -6,6 +6,7 @@ The clients are imported only when a source is opened: Thrift's classes of the m
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
 from catalog.errors import SourceClientMissingError
@@ -76,6 +77,10 @@ class Source(Protocol):
 
     def iceberg_entry(self, entry: Entry, metadata_location: str) -> Entry:
         """Return what a Hive table's entry becomes when the table is the Iceberg table of a metadata file."""
+        ...
+
+    def locked(self, name: TableName) -> AbstractContextManager[None]:
+        """Return what keeps others from writing a table's entry, as far as the source has such a thing."""
         ...
 
     def differences(self, one: Entry, other: Entry) -> list[str]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from catalog import Catalog, FileFormat
-from catalog.errors import SourceEntryChangedError, SourceError, TableNotFoundError, UnsupportedSourceTableError
+from catalog.errors import (
+    SourceEntryChangedError,
+    SourceError,
+    SourceUnavailableError,
+    TableNotFoundError,
+    UnsupportedSourceTableError,
+)
 from catalog.identifiers import TableName
 from catalog.importing.definition import SOURCE_PROPERTY
 from catalog.importing.flipping import SourceFlip, flip_source, prepare_flip, restore_source
@@ -196,3 +203,28 @@ def test_the_metastore_itself_notices_a_change_between_look_and_write(metastore:
     with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
         metastore.source.replace_entry(NAME, flip.before, flip.after)
     assert metastore.table() == before
+
+
+def test_a_flip_waits_for_who_holds_the_table(
+    metastore: Metastore, iceberg: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metastore.create()
+    before, flip = metastore.table(), prepare_flip(metastore.source, NAME, iceberg)
+    monkeypatch.setattr("catalog.importing.hms.LOCK_SECONDS", 0.5)
+    with metastore.source.locked(NAME), pytest.raises(SourceUnavailableError, match="is locked by somebody else"):
+        flip_source(metastore.source, flip)
+    assert metastore.table() == before
+    assert flip_source(metastore.source, flip)
+
+
+def test_a_metastore_without_locks_is_written_all_the_same(
+    metastore: Metastore, iceberg: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: Any) -> None:
+        raise metastore.types.MetaException("Table/View 'HIVE_LOCKS' does not exist")
+
+    metastore.create()
+    flip = prepare_flip(metastore.source, NAME, iceberg)
+    monkeypatch.setattr(metastore.thrift, "lock", refuse)
+    assert flip_source(metastore.source, flip)
+    assert "without a lock" in caplog.text
