@@ -183,7 +183,7 @@ class Partitions:
             values,
             storage.location or f"{self._definition.location}/{partition_path(self._keys, values)}",
             file_count=_count(partition.parameters, FILE_COUNT),
-            row_count=_count(partition.parameters, ROW_COUNT),
+            row_count=_count(partition.parameters, ROW_COUNT, f"{_STATISTICS}{ROW_COUNT}"),
             size_bytes=_count(partition.parameters, SIZE),
             properties=_properties(partition.parameters) or None,
             format=found,
@@ -201,7 +201,10 @@ class Partitions:
         return self._formats[classes]
 
 
-def _count(parameters: Mapping[str, str], name: str) -> int | None:
-    """Return a number of a source's statistics; None when it is not known, which Hive also writes as -1."""
-    text = parameters.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+def _count(parameters: Mapping[str, str], *names: str) -> int | None:
+    """Return a number of a source's statistics, by the first name that has one; for Hive, -1 is not known."""
+    for name in names:
+        text = parameters.get(name, "")
+        if text.isascii() and text.isdigit():
+            return int(text)
+    return None

@@ -242,6 +242,8 @@ def test_a_partition_has_its_own_place_format_and_numbers() -> None:
     assert (own.location, own.format) == ("/elsewhere", FileFormat.ORC)
     assert (own.row_count, own.file_count, own.size_bytes) == (7, 2, None)
     assert own.properties == {"by": "me"}
+    analyzed = made.of(HivePartition(("2024-01-01",), stored(PARQUET), {"spark.sql.statistics.numRows": "8"}))
+    assert (analyzed.row_count, analyzed.properties) == (8, None)
     null = made.of(HivePartition(("__HIVE_DEFAULT_PARTITION__",), HiveStorage(), {}))
     assert null.values == (None,)
     assert null.location == "file:/data/orders/day=__HIVE_DEFAULT_PARTITION__"
