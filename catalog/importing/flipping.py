@@ -2,6 +2,7 @@
 
 A flip is prepared, kept by the caller, and then made: whoever is killed in between has what it takes to go on or back.
 
+    address, name = entry_of(table)                          # with open_source(address) as source:
     flip = prepare_flip(source, name, metadata_location)     # reads only
     …                                                        # keep flip.as_json() where it outlives this process
     flip_source(source, flip)                                # writes; does no harm when done again
@@ -14,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.errors import SourceEntryChangedError, UnsupportedSourceTableError
+from catalog.errors import InvalidSourceError, SourceEntryChangedError, UnsupportedSourceTableError
 from catalog.identifiers import TableName
 from catalog.importing.address import SourceAddress
-from catalog.importing.definition import definition_of
+from catalog.importing.definition import SOURCE_PROPERTY, definition_of
 from catalog.importing.source import Entry, Source
+from catalog.model import Table
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,23 @@ class SourceFlip:
     def source(self) -> SourceAddress:
         """The source, for `catalog.importing.source.open_source`."""
         return SourceAddress.parse(self.address)[0]
+
+
+def entry_of(table: Table) -> tuple[SourceAddress, TableName] | None:
+    """Return the source that a table was imported from, and its name there; None when it came from none.
+
+    Raises:
+        InvalidSourceError: The property that says so was changed into something else.
+    """
+    text = table.properties.get(SOURCE_PROPERTY)
+    if text is None:
+        return None
+    address, names = SourceAddress.parse(text)
+    if len(names) != 1 or "." not in names[0]:
+        raise InvalidSourceError(
+            f"table {table.full_name}: property {SOURCE_PROPERTY} is {text!r}, which names no table; import it again"
+        )
+    return address, TableName.parse(names[0])
 
 
 def prepare_flip(source: Source, table: TableName, metadata_location: str) -> SourceFlip:

@@ -13,9 +13,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
-from catalog.errors import SourceEntryChangedError, UnsupportedSourceTableError
+from catalog import Catalog
+from catalog.errors import InvalidSourceError, SourceEntryChangedError, UnsupportedSourceTableError
 from catalog.identifiers import TableName
-from catalog.importing.flipping import SourceFlip, flip_source, prepare_flip, restore_source
+from catalog.importing.definition import SOURCE_PROPERTY
+from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
 from catalog.importing.source import Source, open_source
 from tests.glue_endpoint import GlueEndpoint, columns, storage
 
@@ -151,3 +153,13 @@ def test_a_version_that_glue_has_not_any_more_is_a_conflict(
     with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
         flip_source(source, flip)
     assert sent[0]["VersionId"] == "1"
+
+
+def test_an_imported_table_knows_its_entry(catalog: Catalog, glue: GlueEndpoint, source: Source) -> None:
+    catalog.create_database("sales")
+    catalog.imports.import_table(glue.source(), NAME)
+    assert entry_of(catalog.get_table(str(NAME))) == (source.address, NAME)
+    table = catalog.create_table("demo.own", columns=[("id", "int")])
+    assert entry_of(table) is None
+    with pytest.raises(InvalidSourceError, match="names no table; import it again"):
+        entry_of(catalog.alter_table("demo.own", properties={SOURCE_PROPERTY: "hms://x/sales"}))
