@@ -28,6 +28,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
 )
 from catalog.identifiers import TableName, normalise_identifier
+from catalog.importing.imports import Imports
 from catalog.indexes import building
 from catalog.indexes.definitions import (
     IndexFailure,
@@ -92,6 +93,7 @@ class Catalog:
         rebalancing: Changes of the partitions of tables with a partition scheme.
         committer: Makes visible what jobs wrote into tables with a partition scheme.
         maintenance: Clears away what nobody needs any more.
+        imports: Brings in the tables of Hive Metastores and of Glue.
     """
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
@@ -106,6 +108,7 @@ class Catalog:
         self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
         self.committer = Committer(storage, self._definitions, self.operations)
         self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
+        self.imports = Imports(storage, self._definitions, self.operations)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:

@@ -229,6 +229,46 @@ def advise(table: str, file: TextIO | None, as_json: bool) -> None:
         click.echo(line)
 
 
+@main.command("import")
+@click.argument("source")
+@click.argument("patterns", nargs=-1)
+@click.option("--update", is_flag=True, help="Change what is defined otherwise here than in SOURCE.")
+@click.option("--drop-vanished", is_flag=True, help="Drop partitions that SOURCE does not have; their files stay.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@_reporting_errors
+def import_(
+    source: str, patterns: tuple[str, ...], update: bool, drop_vanished: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Bring tables of a Hive Metastore or of Glue into the catalog; no file is touched.
+
+    SOURCE is hms://host:port or glue://region, perhaps with PATTERNS: hms://host:9083/sales, …/sales.*,
+    …/sales.order_*,crm.people. Without any, everything comes. Of Glue, `?endpoint_url=http://host:port` says where
+    another endpoint is; credentials come from the environment, as for every AWS client.
+
+    Again, it adds the partitions that are new, and says what differs and what has vanished. Ends with an error when a
+    table could not be imported; the others are.
+    """
+    # Imported late: other commands need none of it.
+    from catalog.errors import TablesNotImportedError
+    from catalog.importing.partitions import Wishes
+    from catalog.importing.reports import HEADERS
+
+    wishes = Wishes(updates=update, drops_vanished=drop_vanished, is_dry_run=dry_run)
+    with Catalog.open() as catalog:
+        plan, reports = catalog.imports.import_tables(source, patterns, wishes, requested_by="calve import")
+    if as_json:
+        for report in reports:
+            click.echo(json.dumps(report.as_json()))
+    elif reports:
+        _print_table(HEADERS, [report.row() for report in reports])
+    else:
+        click.echo(f"{plan.address} has no table that is meant.", err=True)
+    if failures := plan.failures(reports):
+        reasons = "; ".join(f"{report.table}: {report.reason}" for report in failures)
+        raise TablesNotImportedError(f"{len(failures)} of {len(reports)} tables were not imported: {reasons}")
+
+
 @main.command("cancel-build")
 @click.argument("table")
 @click.argument("index")

@@ -200,7 +200,7 @@ class Definitions:
                 kind=kind,
                 description=definition.get("description"),
                 view_text=definition.get("view_text"),
-                buckets=_buckets_json(str(table), columns, definition.get("buckets")),
+                buckets=buckets_json(str(table), columns, definition.get("buckets")),
                 created_at_ms=now_ms(),
             )
             .returning(TableRow.__table__)
@@ -350,7 +350,7 @@ def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] |
     return {"columns": [names[name] for name in table.buckets.columns], "count": table.buckets.count}
 
 
-def _buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
+def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
     """Return how buckets are stored.
 
     Raises:

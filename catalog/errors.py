@@ -24,6 +24,8 @@ CatalogError
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
+│   ├── InvalidSourceError           the address of a metastore, or a pattern behind it, cannot be read
+│   ├── UnsupportedSourceTableError  a metastore's table cannot be kept in the catalog
 │   ├── ExpressionError              carries the position in the expression
 │   │   ├── ExpressionSyntaxError
 │   │   ├── UnknownColumnError
@@ -52,8 +54,13 @@ CatalogError
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
+│   ├── SourceEntryChangedError      a metastore's entry is not any more as it is expected
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
+├── SourceError                      a metastore says that it cannot do it
+│   ├── SourceUnavailableError       it does not answer
+│   ├── SourceClientMissingError     the package that speaks its protocol is not installed
+│   └── TablesNotImportedError       of the tables that were to be imported, some were not
 ├── FilesNotDeletedError             the catalog has changed as asked, and files are left
 ├── EngineError                      a statement failed while Spark was running it
 │   └── EngineUnavailableError       Spark is not installed, or does not start
@@ -175,6 +182,14 @@ class InvalidConfigurationError(InvalidRequestError):
 
 class SourceFileError(InvalidRequestError):
     """A source file is missing, changed after it was loaded, or cannot be parsed."""
+
+
+class InvalidSourceError(InvalidRequestError):
+    """The address of a metastore, or a pattern of its tables, cannot be read."""
+
+
+class UnsupportedSourceTableError(InvalidRequestError):
+    """A metastore's table is of a kind or format that the catalog cannot keep so that it reads right."""
 
 
 class PartitionProblem(StrEnum):
@@ -458,6 +473,12 @@ class PlanConflictError(ConflictError):
     """The table is not any more as a plan expects it; make a new plan."""
 
 
+class SourceEntryChangedError(ConflictError):
+    """The entry of a table in its metastore is not any more as whoever wants to change it expects."""
+
+    retryable: ClassVar[bool] = False
+
+
 class FencedError(ConflictError):
     """This attempt of a job was given up and a later one, or nobody, may commit in its place."""
 
@@ -466,6 +487,24 @@ class FencedError(ConflictError):
 
 class VerificationFailedError(CatalogError):
     """What was written differs from what should have been written."""
+
+
+class SourceError(CatalogError):
+    """A metastore that tables are imported from says that it cannot do what it was asked."""
+
+
+class SourceUnavailableError(SourceError):
+    """A metastore that tables are imported from does not answer."""
+
+    retryable: ClassVar[bool] = True
+
+
+class SourceClientMissingError(SourceError):
+    """The package that speaks a metastore's protocol is not installed."""
+
+
+class TablesNotImportedError(SourceError):
+    """Of the tables that were to be imported, some were not; the others were."""
 
 
 class FilesNotDeletedError(CatalogError):

@@ -25,6 +25,8 @@ class Point(StrEnum):
     """Their list is there, but for its end."""
     MANIFEST_WRITTEN = "manifest-written"
     """Their list is there."""
+    PARTLY_COMMITTED = "partly-committed"
+    """Some of several transactions have ended."""
     CHANGED = "changed"
     """All changes of the catalog are made in the transaction, which has not ended."""
     COMMITTED = "committed"

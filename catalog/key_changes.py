@@ -99,7 +99,7 @@ def prepare_key_changes(
     for old, key in retyped.items():
         _check_values(connection, table, old, key)
     if renamed:
-        _pin_locations(connection, table)
+        pin_locations(connection, table)
 
 
 def _refuse_if_indexed(
@@ -141,8 +141,8 @@ def _check_values(connection: Connection, table: Table, old: str, key: Column) -
         )
 
 
-def _pin_locations(connection: Connection, table: Table) -> None:
-    """Write down the default locations, which would follow the keys' new names."""
+def pin_locations(connection: Connection, table: Table) -> None:
+    """Write down the default locations, which would follow the keys' new names, or the table's new location."""
     location: ColumnElement[str] = literal(table.location, Text)
     for number, name in enumerate(table.key_names, 1):
         prefix = literal("/" + partition_path([name], [""]), Text)

@@ -46,6 +46,7 @@ class OperationKind(StrEnum):
     DROP_TABLE = "drop_table"
     COUNT_VALUES = "count_values"
     RUN_STATEMENT = "run_statement"
+    IMPORT_TABLE = "import_table"
 
 
 class OperationState(StrEnum):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from standalone.stack import Stack
+    from tests.glue_endpoint import GlueEndpoint
+    from tests.hive_metastore import HiveMetastoreServer
 
 REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
@@ -126,6 +128,37 @@ def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
     monkeypatch.setenv("CALVE_CATALOG_URL", url)
     return url
+
+
+@pytest.fixture(scope="session")
+def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastoreServer]:
+    """A real Hive Metastore, for all tests: each takes databases of its own."""
+    from tests.hive_metastore import HiveMetastoreServer
+
+    with HiveMetastoreServer(tmp_path_factory.mktemp("metastore")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def glue_server() -> Iterator[GlueEndpoint]:
+    """A running Glue endpoint, with credentials that it takes."""
+    from tests.glue_endpoint import running_glue
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        with running_glue() as server:
+            yield server
+
+
+@pytest.fixture
+def glue(glue_server: GlueEndpoint) -> GlueEndpoint:
+    """A Glue endpoint without anything in it."""
+    glue_server.reset()
+    return glue_server
 
 
 @pytest.fixture(scope="session")

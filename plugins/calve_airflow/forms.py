@@ -202,6 +202,44 @@ def maintenance_params() -> dict[str, Param]:
     }
 
 
+def import_params() -> dict[str, Param]:
+    """Return the form of an import: a dry run, unless told otherwise."""
+    return {
+        "source": Param(
+            type="string",
+            pattern=r"^(hms://[^/\s]+|glue://[^\s]*)",
+            title="Source",
+            description="A Hive Metastore, hms://host:9083, or Glue, glue://region; "
+            "glue://region?endpoint_url=http://host:port for another endpoint.",
+        ),
+        "tables": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "pattern": r"^[^.\s/]+(\.[^.\s/]+)?$"},
+            title="Databases and tables",
+            description="One a line, such as: sales; sales.*; sales.order_*; crm.people. Empty: everything.",
+        ),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            description="Only compare: which tables and partitions are new, differ, or have vanished.",
+        ),
+        "update": Param(
+            False,
+            type="boolean",
+            title="Update",
+            description="Change tables and partitions that are defined otherwise here than in the source.",
+        ),
+        "drop_vanished": Param(
+            False,
+            type="boolean",
+            title="Drop vanished partitions",
+            description="Drop the partitions that the source does not have; their files stay.",
+        ),
+    }
+
+
 def statement_params() -> dict[str, Param]:
     """Return the form of a statement."""
     return {

@@ -20,6 +20,7 @@ from catalog.errors import (
     PartitionProblem,
     PlanConflictError,
     RefusedPartition,
+    SourceUnavailableError,
     StatementError,
     WrongFieldError,
 )
@@ -59,7 +60,13 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    assert retryable == {ConflictError, OperationConflictError, PlanConflictError, CatalogUnavailableError}
+    assert retryable == {
+        ConflictError,
+        OperationConflictError,
+        PlanConflictError,
+        CatalogUnavailableError,
+        SourceUnavailableError,
+    }
 
 
 def test_an_expression_error_points_at_the_place() -> None:

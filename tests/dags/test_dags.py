@@ -21,7 +21,8 @@ DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
 MAINTENANCE, ADVISOR = "catalog_maintenance", "rebalance_advisor"
-OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR}
+IMPORT = "import_tables"
+OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT}
 REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
@@ -44,7 +45,18 @@ print(json.dumps({
 """
 
 # What a DAG file must not load: the databases' side of the catalog, and the libraries of the Spark jobs.
-HEAVY = ("catalog.catalog", "catalog.storage", "great_expectations", "pandas", "psycopg", "pyarrow", "pyspark", "py4j")
+HEAVY = (
+    "boto3",
+    "catalog.catalog",
+    "catalog.storage",
+    "great_expectations",
+    "pandas",
+    "psycopg",
+    "pyarrow",
+    "pyspark",
+    "py4j",
+    "thrift",
+)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +207,12 @@ def test_one_run_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
 def test_load_by_form_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -> None:
     assert dags["add_partitions"].params["dry_run"] is True
     assert dags[LISTED].params["dry_run"] is False
+
+
+def test_import_is_a_dry_run_that_changes_nothing_unless_told_otherwise(dags: dict[str, DAG]) -> None:
+    params = dags[IMPORT].params
+    assert (params["dry_run"], params["update"], params["drop_vanished"]) == (True, False, False)
+    assert not params.get_param("source").has_value
 
 
 def test_change_of_partitions_is_a_dry_run_unless_told_otherwise(dags: dict[str, DAG]) -> None:

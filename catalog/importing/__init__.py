@@ -1,0 +1,1 @@
+"""Bringing the databases, tables and partitions of a Hive Metastore or of Glue into the catalog."""

@@ -1,0 +1,210 @@
+"""What the catalog makes of a table and its partitions as a source describes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from catalog.definitions import normalise_columns, normalise_location
+from catalog.errors import UnsupportedSourceTableError
+from catalog.identifiers import TableName, normalise_identifier
+from catalog.importing.formats import file_format
+from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
+from catalog.importing.spark_schema import real_columns, spark_provider
+from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
+from catalog.partition_names import NULL_VALUE, partition_path
+
+SOURCE_PROPERTY = "calve.source"
+"""The property of an imported table that names its entry: `hms://host:9083/sales.orders`."""
+
+RESERVED = "calve."
+"""What the names of properties begin with that are Calve's own, and no source's."""
+
+ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
+
+_KINDS = {
+    "MANAGED_TABLE": TableKind.MANAGED,
+    "EXTERNAL_TABLE": TableKind.EXTERNAL,
+    "VIRTUAL_VIEW": TableKind.VIEW,
+}
+
+# What changes without anybody changing the definition, or is said elsewhere in the catalog.
+_PASSING = frozenset(
+    {
+        "COLUMN_STATS_ACCURATE",
+        "EXTERNAL",
+        "STATS_GENERATED",
+        "comment",
+        "last_modified_by",
+        "last_modified_time",
+        "numFilesErasureCoded",
+        "numPartitions",
+        "rawDataSize",
+        "transient_lastDdlTime",
+        ROW_COUNT,
+        FILE_COUNT,
+        SIZE,
+    }
+)
+_STATISTICS = "spark.sql.statistics."
+_ENCODED_VIEW = re.compile(r"\s*/\*\s*Presto (Materialized )?View")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A table as the catalog would keep it; the attributes are those of `catalog.model.Table`."""
+
+    name: TableName
+    columns: tuple[Column, ...]
+    partition_keys: tuple[Column, ...]
+    format: FileFormat
+    location: str
+    kind: TableKind
+    properties: Mapping[str, str]
+    description: str | None = None
+    view_text: str | None = None
+    buckets: Buckets | None = None
+
+
+def definition_of(table: HiveTable, address: str) -> Definition:
+    """Return what the catalog would keep of a table.
+
+    Args:
+        address: What to name the table's entry by (`SOURCE_PROPERTY`).
+
+    Raises:
+        UnsupportedSourceTableError: The catalog cannot keep the table so that it reads right.
+    """
+    what = f"table {table.name}"
+    _refuse_foreign(what, table)
+    kind = _kind(what, table)
+    keys = normalise_columns(table.partition_keys)
+    provider = spark_provider(table.parameters)
+    is_view = kind is TableKind.VIEW
+    return Definition(
+        name=table.name,
+        columns=normalise_columns(real_columns(table.columns, table.partition_keys, table.parameters)),
+        partition_keys=keys,
+        format=FileFormat.PARQUET if is_view else file_format(what, table.storage, provider),
+        location="" if is_view else _location(what, table.storage, provider),
+        kind=kind,
+        properties={**_properties(table.parameters), SOURCE_PROPERTY: address},
+        description=table.description or table.parameters.get("comment") or None,
+        view_text=_view_text(what, table) if is_view else None,
+        buckets=_buckets(table),
+    )
+
+
+def _refuse_foreign(what: str, table: HiveTable) -> None:
+    """Refuse tables whose folders hold more files than the table has rows of, as others than Hive's keep them."""
+    parameters = {name.lower(): value.lower() for name, value in table.parameters.items()}
+    types = {parameters.get("table_type"), spark_provider(table.parameters)}
+    reason = None
+    if "iceberg" in types or parameters.get("storage_handler", "").endswith("hiveicebergstoragehandler"):
+        reason = "is an Iceberg table; what reads it is its metadata"
+    elif "delta" in types:
+        reason = "is a Delta table, of which only its log tells which files it has"
+    elif "hudi" in types or "hoodie" in (table.storage.input_format or "").lower():
+        reason = "is a Hudi table, of which only its timeline tells which files it has"
+    elif parameters.get("transactional") == "true":
+        reason = "is transactional (ACID): its files hold changes that only Hive can put together"
+    elif "storage_handler" in parameters:
+        reason = f"is kept by the storage handler {parameters['storage_handler']}, and not in files"
+    if reason is not None:
+        raise UnsupportedSourceTableError(f"{what} {reason}; it is not imported")
+
+
+def _kind(what: str, table: HiveTable) -> TableKind:
+    if table.table_type is None or table.table_type == "":
+        return TableKind.EXTERNAL
+    kind = _KINDS.get(table.table_type.upper())
+    if kind is None:
+        raise UnsupportedSourceTableError(
+            f"{what} is a {table.table_type}, of which nothing can be imported; these can: {', '.join(_KINDS)}"
+        )
+    return kind
+
+
+def _location(what: str, storage: HiveStorage, provider: str | None) -> str:
+    # Of its own tables that Hive cannot read, Spark keeps the location here, and a placeholder in Hive's place.
+    location = (storage.serde_parameters.get("path") if provider is not None else None) or storage.location
+    if not location:
+        raise UnsupportedSourceTableError(f"{what} has no location; give it one in the source")
+    return normalise_location(location)
+
+
+def _view_text(what: str, table: HiveTable) -> str:
+    if not table.view_text:
+        raise UnsupportedSourceTableError(f"{what} is a view without a text; create it anew with CREATE VIEW")
+    if _ENCODED_VIEW.match(table.view_text):
+        raise UnsupportedSourceTableError(
+            f"{what} is a view of Trino or Presto, whose text is encoded and in their dialect; create it anew with "
+            "CREATE VIEW"
+        )
+    return table.view_text
+
+
+def _buckets(table: HiveTable) -> Buckets | None:
+    if table.bucket_count < 1 or not table.bucket_columns:
+        return None
+    columns = tuple(normalise_identifier(name, "column") for name in table.bucket_columns)
+    return Buckets(columns, table.bucket_count)
+
+
+def _properties(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in parameters.items()
+        if name not in _PASSING and not name.startswith((_STATISTICS, RESERVED)) and value is not None
+    }
+
+
+class Partitions:
+    """Makes the partitions of one table the catalog's; few of millions differ in anything but values and location."""
+
+    def __init__(self, definition: Definition, provider: str | None) -> None:
+        """Take the table, and what Spark calls its format where it is one of Spark's own."""
+        self._definition = definition
+        self._provider = provider
+        self._keys = tuple(key.name for key in definition.partition_keys)
+        self._formats: dict[tuple[str | None, str | None], FileFormat] = {}
+
+    def of(self, partition: HivePartition) -> NewPartition:
+        """Return what the catalog would keep of a partition, with its location and format said in any case.
+
+        Raises:
+            UnsupportedSourceTableError: It has no location, or a format that the catalog does not know.
+        """
+        storage = partition.storage
+        values = tuple(None if value == NULL_VALUE else value for value in partition.values)
+        found = self._format(storage, values)
+        return NewPartition(
+            values,
+            storage.location or f"{self._definition.location}/{partition_path(self._keys, values)}",
+            file_count=_count(partition.parameters, FILE_COUNT),
+            row_count=_count(partition.parameters, ROW_COUNT, f"{_STATISTICS}{ROW_COUNT}"),
+            size_bytes=_count(partition.parameters, SIZE),
+            properties=_properties(partition.parameters) or None,
+            format=found,
+        )
+
+    def _format(self, storage: HiveStorage, values: tuple[str | None, ...]) -> FileFormat:
+        if self._provider is not None:
+            return self._definition.format
+        classes = storage.input_format, storage.serde
+        if classes == (None, None):
+            return self._definition.format
+        if classes not in self._formats:
+            what = f"partition {partition_path(self._keys, values)} of table {self._definition.name}"
+            self._formats[classes] = file_format(what, storage)
+        return self._formats[classes]
+
+
+def _count(parameters: Mapping[str, str], *names: str) -> int | None:
+    """Return a number of a source's statistics, by the first name that has one; for Hive, -1 is not known."""
+    for name in names:
+        text = parameters.get(name, "")
+        if text.isascii() and text.isdigit():
+            return int(text)
+    return None

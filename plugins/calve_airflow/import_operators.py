@@ -1,0 +1,164 @@
+"""Tables of a Hive Metastore or of Glue, brought into the catalog one by one; needs the catalog, but no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from calve_airflow.errors import catalog_errors
+from calve_airflow.summary import Outcome, SummaryOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.importing.partitions import Wishes
+    from catalog.importing.reports import TableReport
+
+
+class PlanImportOperator(BaseOperator):
+    """Finds the tables that are meant, and creates the databases that they are in, unless the run is a dry one.
+
+    Args:
+        operation_id: The run (templated); the import of each table is an operation of its own below it.
+        form: What the form says (templated): `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
+
+    Returns:
+        The arguments of an `ImportTableOperator` for each table.
+
+    Raises:
+        AirflowFailException: The source or a pattern cannot be read, or what is named is not there.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "form")
+
+    def __init__(self, *, operation_id: str, form: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.form = form
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Ask the source for its tables."""
+        from catalog import Catalog
+
+        wishes = _wishes(self.form)
+        with catalog_errors(), Catalog.open() as catalog:
+            plan = catalog.imports.plan(self.form["source"], self.form["tables"] or ())
+            if not wishes.is_dry_run:
+                for difference in catalog.imports.import_databases(plan, updates=wishes.updates):
+                    self.log.warning("%s", difference)
+        self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
+        flags = {name: bool(self.form[name]) for name in ("update", "drop_vanished", "dry_run")}
+        return [
+            {
+                "operation_id": f"{self.operation_id}/{table}",
+                "request": {
+                    "source": str(plan.address),
+                    "table": str(table),
+                    "is_named": table in plan.named,
+                    **flags,
+                },
+            }
+            for table in plan.tables
+        ]
+
+
+class ImportTableOperator(BaseOperator):
+    """Imports one table with its partitions, or a view (`Imports.import_table`).
+
+    Args:
+        operation_id: The import (templated); a retry continues it.
+        request: `source`, `table`, `update`, `drop_vanished`, `dry_run`, and `is_named`: whether the table was named,
+            so that it may not be refused (templated).
+
+    Returns:
+        The report, as `catalog.importing.reports.TableReport.as_json`; of a table that is refused, too.
+
+    Raises:
+        AirflowFailException: The table could not be imported, and another try would not mend that.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "request")
+
+    def __init__(self, *, operation_id: str, request: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.request = request
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Import."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            report = self._import(catalog, context["dag_run"].triggering_user_name)
+        self.log.info("%s: %s, %d partition(s), %d added", *report.row()[:4])
+        if report.summary:
+            self.log.warning("%s", report.summary)
+        return report.as_json()
+
+    def _import(self, catalog: Catalog, user: str | None) -> TableReport:
+        from catalog.errors import InvalidRequestError
+        from catalog.identifiers import TableName
+        from catalog.importing.imports import failure_report
+
+        wishes, table = _wishes(self.request), self.request["table"]
+        try:
+            return catalog.imports.import_table(
+                self.request["source"], table, wishes, operation_id=self.operation_id, requested_by=user
+            )
+        except InvalidRequestError as error:
+            if self.request["is_named"]:
+                raise
+            return failure_report(TableName.parse(table), error, wishes)
+
+
+class SummariseImportOperator(SummaryOperator):
+    """Says what became of each table; fails if one was not imported.
+
+    Args:
+        operation_id: The run (templated).
+        planned: What `PlanImportOperator` returned (templated).
+        reports: What the imports returned (templated); None for none.
+    """
+
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "reports")
+
+    def __init__(self, *, reports: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.reports = reports
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at the reports, and at the journal for imports that have none."""
+        from catalog.importing.reports import TableReport
+
+        known = {each["table"]: TableReport.from_json(each) for each in self.reports or () if each is not None}
+        return [_outcome(catalog, each["operation_id"], each["request"], known) for each in self.planned]
+
+
+def _outcome(
+    catalog: Catalog, operation_id: str, request: Mapping[str, Any], known: Mapping[str, TableReport]
+) -> Outcome:
+    from catalog.importing.reports import HEADERS
+
+    table = request["table"]
+    report = known.get(table)
+    if report is not None:
+        return Outcome(dict(zip(map(str.lower, HEADERS), report.row(), strict=True)))
+    operation = catalog.operations.find(operation_id)
+    reason = operation.failure_detail if operation is not None else None
+    reason = reason or "the log of its task says why"
+    # A task that was killed could not say that it failed.
+    if operation is not None:
+        catalog.operations.fail(operation_id, "RUN_FAILED", reason)
+    row = {**dict.fromkeys(map(str.lower, HEADERS)), "table": table, "outcome": "failed", "remarks": reason}
+    return Outcome(row, f"table {table} was not imported: {reason}")
+
+
+def _wishes(form: Mapping[str, Any]) -> Wishes:
+    from catalog.importing.partitions import Wishes
+
+    return Wishes(
+        updates=bool(form["update"]), drops_vanished=bool(form["drop_vanished"]), is_dry_run=bool(form["dry_run"])
+    )

@@ -1,0 +1,19 @@
+"""What the processes of the tests of killed imports do."""
+
+from __future__ import annotations
+
+import os
+
+from catalog import Catalog
+from catalog.failpoints import DIE_AT
+from catalog.importing.partitions import Wishes
+
+
+def import_table(url: str, source: str, table: str, operation: str, point: str) -> None:
+    """Import a table, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        catalog.imports.import_table(source, table, WISHES, operation_id=operation)
+
+
+WISHES = Wishes(updates=True, drops_vanished=True)

@@ -1,0 +1,146 @@
+"""What the tasks of an import do, and what its summary says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.import_operators import ImportTableOperator, PlanImportOperator, SummariseImportOperator
+from catalog import Catalog
+from catalog.errors import SourceUnavailableError
+from catalog.operations import OperationState
+from tests.glue_endpoint import GlueEndpoint, columns, storage
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+RUN = "import_tables/manual"
+
+
+@pytest.fixture
+def sales(glue: GlueEndpoint) -> GlueEndpoint:
+    """A database with a partitioned table, and an Iceberg table."""
+    glue.client.create_database(DatabaseInput={"Name": "sales", "LocationUri": "/lake/sales"})
+    keys = columns(("day", "date"))
+    glue.create_table("sales", "orders", StorageDescriptor=storage("/lake/orders"), PartitionKeys=keys)
+    glue.add_partitions(
+        "sales", "orders", iter([{"Values": ["2024-01-01"], "StorageDescriptor": storage("/lake/orders/1")}])
+    )
+    glue.create_table("sales", "lake", Parameters={"table_type": "ICEBERG"}, StorageDescriptor=storage("/i"))
+    return glue
+
+
+def form(source: str, *tables: str, **fields: bool) -> dict[str, Any]:
+    return {
+        "source": source,
+        "tables": list(tables) or None,
+        "update": False,
+        "drop_vanished": False,
+        "dry_run": False,
+        **fields,
+    }
+
+
+def context(pushed: dict[str, Any] | None = None) -> Context:
+    def push(key: str, value: Any) -> None:
+        if pushed is not None:
+            pushed[key] = value
+
+    user = SimpleNamespace(triggering_user_name="me")
+    return cast(Context, {"dag_run": user, "ti": SimpleNamespace(xcom_push=push)})
+
+
+def plan(said: dict[str, Any]) -> list[dict[str, Any]]:
+    return PlanImportOperator(task_id="plan", operation_id=RUN, form=said).execute(context())
+
+
+def import_one(arguments: dict[str, Any]) -> dict[str, Any]:
+    return ImportTableOperator(task_id="import", **arguments).execute(context())
+
+
+def summarise(planned: Any, reports: Any) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the rows of the summary, and why it failed."""
+    pushed: dict[str, Any] = {}
+    operator = SummariseImportOperator(task_id="summarise", operation_id=RUN, planned=planned, reports=reports)
+    failure = None
+    try:
+        operator.execute(context(pushed))
+    except AirflowFailException as error:
+        failure = str(error)
+    (rows,) = pushed.values()
+    return rows, failure
+
+
+def test_a_run_imports_table_by_table(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
+    planned = plan(form(sales.source(), "sales"))
+    assert [each["operation_id"] for each in planned] == [f"{RUN}/sales.lake", f"{RUN}/sales.orders"]
+    assert empty_catalog.get_database("sales").location == "/lake/sales"
+    rows, failure = summarise(planned, [import_one(each) for each in planned])
+    assert failure is None
+    assert [(row["table"], row["outcome"], row["added"]) for row in rows] == [
+        ("sales.lake", "refused", 0),
+        ("sales.orders", "created", 1),
+    ]
+    assert "is an Iceberg table" in rows[0]["remarks"]
+    operation = empty_catalog.operations.get(f"{RUN}/sales.orders")
+    assert (operation.state, operation.requested_by) == (OperationState.CLEANED, "me")
+
+
+def test_a_dry_run_creates_nothing(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
+    planned = plan(form(sales.source(), "sales.orders", dry_run=True))
+    rows, _ = summarise(planned, [import_one(each) for each in planned])
+    assert (rows[0]["outcome"], rows[0]["added"]) == ("created", 1)
+    assert [each.name for each in empty_catalog.list_databases()] == ["demo"]
+
+
+def test_a_named_table_that_is_refused_fails_the_run(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
+    planned = plan(form(sales.source(), "sales.lake", "sales.orders"))
+    with pytest.raises(AirflowFailException, match="UnsupportedSourceTableError"):
+        import_one(planned[0])
+    rows, failure = summarise(planned, [import_one(planned[1])])
+    assert failure is not None
+    assert failure.startswith("1 of 2 failed: table sales.lake was not imported: table sales.lake is an Iceberg table")
+    assert [row["outcome"] for row in rows] == ["failed", "created"]
+
+
+def test_a_task_that_was_killed_fails_the_run_and_gives_its_table_free(
+    empty_catalog: Catalog, sales: GlueEndpoint
+) -> None:
+    from catalog.operations import OperationKind
+
+    planned = plan(form(sales.source(), "sales.orders"))
+    operation_id = planned[0]["operation_id"]
+    empty_catalog.operations.begin(operation_id, OperationKind.IMPORT_TABLE, "sales.orders", is_exclusive=True)
+    _, failure = summarise(planned, None)
+    assert failure == "1 of 1 failed: table sales.orders was not imported: the log of its task says why"
+    assert empty_catalog.operations.get(operation_id).state is OperationState.FAILED
+
+
+@pytest.mark.usefixtures("empty_catalog")
+def test_what_another_try_may_mend_is_tried_again(sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match="InvalidSourceError"):
+        plan(form("thrift://x"))
+    with pytest.raises(AirflowFailException, match="DatabaseNotFoundError"):
+        plan(form(sales.source(), "crm"))
+    with pytest.raises(SourceUnavailableError):
+        plan(form("hms://127.0.0.1:1"))
+
+
+@pytest.mark.airflow
+@pytest.mark.filterwarnings("ignore")  # Airflow's own
+def test_the_dag_hands_the_reports_to_the_summary(
+    empty_catalog: Catalog, sales: GlueEndpoint, load_dag: Callable[[str, str], DAG]
+) -> None:
+    code = (Path(__file__).parents[2] / "dags" / "import_tables_dag.py").read_text()
+    dag = load_dag(code, "import_tables")
+    run = dag.test(run_conf=form(sales.source(), "sales"))
+    assert run.state == "success"
+    assert [table.full_name for table in empty_catalog.list_tables("sales")] == ["sales.orders"]
+    (operation,) = [each for each in empty_catalog.operations.list() if each.is_committed]
+    assert operation.table == "sales.orders"
