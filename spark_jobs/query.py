@@ -25,7 +25,6 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from catalog import Catalog, Table
-from catalog.column_types import TimestampType
 from catalog.errors import (
     ExpressionError,
     ExpressionSyntaxError,
@@ -34,7 +33,7 @@ from catalog.errors import (
     UnsupportedExpressionError,
 )
 from catalog.identifiers import DEFAULT_DATABASE
-from catalog.key_types import CharType, DateType, KeyValueError
+from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands

@@ -21,10 +21,19 @@ from functools import lru_cache
 
 from pyiceberg.types import TimestampType as AnyTimestamp
 
-from catalog.column_types import BooleanType, DecimalType, FloatingType, TimestampType, parse_column_type
+from catalog.column_types import parse_column_type
 from catalog.errors import PartitionProblem
 from catalog.iceberg.types import convert
-from catalog.key_types import DateType, IntegerType, KeyType, KeyValueError
+from catalog.key_types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    KeyType,
+    KeyValueError,
+    TimestampType,
+)
 
 PartitionValue = int | float | bool | str | bytes | Decimal | None
 """A typed value of a partition key as Iceberg has it; None is null."""
@@ -37,7 +46,7 @@ _DAYS_OF_400_YEARS = 146_097
 
 @lru_cache(maxsize=1024)
 def value_reader(hive_type: str) -> Reader:
-    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.column_types`).
+    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.key_types`).
 
     It raises `KeyValueError` when a text is not of the type. Texts of timestamps are times of UTC, as Calve's Spark
     reads them. A text of a char(n) is as it was written, blanks at the end included, as those in data files are.

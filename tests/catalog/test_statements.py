@@ -178,7 +178,7 @@ WRONG_TABLES = [
     (VINS.replace("org.apache.carbondata.format", "parquet"), "InvalidTableError", "'parquet'"),
     (SALES.replace("PARQUET", "CSV TBLPROPERTIES ('PARTITION_TYPE'='HASH')"), "InvalidSchemeError", "'PARTITION"),
     (SALES.replace("PARQUET", "KUDU"), "InvalidTableError", "KUDU"),
-    (SALES.replace("month int", "month double"), "InvalidKeyTypeError", "region string"),
+    (SALES.replace("month int", "month binary"), "InvalidKeyTypeError", "region string"),
     (SALES.replace("(month)", "(nothing)"), "InvalidIndexError", "by_month"),
     (SALES.replace("sales (", "none.sales ("), "DatabaseNotFoundError", "none.sales"),
 ]
