@@ -278,7 +278,7 @@ _READ_BY_JAVA = (BooleanType, DecimalType, FloatingType)
 def _is_read_by_java(key_type: KeyType, text: str) -> bool:
     """Say whether Spark makes the right value of a part of a path, which it does not cast but gives to Java and Scala.
 
-    Of a decimal it keeps the digits, and puts the point where the type has it.
+    Of a decimal, Spark 4.1 keeps the digits and forgets the point when it reads Parquet: 1.5 is 0.15 as decimal(5,2).
 
     Source: Spark's `PartitioningUtils.castPartValueToDesiredType`.
     """
