@@ -179,7 +179,7 @@ def test_one_value_has_many_texts(name: str, text: str, same: str) -> None:
         ),
         ("decimal(5,2)", ["1000", "0.001", "1_0", "1,5", "NaN", "0x1", "\u0663", "1e999", "."]),
         ("boolean", ["1", "0", "t", "yes", "null", ""]),
-        ("double", ["1_0", "1,5", "0x1p3", "1f", "1.0d", "\u0663", "infinit", "e5", ".", "", "one"]),
+        ("double", ["1_0", "1,5", "0x1p3", "1f", "1.0d", "\u0663", "e5", ".", "", "one"]),
         ("float", ["1_000.0", "nano", "--1"]),
     ],
 )
