@@ -16,11 +16,11 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.advice.profile import ColumnProfile, PartitionSpread, QueryProfile, TableProfile, only_not_null
-from catalog.column_types import TimestampType, parse_column_type
+from catalog.column_types import parse_column_type
 from catalog.errors import CatalogError
 from catalog.expressions import parse_expression
 from catalog.indexes.ranges import bounds_of
-from catalog.key_types import KeyType
+from catalog.key_types import KeyType, TimestampType
 from catalog.model import PARTITION_ID, Column
 from catalog.partitions.counting import count_visible
 from catalog.schemes.hashing import HashScheme

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from catalog.column_types import DecimalType
 from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
-from catalog.key_types import KeyType, KeyValue
+from catalog.key_types import DecimalType, KeyType, KeyValue
 from catalog.model import PARTITION_ID, Table
 from spark_jobs.placement import literal_sql, partition_id_sql, value_sql
 

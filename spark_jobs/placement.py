@@ -7,8 +7,17 @@ from collections.abc import Collection, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from catalog.column_types import ColumnCharType, DecimalType, FloatingType, TimestampType
-from catalog.key_types import DateType, IntegerType, KeyType, KeyValue, StringType
+from catalog.column_types import ColumnCharType
+from catalog.key_types import (
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    KeyType,
+    KeyValue,
+    StringType,
+    TimestampType,
+)
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,6 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from catalog import Catalog, Table
-from catalog.column_types import TimestampType
 from catalog.errors import (
     ExpressionError,
     ExpressionSyntaxError,
@@ -34,7 +33,7 @@ from catalog.errors import (
     UnsupportedExpressionError,
 )
 from catalog.identifiers import DEFAULT_DATABASE
-from catalog.key_types import CharType, DateType, KeyValueError
+from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
@@ -61,6 +60,8 @@ _NOTHING = "false"
 
 _LONGEST_CONDITION = 30_000
 """Longer conditions prune nothing, in characters: the catalog refuses filters of more than 65,536."""
+
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 _IS_NULL, _IS_NOT_NULL = " is null", " is not null"
 
@@ -366,11 +367,21 @@ def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str 
         return [None] * len(tables)
     planned = _as_of_now(planned)
     found: list[list[str | None]] = [[] for _ in tables]
+    if planned.sparkSession.conf.get("spark.sql.session.timeZone") not in _UTC:
+        tables = [_without_timestamps(table) for table in tables]
     for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
         number = _marked(leaf)
         if number is not None:
             found[number].append(None if condition is None else _implied(condition, tables[number]))
     return [_any(conditions) if conditions else _NOTHING for conditions in found]
+
+
+def _without_timestamps(table: Table) -> Table:
+    """Return a table without the keys that tell a moment only together with a time zone, which texts do not name."""
+    if table.scheme is not None:
+        return table
+    keys = zip(table.partition_keys, table.key_types, strict=True)
+    return replace(table, partition_keys=tuple(key for key, kind in keys if not isinstance(kind, TimestampType)))
 
 
 def _leaves(plan: Any) -> Iterator[tuple[Any, Any]]:
@@ -436,7 +447,9 @@ def _predicate(expression: Any, table: Table) -> str | None:
         return key and _in(key, _members(expression, kind, table))
     if kind in _COMPARISONS:
         return _comparison(expression, kind, table)
-    return None
+    # A boolean is a condition, and Spark makes one of what compares it.
+    key = _key(expression, table)
+    return key and f"{key} = 'true'"
 
 
 def _comparison(expression: Any, kind: str, table: Table) -> str | None:

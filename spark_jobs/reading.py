@@ -19,7 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from catalog import Catalog, FileFormat, Partition, Table
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
-from catalog.key_types import DateType, KeyType, StringType
+from catalog.key_types import BooleanType, DateType, DecimalType, FloatingType, IntegerType, KeyType, StringType
 from catalog.model import Column
 from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
@@ -32,6 +32,8 @@ from spark_jobs.sources import spark_path
 log = logging.getLogger("spark_jobs.reading")
 
 _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
+_PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTED_HERE = 32
 """Files that Spark looks up without a job, unless its settings say otherwise."""
@@ -81,6 +83,8 @@ def read_table(
 
     Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char's
     trailing blanks are not in a key. A column that a file lacks is null, and so is a key whose text is not of its type.
+    The text of a timestamp is a time of the session's zone, as everywhere in Spark; the catalog compares texts as they
+    are, in no zone.
 
     Args:
         where: The filter on partition keys, as `Catalog.get_partitions` takes it, or on any columns that compare
@@ -261,7 +265,27 @@ def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
         return True
     value = key_type.comparable(text)
     # Spark takes an empty value for a mistake, and knows nothing of blanks that do not count.
-    return text not in ("", None) and value == text if isinstance(key_type, StringType) else value is not None
+    if isinstance(key_type, StringType):
+        return text != "" and value == text
+    return value is not None and (not isinstance(key_type, _READ_BY_JAVA) or _is_read_by_java(key_type, text))
+
+
+_READ_BY_JAVA = (BooleanType, DecimalType, FloatingType)
+
+
+def _is_read_by_java(key_type: KeyType, text: str) -> bool:
+    """Say whether Spark makes the right value of a part of a path, which it does not cast but gives to Java and Scala.
+
+    Of a decimal, Spark 4.1 keeps the digits and forgets the point when it reads Parquet: 1.5 is 0.15 as decimal(5,2).
+
+    Source: Spark's `PartitioningUtils.castPartValueToDesiredType`.
+    """
+    if isinstance(key_type, DecimalType):
+        found = _PLAIN_DECIMAL.fullmatch(text)
+        return found is not None and len(found.group(1) or "") == key_type.scale
+    if isinstance(key_type, BooleanType):
+        return text.lower() in ("true", "false")
+    return _PLAIN_NUMBER.fullmatch(text) is not None
 
 
 def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
@@ -309,8 +333,10 @@ def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
         value = None if text is None else key_type.comparable(text)
         if value is None or isinstance(key_type, DateType):
             yield None if value is None else text
-        else:
+        elif isinstance(key_type, StringType | IntegerType):
             yield str(value)
+        else:
+            yield key_type.format(value).strip("'")
 
 
 def _reader(spark: SparkSession, table: Table) -> DataFrameReader:

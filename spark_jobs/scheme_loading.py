@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
-from catalog.column_types import TimestampType
 from catalog.errors import InvalidSchemeError
+from catalog.key_types import TimestampType
 from catalog.operations import OperationKind
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.committing import FileChange

@@ -147,6 +147,7 @@ class SparkEngine:
             source = read_source(self.spark, files, job, table)
             try:
                 rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
+                rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))
                 return self._add(operation, table, rows)
             except Exception as error:
                 if _UNREADABLE in str(error):
@@ -220,10 +221,22 @@ def _checked(column: Column) -> SparkColumn:
 
 def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
     """Return the rows of a source, whose partition keys are texts, with dates written as other columns' dates are."""
-    names = [key.name for key in table.partition_keys if key.type == "date"]
+    names = _keys_of_type("date", table)
     if pattern is not None:
         return rows.withColumns({name: f.to_date(f.col(f"`{name}`"), pattern) for name in names})
     return rows.withColumns({name: f.regexp_replace(f.col(f"`{name}`"), *_SLASHES) for name in names})
+
+
+def _with_times(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
+    """Return the rows of a source with the timestamps among partition keys read as other columns' timestamps are."""
+    if pattern is None:
+        return rows
+    names = _keys_of_type("timestamp", table)
+    return rows.withColumns({name: f.to_timestamp(f.col(f"`{name}`"), pattern) for name in names})
+
+
+def _keys_of_type(name: str, table: Table) -> list[str]:
+    return [key for key, key_type in zip(table.key_names, table.key_types, strict=True) if str(key_type) == name]
 
 
 def _readable(source: Source) -> DataFrame:

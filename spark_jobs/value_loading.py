@@ -19,6 +19,7 @@ from catalog import Catalog, FileFormat, Table
 from catalog.appending import DATA, FILES, FILES_SCHEMA
 from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
 from catalog.files import Folder, in_parallel
+from catalog.key_types import CharType, FloatingType, parse_key_type
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
@@ -181,9 +182,12 @@ def _is_too_long(text: SparkColumn, sized: re.Match[str]) -> SparkColumn:
 
 def _key_shape(key: Column, given_type: str) -> _Shape:
     """Return how a key becomes the text of a path: a value of its type as Hive writes it."""
-    typed = _column_shape(Column(key.name, {"long": "bigint", "integer": "int"}.get(key.type, key.type)), given_type)
-    text = typed.written.cast("string")
-    if key.type.startswith("char"):
+    key_type = parse_key_type(key.type)
+    typed = _column_shape(Column(key.name, str(key_type)), given_type)
+    # Spark writes both zeros into folders of their own; what is added to zero has no sign.
+    written = typed.written + f.lit(0.0).cast(str(key_type)) if isinstance(key_type, FloatingType) else typed.written
+    text = written.cast("string")
+    if isinstance(key_type, CharType):
         text = f.rtrim(text)
     return _Shape(key, f.nullif(text, f.lit("")), typed.is_wrong)
 

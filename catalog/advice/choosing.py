@@ -21,10 +21,9 @@ from catalog.advice.profile import (
     overlapping,
     window,
 )
-from catalog.column_types import FloatingType, TimestampType
 from catalog.errors import CatalogError
 from catalog.indexes.ranges import Ranges
-from catalog.key_types import DateType
+from catalog.key_types import DateType, FloatingType, TimestampType
 from catalog.model import Column
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme, SchemeType

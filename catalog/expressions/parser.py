@@ -62,7 +62,7 @@ start: condition
     | operand OPERATOR operand                      -> comparison
     | operand OPERATOR truth                        -> comparison
     | operand [NOT] BETWEEN operand AND operand     -> between
-    | operand [NOT] IN "(" operand ("," operand)* ")" -> in_list
+    | operand [NOT] IN "(" member ("," member)* ")" -> in_list
     | operand [NOT] LIKE operand [ESCAPE operand]   -> like
     | operand IS [NOT] NULL                         -> is_null
 
@@ -74,6 +74,8 @@ start: condition
     | DATE                                          -> date
     | [SIGN] NUMBER                                 -> number
     | NULL                                          -> null
+
+?member: operand | truth
 
 !truth: TRUE | FALSE
 

@@ -274,8 +274,8 @@ class _Prepared:
         self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
         self._residual = self._filter(plan.residual)
         self._whole = None if plan.index is None else self._filter(plan.expression)
-        # An encoded character has at most 4 bytes, and an encoded number 8 more than its shortest text.
-        self._shortest_cut = (MAXIMUM_KEY_BYTES - 9 * len(table.partition_keys)) // 4
+        # An encoded character has at most 4 bytes, a terminator 1, and other values as many as their type says.
+        self._shortest_cut = (MAXIMUM_KEY_BYTES - sum(each.width or 1 for each in table.key_types)) // 4
         # Which plan is the cheapest was decided by what was counted then.
         self.expires_at = time.monotonic() + _PREPARED_SECONDS
         self.quick: Query | None = None

@@ -9,16 +9,19 @@ from typing import Any
 
 import pyarrow.parquet
 
-from catalog.column_types import (
+from catalog.column_types import ColumnCharType, parse_column_type
+from catalog.files import Folder
+from catalog.key_types import (
     BooleanType,
-    ColumnCharType,
+    DateType,
     DecimalType,
     FloatingType,
+    IntegerType,
+    KeyType,
+    KeyValue,
+    StringType,
     TimestampType,
-    parse_column_type,
 )
-from catalog.files import Folder
-from catalog.key_types import DateType, IntegerType, KeyType, KeyValue, StringType
 from catalog.schemes.files import ColumnStatistics, NewFile
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()

@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, ClassVar
 
-from catalog.column_types import DecimalType, FloatingType
 from catalog.errors import InvalidSchemeError, UnsupportedChangeError
 from catalog.indexes.ranges import Ranges
-from catalog.key_types import DateType, KeyType, KeyValue
+from catalog.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
 
 _MAXIMUM_PRECISION = 33

@@ -7,8 +7,17 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 
-from catalog.column_types import DecimalType, FloatingType, TimestampType, parse_column_type
-from catalog.key_types import DateType, IntegerType, KeyType, KeyValueError, StringType
+from catalog.column_types import parse_column_type
+from catalog.key_types import (
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    KeyType,
+    KeyValueError,
+    StringType,
+    TimestampType,
+)
 from catalog.statements.model import Literal, LiteralKind
 
 

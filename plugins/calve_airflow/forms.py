@@ -8,7 +8,8 @@ TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
 AS_LISTED = "as listed"
 """What a form says to leave a field to the table's entry in the YAML list."""
 
-_KEY_TYPES = "string, char(n), varchar(n), tinyint, smallint, int, bigint or date"
+_KEY_TYPES = "string, char(n), varchar(n), tinyint, smallint, int, bigint, float, double, decimal(p,s), boolean, date, "
+_KEY_TYPES += "timestamp"
 
 
 def table_param(table: str | None = None) -> Param:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sqlite3
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 
 from hypothesis import strategies as st
 
 from catalog.partition_names import NULL_VALUE
 from tests.catalog.strategies import INTEGER_BITS
 
-KEY_TYPES = ("tinyint", "int", "bigint", "date", "string", "char(3)", "varchar(4)")
+TEXT_TYPES = ("string", "char(3)", "varchar(4)")
+KEY_TYPES = (
+    *("tinyint", "int", "bigint", "date", *TEXT_TYPES),
+    *("timestamp", "decimal(5,2)", "float", "double", "boolean"),
+)
 KEY_NAMES = ("origin", "Year", "day", "k_4")
 
 # Longer than an index key may be: two that differ only behind the cut, one whose cut splits a character.
@@ -21,12 +30,52 @@ SPELLINGS = {
     "int": ("1", "01", "+1", "-1", "0", "2", "3", "2147483647", "-2147483648"),
     "bigint": ("1", "01", "-1", "0", "2", "3", "9223372036854775807", "-9223372036854775808"),
     "date": ("0000-01-01", "0000-02-29", "1999-12-31", "2000-02-29", "2024-01-05", "2024-01-06", "9999-12-31"),
+    "timestamp": (
+        *("2024-01-01 00:00:00", "2024-01-01 00:00:00.0", "2024-01-01", "2024-01-01T00:00:00.000000000"),
+        *("2024-01-01 00:00:00.000001", "2024-01-01 00:00:00.00000100", "2023-12-31 23:59:59.999999"),
+        *("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
+    ),
+    "decimal(5,2)": (
+        "0",
+        "-0.00",
+        "1",
+        "1.0",
+        "+1.00",
+        "01",
+        "1.01",
+        "-1.5",
+        "-1.50",
+        ".5",
+        "1e2",
+        "999.99",
+        "-999.99",
+    ),
+    "float": (
+        "0",
+        "-0.0",
+        "0.1",
+        "0.100000001",
+        "1",
+        "1.0",
+        "16777216",
+        "16777217",
+        "NaN",
+        "Infinity",
+        "1e300",
+        "-inf",
+    ),
+    "double": ("0", "-0.0", "0.1", "0.10", "1", "1e0", "-1.5", "NaN", "nan", "Infinity", "-inf", "1.5e300", "5e-324"),
+    "boolean": ("true", "false", "TRUE", "False"),
     "string": ("", "a", "A", "aa", "ab", "b", "a'b", 'a"b', "a\\b", "a%b", "ä", "\ue000", "😀", "10", "9", *LONG),
     "char(3)": ("", "a", "a  ", "aa", "ab", "b", "ä", "😀", "a b"),
     "varchar(4)": ("", "a", "a ", "aa", "ab", "b", "ä", "😀", "a b"),
 }
 UNFIT = {
     **dict.fromkeys(INTEGER_BITS, ("foo", "1.5", "99999999999999999999")),
+    **dict.fromkeys(("float", "double"), ("one", "1_0", "", "\u0663")),
+    "timestamp": ("2024-02-30 00:00:00", "2024-01-01 24:00:00", "2024-01-01 00:00:00.1234567", "2024/01/01", "soon"),
+    "decimal(5,2)": ("1000", "0.001", "one", "1_0", ""),
+    "boolean": ("1", "yes", ""),
     **{"date": ("2023-02-30", "soon"), "string": ("a\x01b",), "char(3)": ("abcd",), "varchar(4)": ("abcde", "a\x02")},
 }
 
@@ -56,14 +105,36 @@ class Filter:
 
 
 def comparable(key_type: str, text: str | None) -> int | str | None:
-    """Return what SQLite compares for a partition's text; None for null, and for what is no number or date."""
+    """Return what SQLite compares for a partition's text; None for null, and for what is not of another type."""
     if text is None or text == NULL_VALUE:
         return None
-    if text in UNFIT[key_type] and (key_type in INTEGER_BITS or key_type == "date"):
+    if key_type in TEXT_TYPES:
+        return text.rstrip(" ") if key_type.startswith("char") else text
+    if text in UNFIT[key_type]:
         return None
-    if key_type in INTEGER_BITS:
-        return int(text)
-    return text.rstrip(" ") if key_type.startswith("char") else text
+    match key_type:
+        case "date":
+            return text
+        case "timestamp":
+            return f"{datetime.fromisoformat(text).isoformat():26}"
+        case "decimal(5,2)":
+            return int(Decimal(text) * 100)
+        case "float" | "double":
+            return _RANKS[key_type].index(_floating(key_type, text))
+        case "boolean":
+            return text.lower() == "true"
+    return int(text)
+
+
+def _floating(key_type: str, text: str) -> tuple[bool, float]:
+    """Return what numbers sort by: a NaN is above all others, which no database here can store."""
+    number = float(text)
+    if key_type == "float" and math.isfinite(number):
+        number = math.inf if number > 1e39 else struct.unpack("f", struct.pack("f", number))[0]
+    return math.isnan(number), 0.0 if math.isnan(number) else number
+
+
+_RANKS = {kind: sorted({_floating(kind, text) for text in SPELLINGS[kind]}) for kind in ("float", "double")}
 
 
 class Oracle:
@@ -74,7 +145,7 @@ class Oracle:
         self._database = sqlite3.connect(":memory:")
         self._database.execute("PRAGMA case_sensitive_like = ON")
         columns = [
-            f"k{number} {'INTEGER' if key_type in INTEGER_BITS else 'TEXT'}"
+            f"k{number} {'TEXT' if key_type in (*TEXT_TYPES, 'date', 'timestamp') else 'INTEGER'}"
             for number, key_type in enumerate(key_types)
         ]
         self._database.execute(f"CREATE TABLE partition (number INTEGER, {', '.join(columns)})")
@@ -144,10 +215,10 @@ def _literal(draw: st.DrawFn, domain: Domain, position: int) -> tuple[str, int |
     key_type, usual = domain.key_types[position], st.sampled_from(domain.spellings[position])
     text = draw(usual | usual | usual | st.sampled_from(SPELLINGS[key_type]))
     forms = _quoted(text)
-    if key_type in INTEGER_BITS and not text.startswith("+"):
+    if key_type not in (*TEXT_TYPES, "date", "timestamp") and re.match("-?[0-9]", text):
         forms.append(text)
-    if key_type == "date":
-        forms.append(f"date '{text}'")
+    if key_type in ("date", "timestamp"):
+        forms.append(f"{key_type} '{text}'")
     return draw(st.sampled_from(forms)), comparable(key_type, text)
 
 
@@ -185,7 +256,7 @@ def _in(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
 
 @st.composite
 def _like(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
-    if domain.key_types[position] in (*INTEGER_BITS, "date"):
+    if domain.key_types[position] not in TEXT_TYPES:
         return draw(_is_null(position))
     key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
     escape = draw(st.sampled_from(["\\", "\\", "!"]))

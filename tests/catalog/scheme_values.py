@@ -13,11 +13,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.catalog.strategies import INTEGER_BITS, Day, days, integers, texts
+from tests.catalog.strategies import DECIMALS, INTEGER_BITS, Day, days, decimals, integers, texts
 
 Value = int | str | bool | float | Decimal | Day | datetime
 
-DECIMALS = {"decimal(10,2)": (10, 2), "decimal(38,0)": (38, 0), "decimal(38,38)": (38, 38), "decimal(5,5)": (5, 5)}
 HASHED_DECIMALS = ("decimal(10,2)", "decimal(5,5)")
 TEXTS = {"string": 12, "varchar(4)": 4, "char(3)": 3}
 FLOATS = ("double", "float")
@@ -71,7 +70,7 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
     if kind in INTEGER_BITS:
         return st.integers(-3, 30) | integers(kind)
     if kind in DECIMALS:
-        return _decimals(*DECIMALS[kind])
+        return decimals(*DECIMALS[kind])
     if kind in TEXTS:
         short = st.text(st.sampled_from("ab"), max_size=2) | st.sampled_from(ODD) | texts(min(TEXTS[kind], 6))
         usual = short | st.sampled_from(LONG) if kind == "string" else short
@@ -90,12 +89,6 @@ def values_of(kind: str) -> st.SearchStrategy[Any]:
 
 def _rounded(moment: datetime) -> datetime:
     return moment.replace(minute=0, second=0, microsecond=moment.microsecond % 3)
-
-
-def _decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
-    limit = 10**precision - 1
-    unscaled = st.integers(-30, 30) | st.sampled_from([limit, -limit, 0, limit - 1]) | st.integers(-limit, limit)
-    return unscaled.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale)))
 
 
 @st.composite

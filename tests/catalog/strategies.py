@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
 
 from hypothesis import strategies as st
 
 INTEGER_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-TYPE_NAMES = (*INTEGER_BITS, "date", "string", "char(3)", "char(255)", "varchar(4)", "varchar(65535)")
+DECIMALS = {"decimal(10,2)": (10, 2), "decimal(38,0)": (38, 0), "decimal(38,38)": (38, 38), "decimal(5,5)": (5, 5)}
+TEXTS = ("string", "char(3)", "char(255)", "varchar(4)", "varchar(65535)")
+TYPE_NAMES = (*INTEGER_BITS, *DECIMALS, "float", "double", "boolean", "date", "timestamp", *TEXTS)
 
 # Every width of UTF-8, the lowest and highest code points, and what means something in a path or a pattern.
 CHARACTERS = "\x03aAbzZ09 %_/\\'\"=\x7f\x80\xffäß\u07ff\u0800中\ud7ff\ue000\uffff\U00010000😀\U0010ffff"
@@ -60,10 +64,25 @@ def maximum_length(name: str) -> int:
     return min(int(name[name.index("(") + 1 : -1]), 12) if "(" in name else 12
 
 
-def values(name: str) -> st.SearchStrategy[int | str | Day]:
-    """Values of a type, as Python compares them: what is expected of their index keys."""
+def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
+    """Any value of a decimal type, often one at a limit."""
+    limit = 10**precision - 1
+    unscaled = st.integers(-30, 30) | st.sampled_from([limit, -limit, 0, limit - 1]) | st.integers(-limit, limit)
+    return unscaled.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -scale)))
+
+
+def values(name: str) -> st.SearchStrategy[int | float | str | Decimal | Day | datetime]:
+    """Values of a type, as Python compares them: what is expected of their index keys. Not NaN, which it does not."""
     if name in INTEGER_BITS:
         return integers(name)
+    if name in DECIMALS:
+        return decimals(*DECIMALS[name])
+    if name in ("float", "double"):
+        return st.floats(width=32 if name == "float" else 64, allow_nan=False)
+    if name == "boolean":
+        return st.booleans()
+    if name == "timestamp":
+        return st.datetimes()
     if name == "date":
         return days()
     drawn = texts(maximum_length(name))

@@ -85,6 +85,31 @@ def test_a_partition_named_twice_is_one(catalog: Catalog, pairs: Table) -> None:
     assert values(catalog) == [("a", "1")]
 
 
+@pytest.mark.parametrize("is_indexed", [True, False])
+@pytest.mark.parametrize(
+    ("key_type", "one", "same", "other"),
+    [
+        ("timestamp", "2024-01-01 00:00:00", "2024-01-01 00:00:00.0", "2024-01-01 00:00:00.000001"),
+        ("decimal(3,2)", "1.0", "1.00", "1.01"),
+        ("boolean", "true", "TRUE", "false"),
+        ("float", "-0.0", "0", "1e-45"),
+        ("double", "NaN", "nan", "Infinity"),
+    ],
+)
+def test_two_spellings_of_a_value_are_one_partition(
+    catalog: Catalog, key_type: str, one: str, same: str, other: str, is_indexed: bool
+) -> None:
+    create(catalog, ("s", "string"), ("k", key_type), index=("k",) if is_indexed else ())
+    assert catalog.add_partitions(TABLE, [NewPartition(["a", one]), NewPartition(["a", other])]).added == 2
+    with pytest.raises(PartitionAlreadyExistsError):
+        catalog.add_partitions(TABLE, [NewPartition(["a", same])])
+    assert catalog.add_partitions(TABLE, [NewPartition(["a", same])], if_not_exists=True).existing == 1
+    assert catalog.get_partition(TABLE, ["a", same]).values == ("a", one)
+    [found] = catalog.get_partitions(TABLE, f"k = '{same}'")
+    assert found.values == ("a", one)
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
 def test_a_value_that_no_type_reads_the_same_way_stays_a_partition_of_its_own(catalog: Catalog) -> None:
     create(catalog, ("a", "int"), ("b", "int"), ("c", "int"))
     rows = [
@@ -109,6 +134,12 @@ def test_a_value_that_no_type_reads_the_same_way_stays_a_partition_of_its_own(ca
         ("bigint", "9223372036854775808", PartitionProblem.INVALID_TYPE),
         ("date", "2023-02-30", PartitionProblem.INVALID_TYPE),
         ("date", "2023-2-3", PartitionProblem.INVALID_TYPE),
+        ("timestamp", "2024-02-30 00:00:00", PartitionProblem.INVALID_TYPE),
+        ("timestamp", "2024-01-01 00:00:00.123456789", PartitionProblem.INVALID_TYPE),
+        ("decimal(5,2)", "1.005", PartitionProblem.INVALID_TYPE),
+        ("boolean", "yes", PartitionProblem.INVALID_TYPE),
+        ("float", "1_0", PartitionProblem.INVALID_TYPE),
+        ("double", "one", PartitionProblem.INVALID_TYPE),
         ("char(3)", "abcd", PartitionProblem.INVALID_TYPE),
         ("varchar(3)", "abcd", PartitionProblem.INVALID_TYPE),
         ("string", "a\x00b", PartitionProblem.UNSUPPORTED_CHARACTER),

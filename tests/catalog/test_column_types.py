@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.column_types import FloatingType, parse_column_type
+from catalog.column_types import parse_column_type
 from catalog.errors import InvalidKeyTypeError
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import KeyType, KeyValueError
+from catalog.key_types import FloatingType, KeyType, KeyValueError
 from tests.catalog.scheme_values import TYPES, order, plain, spellings, values_of
 
 
@@ -107,7 +107,7 @@ def test_one_value_has_many_texts(name: str, text: str, same: str) -> None:
             ["2014-02-29", "2014-01-01 24:00:00", "2014-01-01 10", "now", "0000-01-01", "2014-01-01 00:00:00.1234567"],
         ),
         ("boolean", ["1", "yes", ""]),
-        ("double", ["", "one", "1,5"]),
+        ("double", ["", "one", "1,5", "1_0", "\u0663", "0x1"]),
         ("char(2)", ["abc", "a\ud800"]),
         ("varchar(2)", ["ab ", "\udfff"]),
     ],

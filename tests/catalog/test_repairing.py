@@ -166,3 +166,21 @@ def test_what_has_no_partitions_is_not_repaired(catalog: Catalog) -> None:
     catalog.create_table("demo.plain", columns=[("v", "int")])
     with pytest.raises(InvalidPartitionError, match="no partition keys"):
         catalog.repair_table("demo.plain")
+
+
+def test_folders_of_timestamps_and_numbers_become_partitions_as_they_are_spelled(catalog: Catalog) -> None:
+    keys = [("at", "timestamp"), ("price", "decimal(5,2)"), ("ok", "boolean")]
+    indexes = [IndexDefinition("by_at", ("at", "price"))]
+    table = catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=keys, indexes=indexes)
+    folders = {
+        "at=2024-01-01 00%3A00%3A00.0/price=1.50/ok=true",
+        "at=2024-01-01 12%3A30%3A00.000001/price=-7/ok=False",
+        "at=__HIVE_DEFAULT_PARTITION__/price=0.5/ok=true",
+    }
+    make(Path(table.location), *folders, "at=2024-01-01/price=1.5/ok=TRUE", "at=now/price=1/ok=true")
+    report = catalog.repair_table(TABLE)
+    assert (report.added, report.folder_count, report.unfit_count) == (3, 5, 2)
+    assert len(names(catalog) & folders) >= 2
+    assert catalog.repair_table(TABLE) == RepairReport(0, 0, 5, 2, report.unfit)
+    found = catalog.get_partitions(TABLE, "at < timestamp '2024-01-01 00:00:00.5' and price = 1.5 and ok = true")
+    assert [each.values[1] for each in found] in (["1.50"], ["1.5"])

@@ -178,7 +178,7 @@ WRONG_TABLES = [
     (VINS.replace("org.apache.carbondata.format", "parquet"), "InvalidTableError", "'parquet'"),
     (SALES.replace("PARQUET", "CSV TBLPROPERTIES ('PARTITION_TYPE'='HASH')"), "InvalidSchemeError", "'PARTITION"),
     (SALES.replace("PARQUET", "KUDU"), "InvalidTableError", "KUDU"),
-    (SALES.replace("month int", "month double"), "InvalidKeyTypeError", "region string"),
+    (SALES.replace("month int", "month binary"), "InvalidKeyTypeError", "region string"),
     (SALES.replace("(month)", "(nothing)"), "InvalidIndexError", "by_month"),
     (SALES.replace("sales (", "none.sales ("), "DatabaseNotFoundError", "none.sales"),
 ]
@@ -546,3 +546,33 @@ def test_a_script_stops_at_the_first_error_unless_it_shall_go_on(session: Sessio
     assert (failed["statement"], failed["ok"], failed["error"]) == ("DROP TABLE none", False, "TableNotFoundError")
     assert failed["position"] == 11
     assert "demo.none" in failed["message"]
+
+
+def test_partitions_of_every_key_type_are_added_shown_in_order_and_dropped(session: Session) -> None:
+    run(
+        session,
+        "CREATE TABLE t (v int) PARTITIONED BY (at timestamp, price decimal(5,2), ok boolean, x double) "
+        "PARTITION INDEX by_at (at, price), by_x (x, ok)",
+        "ALTER TABLE t ADD PARTITION (at=TIMESTAMP '2024-01-10 00:00:00', price=10, ok=true, x=1e3) "
+        "PARTITION (at='2024-01-09 23:59:59.5', price=9.50, ok=false, x=-2) "
+        "PARTITION (at='2024-01-10 00:00:00', price='9.5', ok=true, x='NaN')",
+    )
+    shown = [
+        "at=2024-01-09 23%3A59%3A59.5/price=9.50/ok=false/x=-2",
+        "at=2024-01-10 00%3A00%3A00/price=9.5/ok=true/x=NaN",
+        "at=2024-01-10 00%3A00%3A00/price=10/ok=true/x=1e3",
+    ]
+    assert lines(session, "SHOW PARTITIONS t") == shown
+    assert lines(session, "SHOW PARTITIONS t PARTITION (price=9.500)") == shown[:2]
+    assert lines(session, "SHOW PARTITIONS t WHERE at >= '2024-01-10' and price < 9.75") == [shown[1]]
+    assert lines(session, "SHOW PARTITIONS t WHERE x between -2.0 and 1e3 and ok in (true, null)") == [shown[2]]
+    assert lines(session, "SHOW PARTITIONS t WHERE x > 1e300") == [shown[1]]
+    explained = "\n".join(lines(session, "EXPLAIN PARTITIONS t WHERE at = '2024-01-10' and price in (9.5, 10)"))
+    assert "by_at" in explained
+    assert "at = '2024-01-10 00:00:00' and price = 9.5" in explained
+    for condition in ("at like '2024%'", "ok like 't%'"):
+        assert refused(session, f"SHOW PARTITIONS t WHERE {condition}")[0] == "UnsupportedExpressionError"
+    for condition in ("at = 'noon'", "at = 5", "price = 'x'", "ok = 'yes'", "x = '1_0'"):
+        assert refused(session, f"SHOW PARTITIONS t WHERE {condition}")[0] == "LiteralTypeError"
+    run(session, "ALTER TABLE t DROP PARTITION (at > '2024-01-09 23:59:59.500000', price = 9.50)")
+    assert lines(session, "SHOW PARTITIONS t") == [shown[0], shown[2]]

@@ -61,7 +61,7 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"source_format": "xls"}, "source_format is 'xls'"),
         ({"invalid_partitions": "drop"}, "invalid_partitions is 'drop'"),
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
-        ({"keys": {"day": "float"}}, "type 'float' cannot be the type of a partition key"),
+        ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
         ({"indexes": {"i": "day"}}, "indexes is"),
         ({"quality": {"on_failure": "panic"}}, "on_failure is 'panic'"),
         ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),

@@ -36,6 +36,15 @@ TABLES = {
         [("country", "string"), ("tier", "char(3)")],
         [(country, tier) for country in COUNTRIES for tier in ("a ", "b", None)],
     ),
+    "shop.events": (
+        [("id", "bigint"), ("customer", "bigint")],
+        [("at", "timestamp"), ("price", "decimal(5,2)"), ("ok", "boolean"), ("x", "double")],
+        [
+            *((f"2024-01-0{n} 12:00:00{'.0' * (n % 2)}", f"{n}.50", "true", str(n)) for n in (1, 2, 3, 4)),
+            *((f"2024-01-0{n} 12:00:00", f"-{n}.5", "FALSE", "NaN") for n in (1, 2)),
+            (None, None, None, None),
+        ],
+    ),
     "default.days": ([("id", "bigint")], [("day", "date")], [(f"2024-01-0{n}",) for n in (1, 2, 3, 4)]),
 }
 
@@ -117,6 +126,24 @@ CONDITIONS = {
 }
 
 
+EVENTS = {
+    "at = '2024-01-01 12:00:00'": 2,
+    "at >= timestamp'2024-01-02 12:00:00' and at < date'2024-01-03'": 2,
+    "at in (timestamp'2024-01-01 12:00:00', timestamp'2024-01-04 12:00:00')": 3,
+    "price = 1.50BD": 1,
+    "price > cast(2.5 AS decimal(5,2))": 2,
+    "price < cast(-1 AS decimal(5,2)) or price = cast('4.5' AS decimal(5,2))": 3,
+    "ok": 4,
+    "not ok": 2,
+    "ok = false or ok is null": 3,
+    "x > 3": 3,
+    "x = double('NaN')": 2,
+    "x in (1D, 2D, 77D)": 2,
+    "x <=> 2": 1,
+    "hour(at) = 12": 6,
+}
+
+
 JOINS = {
     "SELECT * FROM shop.orders o JOIN shop.customers c ON o.country = c.country WHERE c.country = 'US'": [3, 3],
     "SELECT * FROM shop.orders o, shop.customers c WHERE o.id = c.customer AND o.n = 2 AND c.tier = 'b'": [4, 4],
@@ -191,6 +218,25 @@ NAMES = {
 def test_conditions_on_one_table_prune_it(shop: Shop) -> None:
     selects = [f"SELECT {n} AS number, o.* FROM shop.orders o WHERE {where}" for n, where in enumerate(CONDITIONS)]
     shop.check(" UNION ALL ".join(selects), list(CONDITIONS.values()))
+
+
+def test_keys_of_every_type_prune(shop: Shop) -> None:
+    selects = [f"SELECT {n} AS number, o.* FROM shop.events o WHERE {where}" for n, where in enumerate(EVENTS)]
+    shop.check(" UNION ALL ".join(selects), list(EVENTS.values()))
+
+
+def test_texts_of_timestamps_are_of_the_sessions_zone(shop: Shop) -> None:
+    from spark_jobs.query import prune_query
+
+    shop.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        sql = "SELECT count(*) FROM shop.events WHERE at >= timestamp'2024-01-03 12:00:00' AND x > 1"
+        answer = prune_query(shop.spark, sql, catalog=shop.catalog)
+        # The moments do not say which texts are needed; the other keys do.
+        assert answer.tables[0].partitions_read == 5
+        assert [tuple(row) for row in answer.frame.collect()] == [(4,)]
+    finally:
+        shop.spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 @pytest.mark.parametrize("sql", JOINS)

@@ -252,6 +252,29 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
 
 
 @on_sqlite
+def test_rows_come_into_partitions_of_timestamps_numbers_and_truths(session: Session, tmp_path: Path) -> None:
+    run(
+        session,
+        "CREATE TABLE v (id int) PARTITIONED BY (at timestamp, price decimal(5,2), ok boolean, x double) "
+        "STORED AS PARQUET",
+        "INSERT INTO v VALUES (1, TIMESTAMP '2024-01-02 10:00:00', 1.5, true, -0.0), "
+        "(2, '2024/1/2 10:00', '1.50', 'TRUE', 0)",
+        "INSERT INTO v PARTITION (at='2024-01-02 10:00:00.0', price=1.5, ok=true, x=0) SELECT 3",
+        "INSERT INTO v SELECT 4, timestamp'2024-01-02 10:00:00.5', 2BD, false, double('NaN')",
+    )
+    path = tmp_path / "rows.csv"
+    path.write_text("at,price,ok,x,id\n02.01.2024 10:00,1.500,true,0.0,5\n")
+    run(session, f"LOAD DATA INPATH '{path}' INTO TABLE v OPTIONS ('TIMESTAMPFORMAT'='dd.MM.yyyy HH:mm')")
+    assert [row[:2] for row in rows(session, "SHOW PARTITIONS v")] == [
+        ["at=2024-01-02 10%3A00%3A00/price=1.50/ok=true/x=0.0", 4],
+        ["at=2024-01-02 10%3A00%3A00.5/price=2.00/ok=false/x=NaN", 1],
+    ]
+    found = rows(session, "SELECT id FROM v WHERE at = '2024-01-02 10:00:00' AND ok AND x < 1 ORDER BY id")
+    assert found == [[1], [2], [3], [5]]
+    assert rows(session, "SELECT id, price FROM v WHERE x > 1") == [[4, "2.00"]]
+
+
+@on_sqlite
 def test_what_cannot_be_loaded_is_refused_with_its_place(session: Session, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("id,name,day\n1,a,2014-05-05\n2,b,soon\n")
     (tmp_path / "other.csv").write_text("id,nickname,day\n1,a,2014-05-05\n")

@@ -136,6 +136,56 @@ def test_values_are_written_as_their_keys_types_say(spark: SparkSession, sqlite_
     assert (ids_in(partition.location), partition.row_count) == ([1, 2], 2)
 
 
+def test_keys_of_every_type_are_written_in_one_spelling_and_found_in_others(
+    spark: SparkSession, sqlite_catalog: Catalog
+) -> None:
+    from spark_jobs.reading import read_table
+
+    sqlite_catalog.create_database("shop")
+    keys = [("at", "timestamp"), ("price", "decimal(5,2)"), ("ok", "boolean"), ("x", "double"), ("f", "float")]
+    indexes = [IndexDefinition("by_at", ("at", "price", "ok", "x", "f"))]
+    sqlite_catalog.create_table(TABLE, columns=[("id", "int")], partition_keys=keys, indexes=indexes)
+    names = "id int, at string, price string, ok string, x string, f string"
+    frame = rows(
+        spark,
+        (1, "2024-01-01", "1.5", "TRUE", "0", "1e2"),
+        (2, "2024-01-01 00:00:00.0", "1.500", "t", "-0.0", "100"),
+        (3, "2024-01-01 12:30:00.5", "-0.01", "no", "nan", "-inf"),
+        (4, None, None, None, None, None),
+        names=names,
+    )
+    report = append(spark, sqlite_catalog, "1", frame)
+    assert (report["rows"], report["partitions_added"]) == (4, 3)
+    assert {each.values for each in sqlite_catalog.get_partitions(TABLE)} == {
+        ("2024-01-01 00:00:00", "1.50", "true", "0.0", "100.0"),
+        ("2024-01-01 12:30:00.5", "-0.01", "false", "NaN", "-Infinity"),
+        (None, None, None, None, None),
+    }
+    typed = "id int, at timestamp, price decimal(5,2), ok boolean, x double, f float"
+    again = rows(spark, (5, "2024-01-01", "1.5", "true", "-0.0", "1e2"), names=typed)
+    assert append(spark, sqlite_catalog, "2", again)["partitions_extended"] == 1
+    one = "at = '2024-01-01' and price = 1.5 and ok = true and x = 0 and f = 100"
+    [found] = sqlite_catalog.get_partitions(TABLE, one)
+    assert (found.location.rpartition("/at=")[2], ids_in(found.location), found.row_count) == (
+        "2024-01-01 00%3A00%3A00/price=1.50/ok=true/x=0.0/f=100.0",
+        [1, 2, 5],
+        3,
+    )
+    assert sorted(row.id for row in read_table(spark, TABLE, one, catalog=sqlite_catalog).collect()) == [1, 2, 5]
+    assert_every_partition_has_its_item(sqlite_catalog, TABLE)
+    for number, (text, said) in enumerate(
+        [
+            ("('noon', '1', 'true', '1')", "column at that are not timestamp.*'noon'"),
+            ("('2024-01-01', '1000', 'true', '1')", r"column price that are not decimal\(5,2\).*'1000'"),
+            ("('2024-01-01', '1', 'maybe', '1')", "column ok that are not boolean.*'maybe'"),
+            ("('2024-01-01', '1', 'true', 'one')", "column x that are not double.*'one'"),
+        ]
+    ):
+        wrong = spark.sql(f"SELECT 1 AS id, *, 0 AS f FROM VALUES {text} AS t(at, price, ok, x)")
+        with pytest.raises(InvalidRowsError, match=said):
+            append(spark, sqlite_catalog, f"wrong {number}", wrong)
+
+
 def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark: SparkSession, sqlite_catalog: Catalog) -> None:
     create(sqlite_catalog)
     given = "id string, country string, day string, note string"
