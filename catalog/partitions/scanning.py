@@ -104,7 +104,7 @@ class Scanner:
         return scan
 
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
-        table = self._definitions.get_table(name, connection)
+        table = self._definitions.get_hive_table(name, connection)
         tree = parse_expression(expression, table)
         indexes = list_indexes(connection, table.id) if use_indexes else []
         plans, not_used = candidate_plans(table, indexes, tree)
@@ -181,7 +181,7 @@ class Scanner:
             yield from self._partitions(scan, prepared, rows, state)
             return
         with self._storage.read() as connection:
-            if self._definitions.get_table(asked[0], connection).version != prepared.table.version:
+            if self._definitions.get_hive_table(asked[0], connection).version != prepared.table.version:
                 prepared = self._prepare(connection, *asked)
             plan, ranges = self._resolved(connection, prepared.plan)
             if plan is not prepared.plan:
@@ -206,7 +206,7 @@ class Scanner:
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
         with self._storage.read() as connection:
-            table = self._definitions.get_table(name, connection)
+            table = self._definitions.get_hive_table(name, connection)
             identity = ValueEncoder(table).identity(values)
             query = partition_query(table).where(PartitionRow.identity == identity)
             row = connection.execute(query).one_or_none()
@@ -218,7 +218,7 @@ class Scanner:
     def of_operation(self, name: str, operation_number: int) -> Iterator[Partition]:
         """Yield the partitions that an operation added, in no order, visible or not."""
         with self._storage.read() as connection:
-            table = self._definitions.get_table(name, connection)
+            table = self._definitions.get_hive_table(name, connection)
             factory = PartitionFactory(table)
             for page in _pages(connection, self._queries.partitions_of_operation(table.id, operation_number)):
                 yield from map(factory.make, page)
