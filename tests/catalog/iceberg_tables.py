@@ -93,7 +93,7 @@ def _entry(file: FileInfo, partition: tuple[Any, ...]) -> ManifestEntry:
         file_path=file.path,
         file_format=FileFormat.PARQUET,
         partition=Record(*partition),
-        record_count=pyarrow.parquet.read_metadata(file.path).num_rows,
+        record_count=pyarrow.parquet.read_metadata(file.path.removeprefix("file:")).num_rows,
         file_size_in_bytes=file.size_bytes,
         column_sizes=None,
         value_counts=None,
