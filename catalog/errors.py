@@ -5,6 +5,7 @@ CatalogError
 │   ├── InvalidIdentifierError
 │   ├── InvalidKeyTypeError
 │   ├── InvalidTableError
+│   │   └── DuplicateColumnError     two columns, or fields of columns, have one name
 │   ├── InvalidIndexError
 │   ├── InvalidPartitionError        carries the refused partitions
 │   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
@@ -21,6 +22,9 @@ CatalogError
 │   │   ├── DefaultPartitionError    the default partition can be neither split, dropped nor merged
 │   │   ├── PartitionsNotNeighboursError
 │   │   └── UnsupportedChangeError   the table's scheme does not know this change
+│   ├── UnsupportedIcebergTypeError  columns have types that Iceberg does not have; carries them
+│   ├── ReservedColumnError          columns have names that Iceberg keeps for its own
+│   ├── PartitionValueError          a partition's value is not of its key's type
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
@@ -106,6 +110,22 @@ class InvalidTableError(InvalidRequestError):
     """A table's definition contradicts itself."""
 
 
+class DuplicateColumnError(InvalidTableError):
+    """Two columns, or two fields inside columns, have one name, for instance because case does not count.
+
+    Attributes:
+        names: The names, those of fields with the names of what they are in: `column.field`.
+    """
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        """Name all of them."""
+        self.names = tuple(names)
+        super().__init__(
+            f"table {table}: more than one column or field has the name {', '.join(self.names)} (case does not count); "
+            "rename all but one"
+        )
+
+
 class InvalidIndexError(InvalidRequestError):
     """A partition index cannot be defined like this."""
 
@@ -156,6 +176,77 @@ class PartitionsNotNeighboursError(InvalidSchemeError):
 
 class UnsupportedChangeError(InvalidSchemeError):
     """A table's partition scheme does not know this change."""
+
+
+@dataclass(frozen=True)
+class UnsupportedColumn:
+    """A column that cannot be a column of an Iceberg table.
+
+    Attributes:
+        type: As Hive writes it.
+        problem: What about the type Iceberg does not have, and in which field of the column.
+    """
+
+    name: str
+    type: str
+    problem: str
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        shown = self.type if len(self.type) <= 100 else self.type[:100] + "…"
+        return f"column {self.name} of type {shown}: {self.problem}"
+
+
+class UnsupportedIcebergTypeError(InvalidRequestError):
+    """Columns have types that Iceberg does not have.
+
+    Attributes:
+        columns: All columns of the table that are like this.
+    """
+
+    def __init__(self, table: str, columns: Sequence[UnsupportedColumn]) -> None:
+        """Name all of them."""
+        self.columns = tuple(columns)
+        super().__init__(
+            f"table {table} cannot become an Iceberg table as it is: {'; '.join(map(str, self.columns))}. Nothing was "
+            "changed; change or drop these columns first"
+        )
+
+
+class ReservedColumnError(InvalidRequestError):
+    """Columns have names that Iceberg keeps for columns of its own.
+
+    Attributes:
+        columns: Their names.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        """Name all of them."""
+        self.columns = tuple(columns)
+        super().__init__(
+            f"table {table} cannot become an Iceberg table as it is: Iceberg keeps the name {', '.join(self.columns)} "
+            "for a column of its own. Nothing was changed; rename the column first"
+        )
+
+
+class PartitionValueError(InvalidRequestError):
+    """The value of a partition is not of its key's type.
+
+    Attributes:
+        key: The partition key.
+        value: The value as it was given.
+        expected_type: The key's type as Hive writes it.
+    """
+
+    def __init__(self, key: str, value: str, expected_type: str, problem: str) -> None:
+        """Name key, value and type; `problem` says what is wrong with the value."""
+        self.key = key
+        self.value = value
+        self.expected_type = expected_type
+        super().__init__(
+            f"partition key {key} of type {expected_type} has the value {value[:100]!r} in a partition: {problem}. "
+            "Rename or drop the partition, or make the key a string"
+        )
 
 
 class WrongFieldError(InvalidRequestError):
