@@ -464,17 +464,25 @@ class ColumnsDifferError(MigrationRefusedError):
 
 
 @dataclass(frozen=True)
-class FileProblem:
+class RefusedFile:
     """A file that cannot be part of a table.
 
     Attributes:
-        problem: What is wrong in one word, for instance `EMPTY` or `FOREIGN`.
-        message: The same as a sentence.
+        message: What is wrong, as a sentence.
     """
 
     path: str
-    problem: str
+    problem: FileProblem
     message: str
+
+    @classmethod
+    def of(cls, error: UnusableFileError) -> RefusedFile:
+        """Return what an error says of a file."""
+        return cls(error.path, error.problem, str(error).removeprefix(f"file {error.path}: "))
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        return f"{self.path}: {self.message} ({self.problem})"
 
 
 class UnusableFilesError(MigrationRefusedError):
@@ -484,10 +492,10 @@ class UnusableFilesError(MigrationRefusedError):
         problems: The first of them.
     """
 
-    def __init__(self, table: str, problems: Sequence[FileProblem]) -> None:
+    def __init__(self, table: str, problems: Sequence[RefusedFile]) -> None:
         """Name the first of the files."""
         self.problems = tuple(problems)
-        shown = "; ".join(f"{each.path}: {each.message} ({each.problem})" for each in problems[:10])
+        shown = "; ".join(map(str, problems[:10]))
         more = f"; and {len(problems) - 10:,} more" if len(problems) > 10 else ""
         super().__init__(
             f"table {table}: {len(problems):,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "

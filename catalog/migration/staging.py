@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import FileProblem, VerificationFailedError
+from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 
@@ -121,7 +121,7 @@ class Staged:
     totals: Sequence[PartitionTotal]
     listing: str
     spellings: Mapping[int, Sequence[str]]
-    problems: Sequence[FileProblem]
+    problems: Sequence[RefusedFile]
 
     @property
     def file_count(self) -> int:
@@ -163,7 +163,7 @@ class Staged:
             [PartitionTotal(*each) for each in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
-            [FileProblem(*each) for each in values["problems"]],
+            [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
         )
 
 
