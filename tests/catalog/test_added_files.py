@@ -24,7 +24,7 @@ from catalog.errors import (
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
-from catalog.operations import OperationKind
+from catalog.operations import OperationKind, OperationState
 from tests.catalog.iceberg_tables import (
     COLUMNS,
     KEYS,
@@ -127,6 +127,7 @@ def test_of_two_snapshots_of_one_name_one_wins(catalog: Catalog, catalog_url: st
     catalog.migrations.flip("b")
     with pytest.raises(TableAlreadyExistsError):
         catalog.migrations.flip("a")
+    assert catalog.operations.get("a").state is OperationState.FAILED
     assert iceberg_rows(catalog_url, TRIAL) == expected_rows(NEW)
 
 

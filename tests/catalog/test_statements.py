@@ -81,7 +81,10 @@ def test_the_default_database_is_there_when_it_is_needed(catalog: Catalog) -> No
     with Session(catalog, start=no_engine) as session:
         assert rows(session, "SHOW TABLES") == []
         run(session, "CREATE TABLE t (a int)", "USE demo", "CREATE TABLE default.u (a int)")
-        assert rows(session, "SHOW TABLES IN default") == [["default", "t", "HIVE", None], ["default", "u", "HIVE", None]]
+        assert rows(session, "SHOW TABLES IN default") == [
+            ["default", "t", "HIVE", None],
+            ["default", "u", "HIVE", None],
+        ]
 
 
 def test_a_table_is_described_as_hive_does(session: Session) -> None:

@@ -90,7 +90,9 @@ def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Sto
 def test_tables_of_an_older_iceberg_catalog_are_completed(storage: Storage) -> None:
     downgrade(storage, "0006")
     with storage.write() as connection:
-        columns = ", ".join(f"{name} varchar(255) NOT NULL" for name in ("catalog_name", "table_namespace", "table_name"))
+        columns = ", ".join(
+            f"{name} varchar(255) NOT NULL" for name in ("catalog_name", "table_namespace", "table_name")
+        )
         more = "metadata_location varchar(1000), previous_metadata_location varchar(1000)"
         key = "PRIMARY KEY (catalog_name, table_namespace, table_name)"
         connection.execute(text(f"CREATE TABLE iceberg_tables ({columns}, {more}, {key})"))

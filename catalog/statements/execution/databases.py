@@ -58,5 +58,8 @@ def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
     found = context.catalog.list_tables(statement.database or context.database)
     return StatementResult(
         ("database", "table", "type", "metadata_location"),
-        [[each.database, each.name, _VIEW if each.is_view else each.table_type, each.metadata_location] for each in found],
+        [
+            [each.database, each.name, _VIEW if each.is_view else each.table_type, each.metadata_location]
+            for each in found
+        ],
     )
