@@ -1,7 +1,7 @@
 """The parts of an ORC file's postscript and footer that facts are taken from, as Protocol Buffers messages.
 
-PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that presence needs no question
-of its own: there are some for each column of each file.
+PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that nobody has to ask, for
+each column of each file, whether they are there.
 
 Source: https://orc.apache.org/specification/ORCv1/ and `orc_proto.proto`.
 """
