@@ -198,7 +198,7 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
     type_name = _NAMES[own.kind] if own.kind < len(_NAMES) else "of an unknown type"
     names: Sequence[str] = ("element",) if type_name == "array" else ("key", "value")
     if own.kind == _STRUCT:
-        names = own.fieldNames
+        names = [name.decode() for name in own.fieldNames]
     if any(part <= position for part in own.subtypes):
         raise ValueError("its types contain themselves")
     parts: tuple[FileColumn, ...] = ()

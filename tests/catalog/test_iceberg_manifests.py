@@ -178,9 +178,13 @@ def test_nothing_added_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_after_an_error_the_last_manifest_is_not_written(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ManifestWriter(layout({"a": LongType()}), f"{tmp_path}/m-") as writer:
-        writer.add((), FileFormat.ORC, FileInfo("/t/1", 1, 0), facts(1))
-        raise KeyError
+    def fail() -> None:
+        with ManifestWriter(layout({"a": LongType()}), f"{tmp_path}/m-") as writer:
+            writer.add((), FileFormat.ORC, FileInfo("/t/1", 1, 0), facts(1))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert list(tmp_path.iterdir()) == []
 
 
