@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
@@ -27,6 +28,7 @@ from catalog.errors import (
     PartitionNotFoundError,
     TableAlreadyExistsError,
 )
+from catalog.iceberg.pointers import delete_pointer
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.importing.imports import Imports
 from catalog.indexes import building
@@ -66,7 +68,7 @@ from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
-from catalog.purging import finish_purge, finish_purges, journal_purge
+from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.committing import Committer
@@ -78,6 +80,9 @@ from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
+
+if TYPE_CHECKING:
+    from catalog.migration.migrations import Migrations
 
 
 class Catalog:
@@ -91,6 +96,7 @@ class Catalog:
         loading: What a load of source files does to the catalog and the files.
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
+        migrations: Hive tables that become Iceberg tables, and back.
         committer: Makes visible what jobs wrote into tables with a partition scheme.
         maintenance: Clears away what nobody needs any more.
         imports: Brings in the tables of Hive Metastores and of Glue.
@@ -109,6 +115,14 @@ class Catalog:
         self.committer = Committer(storage, self._definitions, self.operations)
         self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
         self.imports = Imports(storage, self._definitions, self.operations)
+
+    @cached_property
+    def migrations(self) -> Migrations:
+        """What turns Hive tables into Iceberg tables, and back."""
+        # Imported late: with PyIceberg it takes longer than most commands.
+        from catalog.migration.migrations import Migrations
+
+        return Migrations(self.storage, self._definitions, self.operations)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
@@ -392,6 +406,8 @@ class Catalog:
     def drop_table(self, name: str, *, purge: bool = False) -> None:
         """Drop a table with its partitions and indexes, or a view.
 
+        An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
+
         Args:
             purge: Delete the files of a managed table, too, after the commit: its folder, except what other tables and
                 their partitions have in it; nothing of it when another table has its files all around. Partitions
@@ -401,11 +417,16 @@ class Catalog:
         Raises:
             TableNotFoundError: There is none of this name.
             ConflictError: An operation is changing it.
+            FilesNeededError: The files of an Iceberg table, or files that one needs, should be deleted.
             FilesNotDeletedError: The table is dropped, and the file system refuses to delete files.
         """
         with self.storage.write() as connection:
-            table = self._definitions.lock_table(connection, name, exclusive=True)
+            table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
+            if purge:
+                refuse_needed_files(connection, table)
             self._definitions.delete_table(connection, table)
+            if table.is_iceberg:
+                delete_pointer(connection, table.database, table.name)
             is_purged = purge and table.kind is TableKind.MANAGED
             operation_id = journal_purge(connection, self.operations, table) if is_purged else None
         if operation_id is not None:
@@ -500,7 +521,7 @@ class Catalog:
             TableNotFoundError: There is no such table.
             ExpressionError: The expression cannot be used.
         """
-        if self.get_table(table).scheme is not None:
+        if self._definitions.get_hive_table(table).scheme is not None:
             return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
 
@@ -534,7 +555,7 @@ class Catalog:
             return scheme_partitions(connection, self._with_scheme(connection, table), expression)
 
     def _with_scheme(self, connection: Connection, name: str) -> Table:
-        table = self._definitions.get_table(name, connection)
+        table = self._definitions.get_hive_table(name, connection)
         if table.scheme is None:
             raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
         return table
@@ -719,7 +740,7 @@ class Catalog:
             LimitExceededError: The table has 3 indexes, FAILED ones not counted.
             IndexAlreadyExistsError: An index that is not FAILED has the same name or the same keys.
         """
-        definition = self.get_table(table)
+        definition = self._definitions.get_hive_table(table)
         building.clear_ended(self.storage, definition)
         cuts = building.range_cuts(self.storage, definition)
         with self.storage.write() as connection:
@@ -736,7 +757,7 @@ class Catalog:
             IndexNotFoundError: There is no such index.
             IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         """
-        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
         building.clear_ended(self.storage, definition)
         if index.state is not IndexState.CREATING:
             return index
@@ -783,7 +804,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
             ConflictError: The index is not ACTIVE, or was deleted meanwhile.
         """
-        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
         return verify(self.storage, definition, index, repair=repair)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
@@ -793,7 +814,7 @@ class Catalog:
             TableNotFoundError: There is no such table.
         """
         with self.storage.read() as connection:
-            return list_indexes(connection, self._definitions.get_table(table, connection).id)
+            return list_indexes(connection, self._definitions.get_hive_table(table, connection).id)
 
     def get_partition_index(self, table: str, name: str) -> PartitionIndex:
         """Return one index of a table.
@@ -802,7 +823,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
         """
         with self.storage.read() as connection:
-            return find_index(connection, self._definitions.get_table(table, connection), name)
+            return find_index(connection, self._definitions.get_hive_table(table, connection), name)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING, and not read any more, while its items go in batches; then it is gone.

@@ -11,6 +11,18 @@ CatalogError
 │   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
 │   │   └── PartialPartitionSpecError    one partition is meant, and not every key has a value
 │   ├── NotATableError               it is a view
+│   ├── IcebergTableError            what a Hive table can do was asked of an Iceberg table
+│   ├── NotIcebergTableError         what an Iceberg table can do was asked of another one
+│   ├── MigrationRefusedError        a table cannot become an Iceberg table; the subclasses say why
+│   │   ├── AlreadyIcebergError
+│   │   ├── ForeignTableError        its files belong to Delta, Hudi or another provider
+│   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
+│   │   ├── SharedLocationError      another table, or another partition, has the same files
+│   │   ├── QuarantinedPartitionError
+│   │   ├── ReservedFolderError      the folder of Iceberg's metadata holds files of the table
+│   │   ├── ColumnsDifferError       files cannot be added to an Iceberg table with other columns or keys
+│   │   ├── UnusableFilesError       files are foreign, empty or damaged
+│   │   └── DuplicateFilesError      an Iceberg table has the files already
 │   ├── UnsupportedFormatError       the files are in a format that is recorded only
 │   ├── InvalidRowsError             rows to append do not have the table's columns, or values of their types
 │   ├── InvalidSchemeError           a partition scheme, or a change of one, contradicts itself
@@ -30,6 +42,8 @@ CatalogError
 │   ├── SourceFileError
 │   ├── InvalidSourceError           the address of a metastore, or a pattern behind it, cannot be read
 │   ├── UnsupportedSourceTableError  a metastore's table cannot be kept in the catalog
+│   ├── UnusableFileError            a data file cannot be a file of an Iceberg table
+│   ├── NestedFolderError            a folder of data files has a folder inside, and none was expected
 │   ├── ExpressionError              carries the position in the expression
 │   │   ├── ExpressionSyntaxError
 │   │   ├── UnknownColumnError
@@ -58,7 +72,10 @@ CatalogError
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
+│   │   └── MigrationConflictError   the table, or its files, changed after a migration was planned
 │   ├── SourceEntryChangedError      a metastore's entry is not any more as it is expected
+│   ├── DataWrittenError             to go back to Hive would lose what was written as Iceberg
+│   ├── FilesNeededError             an Iceberg table needs the files that should go
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
 ├── SourceError                      a metastore says that it cannot do it
@@ -283,6 +300,56 @@ class UnsupportedSourceTableError(InvalidRequestError):
     """A metastore's table is of a kind or format that the catalog cannot keep so that it reads right."""
 
 
+class FileProblem(StrEnum):
+    """Why a data file cannot be a file of an Iceberg table."""
+
+    EMPTY = "EMPTY"
+    """It has no bytes at all."""
+    FOREIGN = "FOREIGN"
+    """It is not in the format that it should be in."""
+    DAMAGED = "DAMAGED"
+    """It is in that format, and what describes its rows cannot be read."""
+    WIDER_COLUMN = "WIDER_COLUMN"
+    """A column's values may not fit the type that the table's column has."""
+    INCOMPATIBLE_COLUMN = "INCOMPATIBLE_COLUMN"
+    """A column is of another type than the table's."""
+    RESERVED_NAME = "RESERVED_NAME"
+    """A column has a name that Iceberg gives to what it knows of each row."""
+    AMBIGUOUS_NAME = "AMBIGUOUS_NAME"
+    """Two columns differ only in case."""
+
+
+class UnusableFileError(InvalidRequestError):
+    """A data file cannot be a file of an Iceberg table.
+
+    Attributes:
+        path: The file.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: FileProblem, text: str) -> None:
+        """Begin the message with the file's path."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"file {path}: {text}")
+
+
+class NestedFolderError(InvalidRequestError):
+    """A folder of data files has a folder inside, and it was not said what to do with those.
+
+    Attributes:
+        folder: The folder inside.
+    """
+
+    def __init__(self, location: str, folder: str) -> None:
+        """Name the first such folder below a location."""
+        self.folder = folder
+        super().__init__(
+            f"folder {location} has a folder inside, {folder}; say recursive_directory => 'true' to take the files of "
+            "nested folders too, or 'false' to leave them out"
+        )
+
+
 class PartitionProblem(StrEnum):
     """Why a partition does not fit an index; the spelling of Glue's backfill error codes.
 
@@ -369,6 +436,102 @@ class PartialPartitionSpecError(InvalidPartitionSpecError):
 
 class NotATableError(InvalidRequestError):
     """What a table can do was asked of a view."""
+
+
+class IcebergTableError(InvalidRequestError):
+    """What a Hive table can do was asked of an Iceberg table."""
+
+
+class NotIcebergTableError(InvalidRequestError):
+    """What an Iceberg table can do was asked of a table that is none."""
+
+
+class MigrationRefusedError(InvalidRequestError):
+    """A table cannot become an Iceberg table as it is; nothing was changed."""
+
+
+class AlreadyIcebergError(MigrationRefusedError):
+    """It is one."""
+
+
+class ForeignTableError(MigrationRefusedError):
+    """The table's files are not Hive's: a log of Delta, Hudi or another provider says which of them count."""
+
+
+class TransactionalTableError(MigrationRefusedError):
+    """The table's files are those of a transactional (ACID) table of Hive, with deltas that only Hive can merge."""
+
+
+class SharedLocationError(MigrationRefusedError):
+    """The same files would belong to two tables, or to two partitions."""
+
+
+class QuarantinedPartitionError(MigrationRefusedError):
+    """Partitions are held back from readers, and an Iceberg table would show them."""
+
+
+class ReservedFolderError(MigrationRefusedError):
+    """The folder where Iceberg's metadata would go holds files of the table."""
+
+
+class ColumnsDifferError(MigrationRefusedError):
+    """The files of a Hive table cannot be added to an Iceberg table that has other columns or partition keys."""
+
+
+@dataclass(frozen=True)
+class RefusedFile:
+    """A file that cannot be part of a table.
+
+    Attributes:
+        message: What is wrong, as a sentence.
+    """
+
+    path: str
+    problem: FileProblem
+    message: str
+
+    @classmethod
+    def of(cls, error: UnusableFileError) -> RefusedFile:
+        """Return what an error says of a file."""
+        return cls(error.path, error.problem, str(error).removeprefix(f"file {error.path}: "))
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        return f"{self.path}: {self.message} ({self.problem})"
+
+
+class UnusableFilesError(MigrationRefusedError):
+    """Files of the table cannot be part of an Iceberg table.
+
+    Attributes:
+        problems: The first of them.
+    """
+
+    def __init__(self, table: str, problems: Sequence[RefusedFile]) -> None:
+        """Name the first of the files."""
+        self.problems = tuple(problems)
+        shown = "; ".join(map(str, problems[:10]))
+        more = f"; and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+        super().__init__(
+            f"table {table}: {len(problems):,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
+            "changed. Take them out of the table's folder, or, of empty and foreign ones, let them be skipped"
+        )
+
+
+class DuplicateFilesError(MigrationRefusedError):
+    """Files that should be added to an Iceberg table are in it already.
+
+    Attributes:
+        paths: The first of them.
+    """
+
+    def __init__(self, table: str, paths: Sequence[str], count: int) -> None:
+        """Name the first of the files."""
+        self.paths = tuple(paths)
+        super().__init__(
+            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing "
+            "was added. Add other partitions, or let duplicate files be skipped"
+        )
 
 
 class UnsupportedFormatError(InvalidRequestError):
@@ -566,6 +729,20 @@ class PlanConflictError(ConflictError):
 
 class SourceEntryChangedError(ConflictError):
     """The entry of a table in its metastore is not any more as whoever wants to change it expects."""
+
+
+class MigrationConflictError(PlanConflictError):
+    """The table, or its files, changed after its migration was planned."""
+
+
+class DataWrittenError(ConflictError):
+    """To go back to the Hive table would lose what was written into the Iceberg table since."""
+
+    retryable: ClassVar[bool] = False
+
+
+class FilesNeededError(ConflictError):
+    """Files should be deleted that an Iceberg table needs."""
 
     retryable: ClassVar[bool] = False
 
