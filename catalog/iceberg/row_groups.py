@@ -207,6 +207,10 @@ def read_chunk(footer: bytes, position: int, width: int | None) -> tuple[Chunk, 
     # The old ones, 1 and 2, are by signed bytes where values vary in length.
     high = statistics.get(5, None if width is None else statistics.get(1))
     low = statistics.get(6, None if width is None else statistics.get(2))
-    if low is None or high is None or (width is not None and not len(low) == len(high) == width):
+    values, size, nulls = described[5], described[7], statistics.get(3)
+    if not all(isinstance(number, int) for number in (values, size, nulls or 0)):
+        raise TypeError("a column's counts are no numbers")
+    are_bytes = isinstance(low, bytes) and isinstance(high, bytes)
+    if not are_bytes or (width is not None and not len(low) == len(high) == width):
         low = high = None
-    return (described[5], described[7], statistics.get(3), low, high), position
+    return (values, size, nulls, low, high), position

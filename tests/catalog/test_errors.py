@@ -15,8 +15,10 @@ from catalog.errors import (
     ConflictError,
     DuplicateColumnError,
     ExpressionError,
+    FileProblem,
     IndexedKeyError,
     InvalidPartitionError,
+    NestedFolderError,
     OperationConflictError,
     PartitionProblem,
     PartitionValueError,
@@ -26,11 +28,18 @@ from catalog.errors import (
     StatementError,
     UnsupportedColumn,
     UnsupportedIcebergTypeError,
+    UnusableFileError,
     WrongFieldError,
 )
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
 REFUSED = RefusedPartition("n=foo", "n", "foo", "int", PartitionProblem.INVALID_TYPE, "by_n")
+
+ARGUMENTS: dict[type[CatalogError], tuple[str, ...]] = {
+    WrongFieldError: ("items", "is empty"),
+    UnusableFileError: ("/lake/t/f", FileProblem.DAMAGED, "it is cut off"),
+    NestedFolderError: ("/lake/t", "/lake/t/sub"),
+}
 
 
 def make(error: type[CatalogError]) -> CatalogError:
@@ -48,9 +57,7 @@ def make(error: type[CatalogError]) -> CatalogError:
         return error("n", "foo", "int", "it is not a whole number")
     if issubclass(error, BoundsNotAscendingError):
         return error("RANGE_INFO", "2", "1")
-    if issubclass(error, WrongFieldError):
-        return error("items", "is empty")
-    return error("table demo.t is wrong")
+    return error(*ARGUMENTS.get(error, ("table demo.t is wrong",)))
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
