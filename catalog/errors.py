@@ -730,6 +730,8 @@ class PlanConflictError(ConflictError):
 class SourceEntryChangedError(ConflictError):
     """The entry of a table in its metastore is not any more as whoever wants to change it expects."""
 
+    retryable: ClassVar[bool] = False
+
 
 class MigrationConflictError(PlanConflictError):
     """The table, or its files, changed after its migration was planned."""
