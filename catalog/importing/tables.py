@@ -90,6 +90,8 @@ def refuse_other(table: Table, definition: Definition, *, is_adopted: bool) -> N
     if table.is_view != (definition.view_text is not None):
         reason = "a view in the catalog, and a table" if table.is_view else "a table in the catalog, and a view"
         reason += " in the source"
+    elif table.is_iceberg:
+        reason = "an Iceberg table in the catalog, and a Hive table in the source"
     elif table.scheme is not None:
         reason = f"a table with a partition scheme ({table.scheme.type} on {table.scheme.column}), which no source has"
     elif len(here) != len(there) or (here != there and sorted(here) == sorted(there)):

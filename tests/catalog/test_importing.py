@@ -227,22 +227,22 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be(catalog: Catalog, sale
 
 def test_one_table_that_fails_stops_no_other(catalog: Catalog, sales: GlueEndpoint) -> None:
     sales.create_table("sales", "a_lake", Parameters={"table_type": "ICEBERG"}, StorageDescriptor=storage("/i"))
-    keys = columns(("at", "timestamp"))
-    sales.create_table("sales", "by_time", StorageDescriptor=storage("/t"), PartitionKeys=keys)
+    keys = columns(("digest", "binary"))
+    sales.create_table("sales", "by_bytes", StorageDescriptor=storage("/t"), PartitionKeys=keys)
     catalog.create_database("sales", location="/lake/sales")
     catalog.create_table("sales.prices", columns=[("id", "int")])
     plan, reports = catalog.imports.import_tables(sales.source("/sales"))
     outcomes = {report.table: report.outcome for report in reports}
     assert outcomes == {
         "sales.a_lake": ImportOutcome.REFUSED,
-        "sales.by_time": ImportOutcome.REFUSED,
+        "sales.by_bytes": ImportOutcome.REFUSED,
         "sales.cheap": ImportOutcome.CREATED,
         "sales.orders": ImportOutcome.CREATED,
         "sales.prices": ImportOutcome.FAILED,
     }
     said = {report.table: report.reason or "" for report in reports}
     assert "is an Iceberg table" in said["sales.a_lake"]
-    assert "timestamp" in said["sales.by_time"]
+    assert "binary" in said["sales.by_bytes"]
     assert "came from no source" in said["sales.prices"]
     # What a pattern finds may be refused; what is named may not.
     assert [report.table for report in plan.failures(reports)] == ["sales.prices"]
