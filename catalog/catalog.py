@@ -27,6 +27,7 @@ from catalog.errors import (
     PartitionNotFoundError,
     TableAlreadyExistsError,
 )
+from catalog.iceberg.pointers import delete_pointer
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.indexes import building
 from catalog.indexes.definitions import (
@@ -65,7 +66,7 @@ from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
-from catalog.purging import finish_purge, finish_purges, journal_purge
+from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.committing import Committer
@@ -389,6 +390,8 @@ class Catalog:
     def drop_table(self, name: str, *, purge: bool = False) -> None:
         """Drop a table with its partitions and indexes, or a view.
 
+        An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
+
         Args:
             purge: Delete the files of a managed table, too, after the commit: its folder, except what other tables and
                 their partitions have in it; nothing of it when another table has its files all around. Partitions
@@ -398,11 +401,16 @@ class Catalog:
         Raises:
             TableNotFoundError: There is none of this name.
             ConflictError: An operation is changing it.
+            FilesNeededError: The files of an Iceberg table, or files that one needs, should be deleted.
             FilesNotDeletedError: The table is dropped, and the file system refuses to delete files.
         """
         with self.storage.write() as connection:
-            table = self._definitions.lock_table(connection, name, exclusive=True)
+            table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
+            if purge:
+                refuse_needed_files(connection, table)
             self._definitions.delete_table(connection, table)
+            if table.is_iceberg:
+                delete_pointer(connection, table.database, table.name)
             is_purged = purge and table.kind is TableKind.MANAGED
             operation_id = journal_purge(connection, self.operations, table) if is_purged else None
         if operation_id is not None:
@@ -497,7 +505,7 @@ class Catalog:
             TableNotFoundError: There is no such table.
             ExpressionError: The expression cannot be used.
         """
-        if self.get_table(table).scheme is not None:
+        if self._definitions.get_hive_table(table).scheme is not None:
             return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
 
@@ -531,7 +539,7 @@ class Catalog:
             return scheme_partitions(connection, self._with_scheme(connection, table), expression)
 
     def _with_scheme(self, connection: Connection, name: str) -> Table:
-        table = self._definitions.get_table(name, connection)
+        table = self._definitions.get_hive_table(name, connection)
         if table.scheme is None:
             raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
         return table
@@ -716,7 +724,7 @@ class Catalog:
             LimitExceededError: The table has 3 indexes, FAILED ones not counted.
             IndexAlreadyExistsError: An index that is not FAILED has the same name or the same keys.
         """
-        definition = self.get_table(table)
+        definition = self._definitions.get_hive_table(table)
         building.clear_ended(self.storage, definition)
         cuts = building.range_cuts(self.storage, definition)
         with self.storage.write() as connection:
@@ -733,7 +741,7 @@ class Catalog:
             IndexNotFoundError: There is no such index.
             IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         """
-        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
         building.clear_ended(self.storage, definition)
         if index.state is not IndexState.CREATING:
             return index
@@ -780,7 +788,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
             ConflictError: The index is not ACTIVE, or was deleted meanwhile.
         """
-        definition, index = self.get_table(table), self.get_partition_index(table, name)
+        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
         return verify(self.storage, definition, index, repair=repair)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
@@ -790,7 +798,7 @@ class Catalog:
             TableNotFoundError: There is no such table.
         """
         with self.storage.read() as connection:
-            return list_indexes(connection, self._definitions.get_table(table, connection).id)
+            return list_indexes(connection, self._definitions.get_hive_table(table, connection).id)
 
     def get_partition_index(self, table: str, name: str) -> PartitionIndex:
         """Return one index of a table.
@@ -799,7 +807,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
         """
         with self.storage.read() as connection:
-            return find_index(connection, self._definitions.get_table(table, connection), name)
+            return find_index(connection, self._definitions.get_hive_table(table, connection), name)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING, and not read any more, while its items go in batches; then it is gone.

@@ -47,6 +47,12 @@ def _partitioned_by(table: Table) -> str:
     return ", ".join(f"{key.name} {key.type}" for key in table.partition_keys)
 
 
+def _format(table: Table) -> str:
+    if table.is_iceberg:
+        return f"iceberg ({table.format})"
+    return table.kind if table.is_view else table.format
+
+
 def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     texts = [["" if cell is None else str(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
@@ -90,6 +96,8 @@ def tables(database: str | None, as_json: bool) -> None:
                     {
                         "table": table.full_name,
                         "kind": table.kind,
+                        "table_type": table.table_type,
+                        "metadata_location": table.metadata_location,
                         "partition_keys": [{"name": key.name, "type": key.type} for key in table.partition_keys],
                         "columns": [{"name": column.name, "type": column.type} for column in table.columns],
                         "scheme": None if table.scheme is None else table.scheme.as_json(),
@@ -103,7 +111,7 @@ def tables(database: str | None, as_json: bool) -> None:
         _print_table(
             ("TABLE", "FORMAT", "PARTITIONED BY", "LOCATION"),
             [
-                (t.full_name, t.kind if t.is_view else t.format, text, t.location)
+                (t.full_name, _format(t), text, t.metadata_location or t.location)
                 for t, text in zip(found, keys, strict=True)
             ],
         )

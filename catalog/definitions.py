@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
@@ -22,7 +23,8 @@ from catalog.errors import (
 )
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
-from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind
+from catalog.iceberg.pointers import find_pointer, pointer_locations
+from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
@@ -38,6 +40,7 @@ from catalog.storage.schema import (
     SourceFileRow,
     TableRow,
 )
+from catalog.table_checks import refuse_iceberg
 
 ColumnLike = Column | tuple[str, str] | Mapping[str, str]
 """A column, as a value, a (name, type) pair, or a mapping with `name`, `type` and perhaps `comment`."""
@@ -201,6 +204,7 @@ class Definitions:
                 description=definition.get("description"),
                 view_text=definition.get("view_text"),
                 buckets=_buckets_json(str(table), columns, definition.get("buckets")),
+                table_type=definition.get("table_type", TableType.HIVE),
                 created_at_ms=now_ms(),
             )
             .returning(TableRow.__table__)
@@ -217,14 +221,41 @@ class Definitions:
         if row is None:
             self._database_row(connection, table.database)
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
-        return _table(table.database, row)
+        found = _table(table.database, row)
+        if not found.is_iceberg:
+            return found
+        return replace(found, metadata_location=find_pointer(connection, table.database, table.name))
 
-    def lock_table(self, connection: Connection, name: str | TableName, *, exclusive: bool) -> Table:
-        """Return a table and hold its row until the transaction ends."""
+    def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
+        """Return a table whose partitions, indexes and files are the catalog's.
+
+        Raises:
+            IcebergTableError: It is an Iceberg table.
+        """
         table = self.get_table(name, connection)
+        refuse_iceberg(table)
+        return table
+
+    def lock_table(
+        self, connection: Connection, name: str | TableName, *, exclusive: bool, or_iceberg: bool = False
+    ) -> Table:
+        """Return a table and hold its row until the transaction ends.
+
+        Args:
+            or_iceberg: It may be an Iceberg table.
+
+        Raises:
+            IcebergTableError: It is one, and may not.
+        """
+        table = self.get_table(name, connection)
+        if not or_iceberg:
+            refuse_iceberg(table)
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive):
             raise TableNotFoundError(f"table {table.full_name} was dropped just now")
-        return self.get_table(name, connection)
+        table = self.get_table(name, connection)
+        if not or_iceberg:
+            refuse_iceberg(table)
+        return table
 
     def list_tables(self, database: str | None = None) -> list[Table]:
         """Return the tables of one database, or of all, by name."""
@@ -235,7 +266,12 @@ class Definitions:
             query = query.where(DatabaseRow.name == self.get_database(database).name)
         with self._storage.read() as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
-        return [_table(row.database_name, row) for row in rows]
+            tables = [_table(row.database_name, row) for row in rows]
+            pointers = pointer_locations(connection) if any(table.is_iceberg for table in tables) else {}
+        return [
+            replace(table, metadata_location=pointers.get((table.database, table.name))) if table.is_iceberg else table
+            for table in tables
+        ]
 
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
         """Write changed fields of a table that the caller holds."""
@@ -319,6 +355,7 @@ def _table(database: str, row: Row[Any]) -> Table:
         description=row.description,
         view_text=row.view_text,
         buckets=None if row.buckets is None else Buckets(tuple(row.buckets["columns"]), row.buckets["count"]),
+        table_type=TableType(row.table_type),
     )
 
 

@@ -5,11 +5,22 @@ CatalogError
 │   ├── InvalidIdentifierError
 │   ├── InvalidKeyTypeError
 │   ├── InvalidTableError
+│   │   └── DuplicateColumnError     two columns, or fields of columns, have one name
 │   ├── InvalidIndexError
 │   ├── InvalidPartitionError        carries the refused partitions
 │   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
 │   │   └── PartialPartitionSpecError    one partition is meant, and not every key has a value
 │   ├── NotATableError               it is a view
+│   ├── IcebergTableError            what a Hive table can do was asked of an Iceberg table
+│   ├── NotIcebergTableError         what an Iceberg table can do was asked of another one
+│   ├── MigrationRefusedError        a table cannot become an Iceberg table; the subclasses say why
+│   │   ├── AlreadyIcebergError
+│   │   ├── ForeignTableError        its files belong to Delta, Hudi or another provider
+│   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
+│   │   ├── SharedLocationError      another table, or another partition, has the same files
+│   │   ├── QuarantinedPartitionError
+│   │   ├── UnusableFilesError       files are foreign, empty or damaged
+│   │   └── DuplicateFilesError      an Iceberg table has the files already
 │   ├── UnsupportedFormatError       the files are in a format that is recorded only
 │   ├── InvalidRowsError             rows to append do not have the table's columns, or values of their types
 │   ├── InvalidSchemeError           a partition scheme, or a change of one, contradicts itself
@@ -21,6 +32,9 @@ CatalogError
 │   │   ├── DefaultPartitionError    the default partition can be neither split, dropped nor merged
 │   │   ├── PartitionsNotNeighboursError
 │   │   └── UnsupportedChangeError   the table's scheme does not know this change
+│   ├── UnsupportedIcebergTypeError  columns have types that Iceberg does not have; carries them
+│   ├── ReservedColumnError          columns have names that Iceberg keeps for its own
+│   ├── PartitionValueError          a partition's value is not of its key's type
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
@@ -52,6 +66,9 @@ CatalogError
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
+│   │   └── MigrationConflictError   the table, or its files, changed after a migration was planned
+│   ├── DataWrittenError             to go back to Hive would lose what was written as Iceberg
+│   ├── FilesNeededError             an Iceberg table needs the files that should go
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
 ├── FilesNotDeletedError             the catalog has changed as asked, and files are left
@@ -104,6 +121,22 @@ class InvalidTableError(InvalidRequestError):
     """A table's definition contradicts itself."""
 
 
+class DuplicateColumnError(InvalidTableError):
+    """Two columns, or two fields inside columns, have one name, for instance because case does not count.
+
+    Attributes:
+        names: The names, those of fields with the names of what they are in: `column.field`.
+    """
+
+    def __init__(self, table: str, names: Sequence[str]) -> None:
+        """Name all of them."""
+        self.names = tuple(names)
+        super().__init__(
+            f"table {table}: more than one column or field has the name {', '.join(self.names)} (case does not count); "
+            "rename all but one"
+        )
+
+
 class InvalidIndexError(InvalidRequestError):
     """A partition index cannot be defined like this."""
 
@@ -154,6 +187,77 @@ class PartitionsNotNeighboursError(InvalidSchemeError):
 
 class UnsupportedChangeError(InvalidSchemeError):
     """A table's partition scheme does not know this change."""
+
+
+@dataclass(frozen=True)
+class UnsupportedColumn:
+    """A column that cannot be a column of an Iceberg table.
+
+    Attributes:
+        type: As Hive writes it.
+        problem: What about the type Iceberg does not have, and in which field of the column.
+    """
+
+    name: str
+    type: str
+    problem: str
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        shown = self.type if len(self.type) <= 100 else self.type[:100] + "…"
+        return f"column {self.name} of type {shown}: {self.problem}"
+
+
+class UnsupportedIcebergTypeError(InvalidRequestError):
+    """Columns have types that Iceberg does not have.
+
+    Attributes:
+        columns: All columns of the table that are like this.
+    """
+
+    def __init__(self, table: str, columns: Sequence[UnsupportedColumn]) -> None:
+        """Name all of them."""
+        self.columns = tuple(columns)
+        super().__init__(
+            f"table {table} cannot become an Iceberg table as it is: {'; '.join(map(str, self.columns))}. Nothing was "
+            "changed; change or drop these columns first"
+        )
+
+
+class ReservedColumnError(InvalidRequestError):
+    """Columns have names that Iceberg keeps for columns of its own.
+
+    Attributes:
+        columns: Their names.
+    """
+
+    def __init__(self, table: str, columns: Sequence[str]) -> None:
+        """Name all of them."""
+        self.columns = tuple(columns)
+        super().__init__(
+            f"table {table} cannot become an Iceberg table as it is: Iceberg keeps the name {', '.join(self.columns)} "
+            "for a column of its own. Nothing was changed; rename the column first"
+        )
+
+
+class PartitionValueError(InvalidRequestError):
+    """The value of a partition is not of its key's type.
+
+    Attributes:
+        key: The partition key.
+        value: The value as it was given.
+        expected_type: The key's type as Hive writes it.
+    """
+
+    def __init__(self, key: str, value: str, expected_type: str, problem: str) -> None:
+        """Name key, value and type; `problem` says what is wrong with the value."""
+        self.key = key
+        self.value = value
+        self.expected_type = expected_type
+        super().__init__(
+            f"partition key {key} of type {expected_type} has the value {value[:100]!r} in a partition: {problem}. "
+            "Rename or drop the partition, or make the key a string"
+        )
 
 
 class WrongFieldError(InvalidRequestError):
@@ -263,6 +367,86 @@ class PartialPartitionSpecError(InvalidPartitionSpecError):
 
 class NotATableError(InvalidRequestError):
     """What a table can do was asked of a view."""
+
+
+class IcebergTableError(InvalidRequestError):
+    """What a Hive table can do was asked of an Iceberg table."""
+
+
+class NotIcebergTableError(InvalidRequestError):
+    """What an Iceberg table can do was asked of a table that is none."""
+
+
+class MigrationRefusedError(InvalidRequestError):
+    """A table cannot become an Iceberg table as it is; nothing was changed."""
+
+
+class AlreadyIcebergError(MigrationRefusedError):
+    """It is one."""
+
+
+class ForeignTableError(MigrationRefusedError):
+    """The table's files are not Hive's: a log of Delta, Hudi or another provider says which of them count."""
+
+
+class TransactionalTableError(MigrationRefusedError):
+    """The table's files are those of a transactional (ACID) table of Hive, with deltas that only Hive can merge."""
+
+
+class SharedLocationError(MigrationRefusedError):
+    """The same files would belong to two tables, or to two partitions."""
+
+
+class QuarantinedPartitionError(MigrationRefusedError):
+    """Partitions are held back from readers, and an Iceberg table would show them."""
+
+
+@dataclass(frozen=True)
+class FileProblem:
+    """A file that cannot be part of a table.
+
+    Attributes:
+        problem: What is wrong in one word, for instance `EMPTY` or `FOREIGN`.
+        message: The same as a sentence.
+    """
+
+    path: str
+    problem: str
+    message: str
+
+
+class UnusableFilesError(MigrationRefusedError):
+    """Files of the table cannot be part of an Iceberg table.
+
+    Attributes:
+        problems: The first of them.
+    """
+
+    def __init__(self, table: str, problems: Sequence[FileProblem]) -> None:
+        """Name the first of the files."""
+        self.problems = tuple(problems)
+        shown = "; ".join(f"{each.path}: {each.message} ({each.problem})" for each in problems[:10])
+        more = f"; and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+        super().__init__(
+            f"table {table}: {len(problems):,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
+            "changed. Take them out of the table's folder, or, of empty and foreign ones, let them be skipped"
+        )
+
+
+class DuplicateFilesError(MigrationRefusedError):
+    """Files that should be added to an Iceberg table are in it already.
+
+    Attributes:
+        paths: The first of them.
+    """
+
+    def __init__(self, table: str, paths: Sequence[str], count: int) -> None:
+        """Name the first of the files."""
+        self.paths = tuple(paths)
+        super().__init__(
+            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing was "
+            "added. Add other partitions, or let duplicate files be skipped"
+        )
 
 
 class UnsupportedFormatError(InvalidRequestError):
@@ -456,6 +640,22 @@ class IndexBuildEndedError(ConflictError):
 
 class PlanConflictError(ConflictError):
     """The table is not any more as a plan expects it; make a new plan."""
+
+
+class MigrationConflictError(PlanConflictError):
+    """The table, or its files, changed after its migration was planned."""
+
+
+class DataWrittenError(ConflictError):
+    """To go back to the Hive table would lose what was written into the Iceberg table since."""
+
+    retryable: ClassVar[bool] = False
+
+
+class FilesNeededError(ConflictError):
+    """Files should be deleted that an Iceberg table needs."""
+
+    retryable: ClassVar[bool] = False
 
 
 class FencedError(ConflictError):

@@ -120,7 +120,7 @@ class Loading:
 
     def _known_table(self, name: str) -> Table | None:
         try:
-            table = self._definitions.get_table(name)
+            table = self._definitions.get_hive_table(name)
         except NotFoundError:
             return None
         require_value_rows(table)

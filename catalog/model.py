@@ -51,6 +51,16 @@ class TableKind(StrEnum):
     VIEW = "view"
 
 
+class TableType(StrEnum):
+    """Who keeps a table's files: the catalog's partitions, or Iceberg's metadata.
+
+    An Iceberg table keeps its Hive definition, partitions and indexes, untouched, for the way back.
+    """
+
+    HIVE = "HIVE"
+    ICEBERG = "ICEBERG"
+
+
 class IndexState(StrEnum):
     """Where a partition index stands; the spelling of Glue's `PartitionIndexStatus`."""
 
@@ -139,6 +149,8 @@ class Table:
         description: What the table is for.
         view_text: The statement of a view; None for tables.
         buckets: None for a table without.
+        table_type: ICEBERG when Iceberg's metadata says what is in it; the rest says what it was as a Hive table.
+        metadata_location: The metadata file of an Iceberg table, as it was read; None for others.
     """
 
     database: str
@@ -155,6 +167,8 @@ class Table:
     description: str | None = None
     view_text: str | None = None
     buckets: Buckets | None = None
+    table_type: TableType = TableType.HIVE
+    metadata_location: str | None = field(default=None, compare=False)
 
     @property
     def full_name(self) -> str:
@@ -165,6 +179,11 @@ class Table:
     def is_view(self) -> bool:
         """Say whether it is a view."""
         return self.kind is TableKind.VIEW
+
+    @property
+    def is_iceberg(self) -> bool:
+        """Say whether it is an Iceberg table now."""
+        return self.table_type is TableType.ICEBERG
 
     @property
     def key_names(self) -> tuple[str, ...]:

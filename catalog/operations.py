@@ -46,6 +46,10 @@ class OperationKind(StrEnum):
     DROP_TABLE = "drop_table"
     COUNT_VALUES = "count_values"
     RUN_STATEMENT = "run_statement"
+    MIGRATE = "migrate"
+    REVERT = "revert"
+    SNAPSHOT = "snapshot"
+    ADD_FILES = "add_files"
 
 
 class OperationState(StrEnum):
@@ -188,6 +192,17 @@ class Operations:
             operation = _operation(connection.execute(_by_id(operation_id)).one())
         reached(Point.JOURNALED)
         return operation
+
+    def refuse_if_held(self, connection: Connection, table: str, operation_id: str | None = None) -> None:
+        """Look whether an exclusive operation could begin on a table now.
+
+        Args:
+            operation_id: Of an operation that holds the table itself; None for none.
+
+        Raises:
+            OperationConflictError: Another one is at work on the table.
+        """
+        self._others(connection, str(TableName.parse(table)), operation_id)
 
     def record(
         self, connection: Connection, operation_id: str, kind: OperationKind, table: str, request: Mapping[str, Any]
@@ -471,12 +486,22 @@ class Operations:
         Raises:
             OperationConflictError: Somebody does.
         """
+        for other in self._others(connection, table, operation_id):
+            self._fail(connection, other.number, ABANDONED, _untouched(now_ms() - other.heartbeat_at_ms))
+
+    @staticmethod
+    def _others(connection: Connection, table: str, operation_id: str | None) -> Sequence[Row[Any]]:
+        """Return other unfinished exclusive operations, which nobody works on any more.
+
+        Raises:
+            OperationConflictError: Somebody does.
+        """
         others = connection.execute(
             select(OperationRow.__table__).where(
                 OperationRow.table_name == table,
                 OperationRow.is_exclusive,
                 OperationRow.state.in_(UNFINISHED),
-                OperationRow.id != operation_id,
+                OperationRow.id != (operation_id or ""),
             )
         ).all()
         for other in others:
@@ -486,7 +511,7 @@ class Operations:
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
                     f"{age_ms // 1000} s ago; wait until it has ended, or give it up: calve give-up '{other.id}'"
                 )
-            self._fail(connection, other.number, ABANDONED, _untouched(age_ms))
+        return others
 
     @staticmethod
     def _begin_again(connection: Connection, row: Row[Any], request: Mapping[str, Any]) -> None:

@@ -14,8 +14,9 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, or_, select
 
-from catalog.errors import FilesNotDeletedError
+from catalog.errors import FilesNeededError, FilesNotDeletedError
 from catalog.files import Folder
+from catalog.iceberg.pointers import shared_locations
 from catalog.model import Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.storage import Storage
@@ -31,6 +32,28 @@ def journal_purge(connection: Connection, operations: Operations, table: Table) 
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
     operations.record(connection, operation_id, OperationKind.DROP_TABLE, table.full_name, {"location": table.location})
     return operation_id
+
+
+def refuse_needed_files(connection: Connection, table: Table) -> None:
+    """Refuse to delete the files of an Iceberg table, and files that another table has as Iceberg.
+
+    Raises:
+        FilesNeededError: Such files should be deleted.
+    """
+    if table.is_iceberg:
+        raise FilesNeededError(
+            f"table {table.full_name} is an Iceberg table, and dropping it deletes no file, because its files may be "
+            "another table's, too; drop it without PURGE and delete its files by hand, or take it back to Hive first"
+        )
+    if table.kind is not TableKind.MANAGED:
+        return
+    root = comparable(table.location)
+    for location, database, name in shared_locations(connection):
+        if is_within(location, root) or is_within(root, location):
+            raise FilesNeededError(
+                f"table {table.full_name}: the Iceberg table {database}.{name} reads files of {location}, which PURGE "
+                f"would delete; drop {table.full_name} without PURGE, or {database}.{name} first"
+            )
 
 
 def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> None:

@@ -89,7 +89,7 @@ class QualityResults:
         Quarantined partitions count too; a partition whose rows are not known counts as none.
         """
         with self._storage.read() as connection:
-            definition = self._definitions.get_table(table, connection)
+            definition = self._definitions.get_hive_table(table, connection)
             positions = [definition.key_names.index(key) for key in keys]
             pieces = [func.split_part(PartitionRow.packed_values, "/", position + 1) for position in positions]
             query = (

@@ -1,8 +1,10 @@
-"""What not every table can do: views have neither files nor partitions, and some formats are recorded only."""
+"""What not every table can do: views have neither files nor partitions, some formats are recorded only, and what is in
+an Iceberg table only Iceberg's metadata says.
+"""
 
 from __future__ import annotations
 
-from catalog.errors import NotATableError, UnsupportedChangeError, UnsupportedFormatError
+from catalog.errors import IcebergTableError, NotATableError, UnsupportedChangeError, UnsupportedFormatError
 from catalog.model import READABLE_FORMATS, FileFormat, Table
 
 
@@ -17,6 +19,21 @@ def refuse_view(table: Table, reason: str) -> None:
     """
     if table.is_view:
         raise NotATableError(f"{table.full_name} is a view, which {reason}; name a table")
+
+
+def refuse_iceberg(table: Table) -> None:
+    """Refuse to read or change a table by its Hive definition, partitions and indexes when Iceberg keeps its files.
+
+    Raises:
+        IcebergTableError: It is an Iceberg table.
+    """
+    if table.is_iceberg:
+        raise IcebergTableError(
+            f"table {table.full_name} is an Iceberg table (metadata: {table.metadata_location}), so its partitions, "
+            "indexes and files are not the catalog's; read and change it as Iceberg, through the catalog `calve` of "
+            "Spark or PyIceberg, or take it back to Hive first: CALL iceberg.system.revert(schema_name => "
+            f"'{table.database}', table_name => '{table.name}')"
+        )
 
 
 def require_readable_format(table: Table, own_format: FileFormat | None = None) -> None:
@@ -43,6 +60,7 @@ def require_value_rows(table: Table) -> None:
         UnsupportedChangeError: It has a partition scheme, by which a statement loads it.
     """
     refuse_view(table, "has no rows of its own to add to")
+    refuse_iceberg(table)
     require_readable_format(table)
     if table.scheme is not None:
         raise UnsupportedChangeError(

@@ -24,7 +24,7 @@ from catalog.model import Column
 from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
 from catalog.schemes.pruning import FileScan
-from catalog.table_checks import refuse_view, require_readable_format
+from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_format
 from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
 
@@ -176,6 +176,7 @@ def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Part
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
     """
     refuse_view(table, "has no files")
+    refuse_iceberg(table)
     if not table.partition_keys:
         require_readable_format(table)
         return _read_unpartitioned(spark, table)

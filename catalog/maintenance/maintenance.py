@@ -98,7 +98,7 @@ class Maintenance:
         """
         found = {}
         for table in self._definitions.list_tables():
-            if table.partition_keys and (names := building.ended_leftovers(self._storage, table)):
+            if table.partition_keys and not table.is_iceberg and (names := building.ended_leftovers(self._storage, table)):
                 found[table.full_name] = names
                 if not dry_run:
                     building.clear_ended(self._storage, table)

@@ -54,6 +54,11 @@ class Queries:
         """Return the query of all partitions of a table."""
         return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.table_id = {self._mark}", (table_id,))
 
+    def partitions_by_order(self, table_id: int) -> Query:
+        """Return the query of all partitions of a table by their ids."""
+        every = self.all_partitions(table_id)
+        return Query(f"{every.sql} ORDER BY p.id", every.parameters)
+
     def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
         """Return the query of the partitions that an operation added."""
         every = self.all_partitions(table_id)

@@ -116,7 +116,7 @@ class Repairs:
         self, name: str, mode: RepairMode, *, operation_id: str | None = None, requested_by: str | None = None
     ) -> RepairReport:
         """Repair a table; see `Catalog.repair_table`."""
-        table = self._definitions.get_table(name)
+        table = self._definitions.get_hive_table(name)
         refuse_view(table, "has no partitions")
         if not table.partition_keys:
             reason = "it has no partition keys, so no folder is a partition"

@@ -104,7 +104,7 @@ class Scanner:
         return scan
 
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
-        table = self._definitions.get_table(name, connection)
+        table = self._definitions.get_hive_table(name, connection)
         tree = parse_expression(expression, table)
         indexes = list_indexes(connection, table.id) if use_indexes else []
         plans, not_used = candidate_plans(table, indexes, tree)
@@ -181,7 +181,7 @@ class Scanner:
             yield from self._partitions(scan, prepared, rows, state)
             return
         with self._storage.read() as connection:
-            if self._definitions.get_table(asked[0], connection).version != prepared.table.version:
+            if self._definitions.get_hive_table(asked[0], connection).version != prepared.table.version:
                 prepared = self._prepare(connection, *asked)
             plan, ranges = self._resolved(connection, prepared.plan)
             if plan is not prepared.plan:
@@ -206,7 +206,7 @@ class Scanner:
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
         with self._storage.read() as connection:
-            table = self._definitions.get_table(name, connection)
+            table = self._definitions.get_hive_table(name, connection)
             identity = ValueEncoder(table).identity(values)
             query = partition_query(table).where(PartitionRow.identity == identity)
             row = connection.execute(query).one_or_none()
@@ -218,9 +218,9 @@ class Scanner:
     def of_operation(self, name: str, operation_number: int) -> Iterator[Partition]:
         """Yield the partitions that an operation added, in no order, visible or not."""
         with self._storage.read() as connection:
-            table = self._definitions.get_table(name, connection)
+            table = self._definitions.get_hive_table(name, connection)
             factory = PartitionFactory(table)
-            for page in _pages(connection, self._queries.partitions_of_operation(table.id, operation_number)):
+            for page in read_pages(connection, self._queries.partitions_of_operation(table.id, operation_number)):
                 yield from map(factory.make, page)
 
 
@@ -323,9 +323,9 @@ class _Search:
         if self._plan.expression == NONE:
             return
         if self._plan.index is None:
-            yield from _pages(self._connection, self._queries.all_partitions(self._table.id))
+            yield from read_pages(self._connection, self._queries.all_partitions(self._table.id))
         elif self._ranges and self._plan.checked_in_index == ALL:
-            for page in _pages(self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)):
+            for page in read_pages(self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)):
                 self._counts.items_read += len(page)
                 yield page
         elif self._ranges:
@@ -339,7 +339,7 @@ class _Search:
         types = [self._table.key_types[position] for position in positions]
         readers = {position: partial(decode_value, self._table.key_types[position]) for position in positions}
         condition = Filter(self._plan.checked_in_index, readers)
-        for page in _pages(self._connection, self._queries.items(self._plan.index.id, ranges)):
+        for page in read_pages(self._connection, self._queries.items(self._plan.index.id, ranges)):
             self._counts.items_read += len(page)
             whole = [(bytes(key), partition_id) for key, partition_id in page if not is_cut(key)]
             yield from (partition_id for key, partition_id in page if is_cut(key))
@@ -355,7 +355,7 @@ def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
     return select(*columns).where(PartitionRow.table_id == table.id)
 
 
-def _pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
+def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
     """Yield the rows of a query, some thousands at a time, without holding all of them.
 
     Past SQLAlchemy, whose rows take longer to make than partitions do.

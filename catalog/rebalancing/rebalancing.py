@@ -54,7 +54,7 @@ class Rebalancing:
             PartitionNotFoundError, InvalidSchemeError: The change does not fit the table; subclasses say why.
         """
         with self._storage.read() as connection:
-            return make_plan(connection, self._definitions.get_table(table, connection), change)
+            return make_plan(connection, self._definitions.get_hive_table(table, connection), change)
 
     def advise(
         self,
@@ -74,7 +74,7 @@ class Rebalancing:
             InvalidSchemeError: It has no partition scheme.
         """
         with self._storage.read() as connection:
-            definition = self._definitions.get_table(table, connection)
+            definition = self._definitions.get_hive_table(table, connection)
             scheme = definition.scheme
             if scheme is None:
                 raise InvalidSchemeError(

@@ -94,11 +94,16 @@ class Storage:
                 return []
             return rows
 
-    def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool) -> bool:
+    def lock_table(
+        self, connection: Connection, table_id: int, *, exclusive: bool, version: int | None = None
+    ) -> bool:
         """Hold the table's row until the transaction ends; return whether the table still exists.
 
         Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that
         gives the table a new version. On SQLite every writing transaction is alone anyway.
+
+        Args:
+            version: Only hold it, exclusively, when it has this version still.
         """
         if self.is_postgresql:
             # A row lock that is shared without a pause is never had exclusively; this lock is had in turn.
@@ -106,6 +111,8 @@ class Storage:
             connection.execute(select(lock(_TABLE_LOCKS, table_id)))
         if exclusive:
             change = update(TableRow).where(TableRow.id == table_id).values(version=new_version())
+            if version is not None:
+                change = change.where(TableRow.version == version)
             return connection.execute(change).rowcount == 1
         query = select(TableRow.id).where(TableRow.id == table_id).with_for_update(read=True)
         return connection.scalar(query) is not None

@@ -63,6 +63,7 @@ class TableRow(Base):
     properties: Mapped[dict[str, Any]]
     scheme: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     kind: Mapped[str] = mapped_column(String(16), default="managed", server_default="managed")
+    table_type: Mapped[str] = mapped_column(String(16), default="HIVE", server_default="HIVE")
     description: Mapped[str | None] = mapped_column(Text)
     view_text: Mapped[str | None] = mapped_column(Text)
     buckets: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -262,3 +263,43 @@ class PartitionCheckRow(Base):
     passed: Mapped[bool]
     failures: Mapped[list[Any]]
     checked_at_ms: Mapped[int]
+
+
+class IcebergTableRow(Base):
+    """Where the metadata of an Iceberg table is: a row of PyIceberg's SqlCatalog and of Iceberg's JDBC catalog.
+
+    Both change it by themselves when they commit. Source: PyIceberg 0.12, `pyiceberg/catalog/sql.py`.
+    """
+
+    __tablename__ = "iceberg_tables"
+
+    catalog_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    metadata_location: Mapped[str | None] = mapped_column(String(1000))
+    previous_metadata_location: Mapped[str | None] = mapped_column(String(1000))
+    iceberg_type: Mapped[str | None] = mapped_column(String(5))
+
+
+class IcebergNamespaceRow(Base):
+    """A property of a namespace of Iceberg tables; Calve's own databases have none here."""
+
+    __tablename__ = "iceberg_namespace_properties"
+
+    catalog_name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    property_key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    property_value: Mapped[str] = mapped_column(String(1000))
+
+
+class SharedLocationRow(Base):
+    """A location of which an Iceberg table has data files that are another table's, too.
+
+    `location` is written as `catalog.purging.comparable` does. A row outlives neither its Iceberg table nor its pointer.
+    """
+
+    __tablename__ = "calve_shared_location"
+
+    location: Mapped[str] = mapped_column(String(1000), primary_key=True)
+    table_namespace: Mapped[str] = mapped_column(String(255), primary_key=True)
+    table_name: Mapped[str] = mapped_column(String(255), primary_key=True)

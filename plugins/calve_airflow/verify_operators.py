@@ -53,6 +53,7 @@ class PlanVerificationOperator(BaseOperator):
             found = [
                 (table.full_name, index.name)
                 for table in tables
+                if not table.is_iceberg
                 for index in catalog.get_partition_indexes(table.full_name)
                 if index.state is IndexState.ACTIVE
             ]

@@ -13,14 +13,19 @@ from catalog.errors import (
     CatalogError,
     CatalogUnavailableError,
     ConflictError,
+    DuplicateColumnError,
     ExpressionError,
     IndexedKeyError,
     InvalidPartitionError,
     OperationConflictError,
     PartitionProblem,
+    PartitionValueError,
     PlanConflictError,
     RefusedPartition,
+    ReservedColumnError,
     StatementError,
+    UnsupportedColumn,
+    UnsupportedIcebergTypeError,
     WrongFieldError,
 )
 
@@ -35,6 +40,12 @@ def make(error: type[CatalogError]) -> CatalogError:
         return error("demo.t", [REFUSED])
     if issubclass(error, IndexedKeyError):
         return error("demo.t", "partition key n cannot become m", ["by_n"])
+    if issubclass(error, UnsupportedIcebergTypeError):
+        return error("demo.t", [UnsupportedColumn("c", "void", "there is no such type")])
+    if issubclass(error, DuplicateColumnError | ReservedColumnError):
+        return error("demo.t", ["a", "b"])
+    if issubclass(error, PartitionValueError):
+        return error("n", "foo", "int", "it is not a whole number")
     if issubclass(error, BoundsNotAscendingError):
         return error("RANGE_INFO", "2", "1")
     if issubclass(error, WrongFieldError):

@@ -59,9 +59,12 @@ def _facts(context: Context, table: Table) -> Iterator[tuple[str, str | None]]:
     if table.is_view:
         yield "View Text", table.view_text
     else:
+        yield "Provider", "iceberg" if table.is_iceberg else None
         yield "Format", table.format.upper()
         yield "Location", table.location
-        yield from _partition_facts(context, table)
+        yield "Metadata Location", table.metadata_location
+        if not table.is_iceberg:
+            yield from _partition_facts(context, table)
     if table.buckets is not None:
         yield "Bucket Columns", ", ".join(table.buckets.columns)
         yield "Num Buckets", str(table.buckets.count)
@@ -108,7 +111,10 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def show_create_table(context: Context, statement: m.ShowCreateTable) -> StatementResult:
-    """Run SHOW CREATE TABLE: a statement that creates an equal table, but for the ids of its partitions."""
+    """Run SHOW CREATE TABLE: a statement that creates an equal table, but for the ids of its partitions.
+
+    Of an Iceberg table it is Hive's statement for one, with the location of its metadata; only for reading.
+    """
     table = context.catalog.get_table(context.name(statement.table))
     text = _create_view(table) if table.is_view else _create_table(context, table)
     return StatementResult(("createtab_stmt",), [[text]])
@@ -129,14 +135,18 @@ def _create_table(context: Context, table: Table) -> str:
     if keys:
         lines.append("PARTITIONED BY (" + ", ".join(map(_column, keys)) + ")")
     lines += _indexes(context, table)
-    lines += _buckets(table.buckets)
-    if table.scheme is None:
+    if not table.is_iceberg:
+        lines += _buckets(table.buckets)
+    if table.is_iceberg:
+        lines.append("STORED BY ICEBERG")
+    elif table.scheme is None:
         lines.append(f"STORED AS {table.format.upper()}")
     else:
         lines.append("STORED BY 'carbondata'")
     if external or table.location != _default_location(context, table):
         lines.append(f"LOCATION {quoted(table.location)}")
-    lines += _properties({**_scheme_properties(table), **table.properties})
+    metadata = {"metadata_location": table.metadata_location} if table.metadata_location else {}
+    lines += _properties({**_scheme_properties(table), **table.properties, **metadata})
     return "\n".join(lines)
 
 
@@ -161,7 +171,7 @@ def _description(table: Table) -> list[str]:
 
 
 def _indexes(context: Context, table: Table) -> list[str]:
-    if not table.partition_keys:
+    if not table.partition_keys or table.is_iceberg:
         return []
     states = (IndexState.CREATING, IndexState.ACTIVE)
     found = [each for each in context.catalog.get_partition_indexes(table.full_name) if each.state in states]

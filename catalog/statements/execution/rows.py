@@ -12,7 +12,7 @@ from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
-from catalog.table_checks import refuse_view, require_readable_format
+from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_format
 
 
 def select(context: Context, statement: m.Select) -> StatementResult:
@@ -49,6 +49,7 @@ def load_data(context: Context, statement: m.LoadData) -> StatementResult:
 def _writable(context: Context, statement: m.TableStatement) -> Table:
     table = context.catalog.get_table(context.name(statement.table))
     refuse_view(table, "has no rows of its own to add to")
+    refuse_iceberg(table)
     require_readable_format(table)
     return table
 

@@ -1,0 +1,161 @@
+"""Adding files to an Iceberg table that is there: which it has already, and by which names their columns are found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile, write_manifest
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType
+
+from catalog.errors import ColumnsDifferError
+from catalog.iceberg.layout import Layout
+from catalog.iceberg.manifests import WrittenManifest
+from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
+
+if TYPE_CHECKING:
+    from catalog.model import Table
+
+_CODEC = "deflate"
+
+
+def target_layout(source: Table, source_layout: Layout, target: str, metadata: TableMetadata) -> Layout:
+    """Return the layout by which the files of a Hive table become an Iceberg table's.
+
+    Its schema has the target's fields, those that the target is partitioned by last, in the order of the spec.
+
+    Raises:
+        ColumnsDifferError: The target is not partitioned by the same keys, or does not have a column of the source, or
+            has a key of another type.
+    """
+    schema, spec = metadata.schema(), metadata.spec()
+    keys = [schema.find_field(each.source_id) for each in spec.fields]
+    source_keys = list(source.key_names)
+    is_identity = all(isinstance(each.transform, IdentityTransform) for each in spec.fields)
+    if not is_identity or sorted(each.name.lower() for each in keys) != sorted(source_keys):
+        parts = ", ".join(f"{each.transform}({schema.find_column_name(each.source_id)})" for each in spec.fields)
+        raise ColumnsDifferError(
+            f"Iceberg table {target} is partitioned by {parts or 'nothing'}, and {source.full_name} by "
+            f"{', '.join(source_keys) or 'nothing'}; files are added only between tables partitioned by the same keys"
+        )
+    known = {each.name.lower(): each for each in schema.fields}
+    if missing := [column.name for column in source.columns if column.name not in known]:
+        raise ColumnsDifferError(
+            f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there first"
+        )
+    types = {each.name: each.field_type for each in source_layout.schema.fields}
+    for key in keys:
+        found = types[key.name.lower()]
+        is_wider = isinstance(found, IntegerType) and isinstance(key.field_type, LongType)
+        if found != key.field_type and not is_wider:
+            raise ColumnsDifferError(
+                f"partition key {key.name} is {key.field_type} in the Iceberg table {target} and would be {found} from "
+                f"{source.full_name}; files are added only between tables with keys of the same types"
+            )
+    ids = {each.field_id for each in keys}
+    fields = [*(each for each in schema.fields if each.field_id not in ids), *keys]
+    hive_types = dict(zip(types, source_layout.hive_types, strict=True))
+    return Layout(
+        Schema(*fields, schema_id=schema.schema_id),
+        PartitionSpec(*spec.fields, spec_id=spec.spec_id),
+        len(keys),
+        tuple(hive_types.get(each.name.lower(), str(each.field_type)) for each in fields),
+    )
+
+
+def known_files(metadata: TableMetadata) -> Iterator[str]:
+    """Yield the paths of a table's data files, a manifest in memory at a time."""
+    io = load_file_io({}, metadata.location)
+    for manifest in current_manifests(metadata):
+        if manifest.content == ManifestContent.DATA:
+            for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+                yield entry.data_file.file_path
+
+
+def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEntry]:
+    """Return the entries of a manifest that no snapshot has yet."""
+    file = ManifestFile.from_args(
+        manifest_path=manifest.path,
+        manifest_length=manifest.length_bytes,
+        partition_spec_id=spec.spec_id,
+        content=ManifestContent.DATA,
+        sequence_number=0,
+        min_sequence_number=0,
+        added_snapshot_id=None,
+        added_files_count=manifest.file_count,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=manifest.row_count,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[],
+        key_metadata=None,
+    )
+    return file.fetch_manifest_entry(load_file_io({}, manifest.path), discard_deleted=False)
+
+
+def without_files(
+    manifest: WrittenManifest, layout: Layout, left_out: Collection[str], path: str
+) -> tuple[WrittenManifest | None, int]:
+    """Write a manifest anew without some files; return it, None when nothing is left, and the bytes of its data files."""
+    kept = [each for each in files_of(manifest, layout.spec) if each.data_file.file_path not in left_out]
+    if not kept:
+        return None, 0
+    return write_entries(layout, kept, path), sum(each.data_file.file_size_in_bytes for each in kept)
+
+
+def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -> WrittenManifest:
+    """Write a manifest with PyIceberg, whose files are new in whatever snapshot it becomes part of."""
+    output = load_file_io({}, path).new_output(path)
+    # Without a snapshot's id, as the files inherit it.
+    with write_manifest(2, layout.spec, layout.schema, output, None, _CODEC) as writer:  # type: ignore[arg-type]
+        for each in entries:
+            writer.add_entry(
+                ManifestEntry.from_args(
+                    status=ManifestEntryStatus.ADDED,
+                    snapshot_id=None,
+                    sequence_number=None,
+                    file_sequence_number=None,
+                    data_file=each.data_file,
+                )
+            )
+    written = writer.to_manifest_file()
+    return WrittenManifest(
+        path,
+        written.manifest_length,
+        written.added_files_count or 0,
+        written.added_rows_count or 0,
+        tuple(written.partitions or ()),
+    )
+
+
+def completed_mapping(known: str | None, layout: Layout, spellings: Mapping[int, Sequence[str]]) -> str:
+    """Return a table's name mapping with the names that the added files use for its columns."""
+    if known is None:
+        return layout.name_mapping(spellings)
+    mapping: list[dict[str, Any]] = json.loads(known)
+    mapped = {each.get("field-id") for each in mapping}
+    _spell(mapping, spellings)
+    for field in json.loads(layout.name_mapping(spellings)):
+        if field["field-id"] not in mapped:
+            mapping.append(field)
+    return json.dumps(mapping)
+
+
+def _spell(fields: list[dict[str, Any]], spellings: Mapping[int, Sequence[str]]) -> None:
+    for field in fields:
+        for name in spellings.get(field.get("field-id", 0), ()):
+            if name not in field["names"]:
+                field["names"].append(name)
+        _spell(field.get("fields", []), spellings)
+
+
+def mapping_of(metadata: TableMetadata) -> str | None:
+    """Return a table's name mapping; None when it has none."""
+    return metadata.properties.get(NAME_MAPPING)

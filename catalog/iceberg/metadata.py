@@ -1,0 +1,282 @@
+"""The manifest list and the metadata of an Iceberg table over manifests that are there already.
+
+Nothing here makes a table visible: that is done by whoever writes the location of the metadata into the catalog
+(`catalog.iceberg.pointers`). Source: the Iceberg table spec, version 2; PyIceberg writes the files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.manifest import ManifestContent, ManifestFile, PartitionFieldSummary, write_manifest_list
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START
+from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary, update_snapshot_summaries
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+
+from catalog.clock import now_ms
+from catalog.errors import UnsupportedFormatError
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+    from catalog.iceberg.manifests import WrittenManifest
+
+NAME_MAPPING = "schema.name-mapping.default"
+"""The table property by which readers find the columns of files without field ids."""
+
+FORMAT_VERSION = 2
+FOLDER = "metadata"
+"""The folder of an Iceberg table's metadata, below its location."""
+
+_UNASSIGNED_SEQUENCE = -1
+_CODEC = "gzip"
+_VERSION = re.compile(r"(\d+)-")
+
+
+@dataclass(frozen=True)
+class AddedFiles:
+    """What manifests add to a table, and the words in which the snapshot's summary says so.
+
+    Attributes:
+        size_bytes: The sum of the data files' sizes.
+        partition_count: How many partitions have files among them.
+        marks: What else the summary says, for instance which operation it was.
+    """
+
+    size_bytes: int
+    partition_count: int = 0
+    marks: Mapping[str, str] | None = None
+
+
+def write_table(
+    layout: Layout,
+    location: str,
+    manifests: Sequence[WrittenManifest],
+    properties: Mapping[str, str],
+    name_mapping: str,
+    added: AddedFiles | None = None,
+    *,
+    folder: str | None = None,
+    metadata_location: str | None = None,
+) -> str:
+    """Write the first metadata of a table, with one snapshot that appends some manifests; nobody sees it yet.
+
+    Args:
+        location: Of the table; engines write new files below it.
+        manifests: Whose entries have neither a snapshot id nor a sequence number: they inherit this snapshot's.
+        properties: Of the table, besides the name mapping.
+        folder: Where the manifest list goes; by default the table's metadata folder.
+        metadata_location: Of the file; by default a new name in the table's metadata folder.
+
+    Returns:
+        The location of the metadata.
+    """
+    added = added or AddedFiles(0)
+    metadata_folder = f"{location}/{FOLDER}"
+    target = metadata_location or f"{metadata_folder}/00000-{uuid4()}.metadata.json"
+    io = load_file_io({}, target)
+    schema, spec = layout.schema, layout.spec
+    empty = TableMetadataV2(
+        location=location,
+        last_updated_ms=now_ms(),
+        last_column_id=schema.highest_field_id,
+        schemas=[schema],
+        current_schema_id=schema.schema_id,
+        partition_specs=[spec],
+        default_spec_id=spec.spec_id,
+        last_partition_id=max((each.field_id for each in spec.fields), default=PARTITION_FIELD_ID_START - 1),
+        sort_orders=[UNSORTED_SORT_ORDER],
+        default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
+        properties={**properties, NAME_MAPPING: name_mapping},
+        table_uuid=uuid4(),
+    )
+    snapshot = _append_snapshot(io, empty, manifests, added, folder or metadata_folder)
+    metadata = empty.model_copy(
+        update={
+            "last_sequence_number": snapshot.sequence_number,
+            "last_updated_ms": snapshot.timestamp_ms,
+            "current_snapshot_id": snapshot.snapshot_id,
+            "snapshots": [snapshot],
+            "snapshot_log": [SnapshotLogEntry(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms)],
+            "refs": {
+                MAIN_BRANCH: SnapshotRef(
+                    snapshot_id=snapshot.snapshot_id, snapshot_ref_type=SnapshotRefType.BRANCH
+                )
+            },
+        }
+    )
+    ToOutputFile.table_metadata(metadata, io.new_output(target), overwrite=True)
+    return target
+
+
+def write_append(
+    before: str,
+    manifests: Sequence[WrittenManifest],
+    added: AddedFiles,
+    folder: str,
+    properties: Mapping[str, str] | None = None,
+) -> str:
+    """Write the metadata of a table with some manifests appended in one snapshot; nobody sees it yet.
+
+    Args:
+        before: The location of the metadata that the table has.
+        folder: Where the manifest list goes.
+        properties: Of the table, those to set besides.
+
+    Returns:
+        The location of the new metadata.
+
+    Raises:
+        UnsupportedFormatError: The table is not of format version 2.
+    """
+    metadata = read_metadata(before)
+    require_version(metadata, before)
+    io = load_file_io({}, before)
+    snapshot = _append_snapshot(io, metadata, manifests, added, folder)
+    updates: tuple[TableUpdate, ...] = (
+        AddSnapshotUpdate(snapshot=snapshot),
+        SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type="branch", snapshot_id=snapshot.snapshot_id),
+    )
+    if properties:
+        updates = (SetPropertiesUpdate(updates=dict(properties)), *updates)
+    after = update_table_metadata(metadata, updates, metadata_location=before)
+    number = _VERSION.match(posixpath.basename(before))
+    target = f"{folder}/{int(number[1]) + 1 if number else 0:05d}-{uuid4()}.metadata.json"
+    ToOutputFile.table_metadata(after, io.new_output(target))
+    return target
+
+
+def require_version(metadata: TableMetadata, location: str) -> None:
+    """Refuse a table of another format version.
+
+    Raises:
+        UnsupportedFormatError: It is one.
+    """
+    if metadata.format_version != FORMAT_VERSION:
+        raise UnsupportedFormatError(
+            f"the Iceberg table at {metadata.location} is of format version {metadata.format_version} ({location}), and "
+            f"files are added to those of version {FORMAT_VERSION}"
+        )
+
+
+def read_metadata(location: str) -> TableMetadata:
+    """Return the metadata of a table."""
+    return FromInputFile.table_metadata(load_file_io({}, location).new_input(location))
+
+
+def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
+    """Return the manifests of the current snapshot; none without one."""
+    snapshot = metadata.current_snapshot()
+    return [] if snapshot is None else snapshot.manifests(load_file_io({}, metadata.location))
+
+
+def first_metadata_location(location: str, name: str) -> str:
+    """Return the location of the first metadata that an attempt writes, the same for the same attempt.
+
+    It is where engines look for it, and its name is one they count on from.
+
+    Args:
+        name: The attempt, unlike all others at this location.
+    """
+    return f"{location}/{FOLDER}/00000-{_uuid(f'{location}/{name}')}.metadata.json"
+
+
+def _uuid(text: str) -> UUID:
+    from uuid import NAMESPACE_URL, uuid5
+
+    return uuid5(NAMESPACE_URL, text)
+
+
+def _append_snapshot(
+    io: FileIO, metadata: TableMetadata, manifests: Sequence[WrittenManifest], added: AddedFiles, folder: str
+) -> Snapshot:
+    """Write the manifest list of an append, and return its snapshot."""
+    parent = metadata.current_snapshot()
+    snapshot_id = metadata.new_snapshot_id()
+    sequence_number = metadata.next_sequence_number()
+    path = f"{folder}/snap-{snapshot_id}-0-{uuid4()}.avro"
+    listed = [_manifest_file(each, metadata, snapshot_id) for each in manifests]
+    if parent is not None:
+        listed += parent.manifests(io)
+    with write_manifest_list(
+        FORMAT_VERSION,
+        io.new_output(path),
+        snapshot_id,
+        None if parent is None else parent.snapshot_id,
+        sequence_number,
+        _CODEC,
+    ) as writer:
+        if listed:
+            writer.add_manifests(listed)
+    return Snapshot(
+        snapshot_id=snapshot_id,
+        parent_snapshot_id=None if parent is None else parent.snapshot_id,
+        sequence_number=sequence_number,
+        timestamp_ms=max(now_ms(), metadata.last_updated_ms),
+        manifest_list=path,
+        schema_id=metadata.current_schema_id,
+        summary=_summary(manifests, added, parent),
+    )
+
+
+def _summary(manifests: Iterable[WrittenManifest], added: AddedFiles, parent: Snapshot | None) -> Summary:
+    files = records = 0
+    for each in manifests:
+        files += each.file_count
+        records += each.row_count
+    figures = {
+        "added-data-files": files,
+        "added-records": records,
+        "added-files-size": added.size_bytes,
+        "changed-partition-count": added.partition_count,
+    }
+    texts = {name: str(number) for name, number in figures.items() if number}
+    summary = Summary(Operation.APPEND, **texts, **(added.marks or {}))
+    previous = None if parent is None or parent.summary is None else parent.summary.additional_properties
+    return update_snapshot_summaries(summary, previous)
+
+
+def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_id: int) -> ManifestFile:
+    return ManifestFile.from_args(
+        manifest_path=written.path,
+        manifest_length=written.length_bytes,
+        partition_spec_id=metadata.default_spec_id,
+        content=ManifestContent.DATA,
+        sequence_number=_UNASSIGNED_SEQUENCE,
+        min_sequence_number=_UNASSIGNED_SEQUENCE,
+        added_snapshot_id=snapshot_id,
+        added_files_count=written.file_count,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=written.row_count,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[_field_summary(each) for each in written.partitions],
+        key_metadata=None,
+    )
+
+
+def _field_summary(summary: Any) -> PartitionFieldSummary:
+    if isinstance(summary, PartitionFieldSummary):
+        return summary
+    return PartitionFieldSummary.from_args(
+        contains_null=summary.contains_null,
+        contains_nan=summary.contains_nan,
+        lower_bound=summary.lower_bound,
+        upper_bound=summary.upper_bound,
+    )

@@ -1,0 +1,269 @@
+"""Types of Hive columns, as a metastore writes them, and the types of Iceberg that they become.
+
+| Hive | Iceberg |
+| --- | --- |
+| tinyint, smallint, int | int |
+| bigint | long |
+| float, double, boolean, date, binary | the same |
+| decimal(p,s) | decimal(p,s) |
+| string, char(n), varchar(n) | string |
+| timestamp | timestamptz or timestamp, as `TypeRules` and the format of the files say |
+| timestamp with local time zone, timestamp_ltz | timestamptz |
+| timestamp_ntz | timestamp |
+| array<…>, map<…,…>, struct<name:type,…> | list, map, struct; elements, values and fields are optional |
+
+Source: Trino's `MigrateProcedure.toIcebergType`. It knows no timestamps of the last two kinds; those are as in Spark
+and in Iceberg's `HiveSchemaConverter`.
+
+Types have the names that they have in statements (`catalog.statements.types`). The texts of a metastore are others than
+those of statements: names of a struct's fields have any characters without quotes, fields have comments, and there are
+types that no statement of ours makes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from catalog.statements.types import MAXIMUM_DEPTH, TypeNameError, plain_type, sized_type
+
+_UNASSIGNED = 0
+"""The field id of what has none yet; `layout` gives all of them at once."""
+
+_SHOWN = 80
+
+_PLAIN: dict[str, IcebergType] = {
+    "tinyint": IntegerType(),
+    "smallint": IntegerType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "boolean": BooleanType(),
+    "string": StringType(),
+    "date": DateType(),
+    "binary": BinaryType(),
+}
+_OTHER_TIMESTAMPS: dict[str, IcebergType] = {
+    "timestamp with local time zone": TimestamptzType(),
+    "timestamp_ltz": TimestamptzType(),
+    "timestamp_ntz": TimestampType(),
+}
+_DECIMAL = re.compile(r"decimal\(([0-9]+),([0-9]+)\)", re.ASCII)
+_SIGNS = {sign: re.compile(sign) for sign in "<>,:"}
+
+
+class Loss(StrEnum):
+    """What a type says in Hive and says no more in Iceberg."""
+
+    BLANKS = "char"
+    LENGTH = "varchar"
+    RANGE = "tinyint or smallint"
+    ZONE = "timestamp"
+
+
+_LOSSES = {"char": Loss.BLANKS, "varchar": Loss.LENGTH, "tinyint": Loss.RANGE, "smallint": Loss.RANGE}
+
+
+class HiveTypeError(ValueError):
+    """A column's type cannot be that of an Iceberg column; the message says why, and of which field inside it."""
+
+
+@dataclass(frozen=True)
+class ConvertedType:
+    """A type of Iceberg that a type of Hive became.
+
+    Attributes:
+        name: Of Hive's type, without aliases, blanks and parts: `decimal(10,0)` for `dec`, `array` for `array<int>`.
+        type: Without field ids: all of them are 0.
+        losses: What got lost, anywhere inside the type.
+    """
+
+    name: str
+    type: IcebergType
+    losses: frozenset[Loss]
+
+
+def convert(text: str, timestamp: IcebergType | None) -> ConvertedType:
+    """Return the Iceberg type that a Hive type becomes. The names of fields become lower case, as in Trino.
+
+    Args:
+        timestamp: What Hive's `timestamp` becomes; None to refuse it.
+
+    Raises:
+        HiveTypeError: Iceberg's format version 2 has no such type, or the text is no type.
+    """
+    reader = _Reader(text.strip(), timestamp)
+    name, found = reader.whole()
+    return ConvertedType(name, found, frozenset(reader.losses))
+
+
+def spelled(iceberg_type: IcebergType) -> str:
+    """Return a type for people: as Iceberg's specification spells it, and without field ids."""
+    match iceberg_type:
+        case ListType():
+            return f"list<{spelled(iceberg_type.element_type)}>"
+        case MapType():
+            return f"map<{spelled(iceberg_type.key_type)}, {spelled(iceberg_type.value_type)}>"
+        case StructType():
+            return f"struct<{', '.join(f'{each.name}: {spelled(each.field_type)}' for each in iceberg_type.fields)}>"
+        case _:
+            return str(iceberg_type)
+
+
+@dataclass
+class _Reader:
+    """Reads one text from the left to the right; it stands at a word or a sign, never at blanks."""
+
+    text: str
+    timestamp: IcebergType | None
+    losses: set[Loss] = field(default_factory=set)
+    _position: int = 0
+    _path: list[str] = field(default_factory=list)
+
+    _WORDS = re.compile(r"\w+(?:\s+(?!comment\b)\w+)*", re.ASCII | re.IGNORECASE)
+    _SIZES = re.compile(r"\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)", re.ASCII)
+    # Hive shows the session's zone behind the type; it is not part of it.
+    _ZONE = re.compile(r"\(\s*'[^']*'\s*\)")
+    _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`,:<>]*[^`,:<>\s])")
+    _COMMENT = re.compile(r"""comment\s*(['"])((?:(?!\1)[^\\]|\1\1|\\.)*)\1""", re.DOTALL | re.IGNORECASE)
+    _BLANKS = re.compile(r"\s*")
+
+    def whole(self) -> tuple[str, IcebergType]:
+        found = self._type()
+        if self._position < len(self.text):
+            raise self._unreadable()
+        return found
+
+    def _type(self) -> tuple[str, IcebergType]:
+        if len(self._path) >= MAXIMUM_DEPTH:
+            raise HiveTypeError(f"it is nested more than {MAXIMUM_DEPTH} times")
+        words = self._next(self._WORDS)
+        if words is None:
+            raise self._unreadable()
+        name = " ".join(words.group().lower().split())
+        match name:
+            case "array" | "map" | "struct" if self._is_next("<"):
+                found = self._nested(name)
+                self._expect(">")
+                return name, found
+            case "void" | "null" | "unknown" | "variant":
+                raise self._refusal(f"version 2 of Iceberg's format has no type {name}")
+            case "uniontype" | "interval" | "interval_year_month" | "interval_day_time":
+                raise self._refusal(f"Iceberg has no type {name}")
+            case _ if name.startswith("interval "):
+                raise self._refusal(f"Iceberg has no type {name}")
+            case _ if name in _OTHER_TIMESTAMPS:
+                self._next(self._ZONE)
+                return name, _OTHER_TIMESTAMPS[name]
+            case _:
+                return self._plain(name)
+
+    def _nested(self, name: str) -> IcebergType:
+        if name == "array":
+            return ListType(_UNASSIGNED, self._part("element"), element_required=False)
+        if name == "map":
+            key = self._part("key")
+            self._expect(",")
+            return MapType(_UNASSIGNED, key, _UNASSIGNED, self._part("value"), value_required=False)
+        fields = [self._field()]
+        while self._is_next(","):
+            fields.append(self._field())
+        return StructType(*fields)
+
+    def _field(self) -> NestedField:
+        found = self._next(self._NAME)
+        if found is None:
+            raise self._unreadable()
+        quoted, plain = found.groups()
+        name = (plain if quoted is None else quoted.replace("``", "`")).lower()
+        self._expect(":")
+        field_type = self._part(name)
+        return NestedField(_UNASSIGNED, name, field_type, required=False, doc=self._comment())
+
+    def _comment(self) -> str | None:
+        found = self._next(self._COMMENT)
+        if found is None:
+            return None
+        quote, text = found.groups()
+        return re.sub(rf"\\(.)|({quote}){quote}", lambda each: each.group(1) or each.group(2), text, flags=re.DOTALL)
+
+    def _part(self, name: str) -> IcebergType:
+        self._path.append(name)
+        _, found = self._type()
+        self._path.pop()
+        return found
+
+    def _plain(self, name: str) -> tuple[str, IcebergType]:
+        sizes = self._next(self._SIZES)
+        try:
+            if sizes is None:
+                full_name = plain_type("double" if name == "double precision" else name)
+            else:
+                first, second = sizes.groups()
+                full_name = sized_type(name, int(first), None if second is None else int(second))
+        except TypeNameError as error:
+            raise self._refusal(str(error)) from None
+        if (loss := _LOSSES.get(full_name.partition("(")[0])) is not None:
+            self.losses.add(loss)
+        if full_name == "timestamp":
+            return full_name, self._timestamp()
+        if found := _DECIMAL.fullmatch(full_name):
+            return full_name, DecimalType(int(found.group(1)), int(found.group(2)))
+        return full_name, _PLAIN.get(full_name, StringType())
+
+    def _timestamp(self) -> IcebergType:
+        if self.timestamp is None:
+            raise self._refusal(
+                "files of this format do not tell whether a timestamp is an instant; say whether timestamps become "
+                "those 'with zone' or those 'without zone'"
+            )
+        if isinstance(self.timestamp, TimestamptzType):
+            self.losses.add(Loss.ZONE)
+        return self.timestamp
+
+    def _expect(self, sign: str) -> None:
+        if not self._is_next(sign):
+            raise self._unreadable()
+
+    def _is_next(self, sign: str) -> bool:
+        """Say whether a sign comes next, and go behind it if it does."""
+        return self._next(_SIGNS[sign]) is not None
+
+    def _next(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Return what comes next if it is of a pattern, and go behind it and the blanks that follow."""
+        found = pattern.match(self.text, self._position)
+        if found is not None:
+            self._position = found.end()
+            if blanks := self._BLANKS.match(self.text, self._position):
+                self._position = blanks.end()
+        return found
+
+    def _refusal(self, problem: str) -> HiveTypeError:
+        return HiveTypeError(f"its field {'.'.join(self._path)}: {problem}" if self._path else problem)
+
+    def _unreadable(self) -> HiveTypeError:
+        rest = self.text[self._position :][:_SHOWN]
+        return HiveTypeError(
+            "this is no type of Hive: " + (f"{rest!r} cannot be read" if rest else "its end is missing")
+        )

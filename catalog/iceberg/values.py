@@ -1,0 +1,94 @@
+"""Values of partition keys: from their texts to what stands in Iceberg's manifests.
+
+| Iceberg | value |
+| --- | --- |
+| int, long | int |
+| float, double | float |
+| boolean | bool |
+| date | int, days since 1970-01-01 |
+| timestamp, timestamptz | int, microseconds since 1970-01-01 00:00:00, of UTC |
+| decimal(p,s) | Decimal with s digits behind the point |
+| string | str |
+| binary | bytes |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from functools import lru_cache
+
+from pyiceberg.types import TimestampType as AnyTimestamp
+
+from catalog.column_types import BooleanType, DecimalType, FloatingType, TimestampType, parse_column_type
+from catalog.errors import PartitionProblem
+from catalog.iceberg.types import convert
+from catalog.key_types import DateType, IntegerType, KeyType, KeyValueError
+
+PartitionValue = int | float | bool | str | bytes | Decimal | None
+"""A typed value of a partition key as Iceberg has it; None is null."""
+
+Reader = Callable[[str], PartitionValue]
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAYS_OF_400_YEARS = 146_097
+
+
+@lru_cache(maxsize=1024)
+def value_reader(hive_type: str) -> Reader:
+    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.column_types`).
+
+    It raises `KeyValueError` when a text is not of the type. Texts of timestamps are times of UTC, as Calve's Spark
+    reads them. A text of a char(n) is as it was written, blanks at the end included, as those in data files are.
+
+    Args:
+        hive_type: A type without parts that `catalog.iceberg.types` converts.
+    """
+    name = convert(hive_type, AnyTimestamp()).name
+    if name.startswith("timestamp"):
+        return TimestampType().parse
+    if name == "binary":
+        return _bytes
+    if name == "date":
+        return _day
+    key_type = parse_column_type(name)
+    match key_type:
+        case IntegerType():
+            return key_type.parse
+        case BooleanType():
+            return lambda text: bool(key_type.parse(text))
+        case FloatingType():
+            return lambda text: key_type.number(key_type.parse(text))
+        case DecimalType():
+            return lambda text: _decimal(key_type, text)
+        case KeyType():
+            return lambda text: _text(key_type, text)
+        case None:
+            raise ValueError(f"a partition key cannot be of type {hive_type}")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text") from None
+
+
+def _text(key_type: KeyType, text: str) -> str:
+    key_type.parse(text)
+    return text
+
+
+def _day(text: str) -> int:
+    number = DateType().parse(text)
+    year, month, day = number >> 9, number >> 5 & 15, number & 31
+    # The year 0, which Python does not know, is like the year 400.
+    if year == 0:
+        return date(400, month, day).toordinal() - _DAYS_OF_400_YEARS - _EPOCH_DAY
+    return date(year, month, day).toordinal() - _EPOCH_DAY
+
+
+def _decimal(key_type: DecimalType, text: str) -> Decimal:
+    unscaled = key_type.unscaled(key_type.parse(text))
+    return Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -key_type.scale))

@@ -1,0 +1,1 @@
+"""Turning Hive tables into Iceberg tables in place, and back."""

@@ -1,0 +1,248 @@
+"""What it means for a table to become an Iceberg table, and what the plan expects to find."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection
+
+from catalog.migration.refusals import PartitionChecks, refuse_shared_location, refuse_table
+from catalog.migration.requests import MigrationRequest
+from catalog.migration.sources import Selection, partitions_of
+from catalog.model import FileFormat, Partition, Table
+from catalog.partitions.queries import Queries
+from catalog.partitions.scanning import read_pages
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+
+_FILES_A_SECOND = 2_000
+_START_SECONDS = 10.0
+"""What Spark takes to read footers on two cores, and to start (see `make bench`)."""
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """A column, and what it is afterwards."""
+
+    name: str
+    hive_type: str
+    iceberg_type: str
+    is_partition_key: bool
+
+
+@dataclass(frozen=True)
+class MigrationPlan:
+    """What a migration does, and what it expects to find.
+
+    Attributes:
+        table: As it was when the plan was made.
+        request: What was asked, with the plan's fingerprint.
+        layout: The Iceberg table's schema and spec.
+        columns: Each column and partition key, with both types, in order.
+        partition_count: Of visible partitions; 1 for a table without partition keys.
+        formats: Format → how many partitions have it.
+        outside_count: How many partitions lie outside the table's folder.
+        file_count, row_count, size_bytes: What the catalog knows; None when it is not known of all partitions.
+        warnings: What the Iceberg table does not have, or has otherwise, a sentence each.
+        fingerprint: A digest of all that the plan expects to find; another one for another table or other partitions.
+    """
+
+    table: Table
+    request: MigrationRequest
+    layout: Layout
+    columns: tuple[PlannedColumn, ...]
+    partition_count: int
+    formats: Mapping[FileFormat, int]
+    outside_count: int
+    file_count: int | None
+    row_count: int | None
+    size_bytes: int | None
+    warnings: tuple[str, ...]
+    fingerprint: str
+
+    @property
+    def estimated_seconds(self) -> float | None:
+        """About how long the Spark jobs take, in seconds; None when the files were never counted."""
+        return None if self.file_count is None else _START_SECONDS + self.file_count / _FILES_A_SECOND
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan for people and programs."""
+        seconds = self.estimated_seconds
+        return {
+            "table": self.table.full_name,
+            "target": self.request.target or self.table.full_name,
+            "location": self.table.location,
+            "request": self.request.as_json(),
+            "fingerprint": self.fingerprint,
+            "columns": [
+                {
+                    "name": each.name,
+                    "hive_type": each.hive_type,
+                    "iceberg_type": each.iceberg_type,
+                    "is_partition_key": each.is_partition_key,
+                }
+                for each in self.columns
+            ],
+            "partitions": self.partition_count,
+            "partitions_elsewhere": self.outside_count,
+            "formats": {str(name): count for name, count in self.formats.items()},
+            "files": self.file_count,
+            "rows": self.row_count,
+            "bytes": self.size_bytes,
+            "warnings": list(self.warnings),
+            "estimated_seconds": None if seconds is None else round(seconds, 1),
+        }
+
+    def __str__(self) -> str:
+        """Return the plan as text, a line a fact."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        target = self.request.target
+        yield f"{self.table.full_name} → Iceberg" + (f" table {target}" if target else ", in place")
+        for each in self.columns[:_SHOWN]:
+            yield f"  {each.name}: {each.hive_type} → {each.iceberg_type}{', partition key' * each.is_partition_key}"
+        if len(self.columns) > _SHOWN:
+            yield f"  and {len(self.columns) - _SHOWN:,} more columns"
+        formats = ", ".join(f"{count:,} {name.upper()}" for name, count in self.formats.items())
+        yield f"partitions: {self.partition_count:,} ({formats}), {self.outside_count:,} outside the table's folder"
+        yield f"files:      {_known(self.file_count)}"
+        yield f"rows:       {_known(self.row_count)}"
+        yield f"bytes:      {_known(self.size_bytes)}"
+        if self.estimated_seconds is not None:
+            yield f"time:       about {self.estimated_seconds:.0f} s"
+        yield f"nested folders: {_RECURSION[self.request.recursive_directory]}"
+        for warning in self.warnings:
+            yield f"warning: {warning}"
+
+
+_RECURSION = {"true": "their files count", "false": "passed over", "fail": "refused"}
+
+
+def _known(count: int | None) -> str:
+    return "not known before they are read" if count is None else f"{count:,}"
+
+
+def make_plan(
+    connection: Connection, table: Table, request: MigrationRequest, layout: Layout, selection: Selection
+) -> MigrationPlan:
+    """Plan a migration in the caller's transaction; the same table gives the same plan.
+
+    Args:
+        layout: Of the Iceberg table.
+        selection: The partitions that are meant.
+
+    Raises:
+        MigrationRefusedError: The table, or a partition, cannot be an Iceberg table's; subclasses say why.
+        NotATableError, UnsupportedChangeError, UnsupportedFormatError: The same.
+        PartitionValueError: A partition has a value that is not of its key's type.
+    """
+    refuse_table(connection, table, or_target=request.target is None)
+    checks = PartitionChecks(table, is_nesting_allowed=request.recursive_directory == "false")
+    totals = _Totals()
+    if not table.partition_keys:
+        totals.count_table(table)
+    seen: set[tuple[int, str | None]] = set()
+    for partition in _chosen(connection, table, selection):
+        checks.check(partition)
+        totals.count(table, partition)
+        _check_values(layout, selection.values(partition), seen)
+    checks.finish(lambda: _chosen(connection, table, selection))
+    outside = checks.outside
+    refuse_shared_location(connection, table, outside)
+    fingerprint = fingerprint_of(connection, table, request)
+    return MigrationPlan(
+        table,
+        request.agreed(fingerprint),
+        layout,
+        tuple(
+            PlannedColumn(each.name, each.hive_type, each.iceberg_type, each.is_partition_key)
+            for each in layout.describe()
+        ),
+        totals.partition_count,
+        dict(totals.formats),
+        len(outside),
+        totals.known("file_count"),
+        totals.known("row_count"),
+        totals.known("size_bytes"),
+        (*layout.warnings, *_warnings(table, totals, len(outside))),
+        fingerprint,
+    )
+
+
+def fingerprint_of(connection: Connection, table: Table, request: MigrationRequest) -> str:
+    """Return a digest of a table's definition, of all its partitions, and of what is asked.
+
+    That of files is taken when they are listed: to list them here would take as long as the migration.
+    """
+    digest = hashlib.blake2b(digest_size=12)
+    asked = {**request.as_json(), "fingerprint": None}
+    digest.update(json.dumps([table.id, table.version, asked], sort_keys=True).encode())
+    queries = Queries(connection.dialect.name == "postgresql")
+    for page in read_pages(connection, queries.partitions_by_order(table.id)):
+        digest.update(repr([tuple(row) for row in page]).encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _chosen(connection: Connection, table: Table, selection: Selection) -> Iterator[Partition]:
+    for page in partitions_of(connection, table):
+        yield from filter(selection.includes, page)
+
+
+_REMEMBERED = 10_000
+
+
+def _check_values(layout: Layout, values: Sequence[str | None], seen: set[tuple[int, str | None]]) -> None:
+    """Make sure that a partition's values are of their keys' types, each key's value once as long as they are few."""
+    if all((position, value) in seen for position, value in enumerate(values)):
+        return
+    layout.partition_record(values)
+    if len(seen) < _REMEMBERED:
+        seen.update(enumerate(values))
+
+
+class _Totals:
+    """Adds up what the catalog knows of a table's partitions."""
+
+    def __init__(self) -> None:
+        self.partition_count = 0
+        self.formats: Counter[FileFormat] = Counter()
+        self._sums = {"file_count": 0, "row_count": 0, "size_bytes": 0}
+        self._unknown: set[str] = set()
+
+    def count(self, table: Table, partition: Partition) -> None:
+        self.partition_count += 1
+        self.formats[partition.format or table.format] += 1
+        for name in self._sums:
+            number = getattr(partition, name)
+            if number is None:
+                self._unknown.add(name)
+            else:
+                self._sums[name] += number
+
+    def count_table(self, table: Table) -> None:
+        self.partition_count = 1
+        self.formats[table.format] += 1
+        self._unknown.update(self._sums)
+
+    def known(self, name: str) -> int | None:
+        return None if name in self._unknown else self._sums[name]
+
+
+def _warnings(table: Table, totals: _Totals, outside_count: int) -> Iterator[str]:
+    if others := {name: count for name, count in totals.formats.items() if name is not table.format}:
+        texts = ", ".join(f"{count:,} of {name.upper()}" for name, count in others.items())
+        yield f"partitions keep the formats they have ({texts}); what is written from now on is {table.format.upper()}"
+    if outside_count:
+        yield (
+            f"{outside_count:,} partition(s) lie outside the table's folder and stay there; what is written from now "
+            "on goes below it"
+        )

@@ -1,0 +1,206 @@
+"""What the stage of a migration leaves: manifests and metadata that nobody sees, and a file that says what they are.
+
+Each attempt has a folder of its own, `<location>/metadata/calve-<number of the operation>-<attempt>`. The file is the
+last thing that an attempt writes; one that died leaves none, and vacuum deletes its folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from catalog.errors import FileProblem, VerificationFailedError
+from catalog.failpoints import Point, reached
+from catalog.files import FileInfo, Folder
+
+if TYPE_CHECKING:
+    from catalog.iceberg.manifests import WrittenManifest
+
+METADATA = "metadata"
+"""The folder of an Iceberg table's metadata, below its location."""
+
+_NAME = re.compile(r"calve-([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
+_STAGED = "staged.json"
+_END = "end"
+_BITS = 128
+
+
+def attempt_name(operation_number: int, attempt: int) -> str:
+    """Return the folder of an attempt, below the table's location."""
+    return f"{METADATA}/calve-{operation_number}-{attempt}"
+
+
+def attempt_names(location: Folder) -> Iterator[tuple[str, int, int]]:
+    """Yield the folders of attempts below a table's location: the folder, and the numbers of operation and attempt."""
+    for name in location.folders(METADATA):
+        if found := _NAME.fullmatch(name):
+            yield f"{METADATA}/{name}", int(found[1]), int(found[2])
+
+
+class ListingDigest:
+    """A digest of a table's data files, whatever the order in which they are listed, and by whom.
+
+    Of each file it has path, size and time of the last change. Files are added one by one; digests of parts that have
+    no file in common are added up.
+    """
+
+    def __init__(self, text: str | None = None) -> None:
+        """Begin with no file, or with those of a digest's text."""
+        self._sum, self._count = (0, 0) if text is None else self._parse(text)
+
+    @staticmethod
+    def _parse(text: str) -> tuple[int, int]:
+        count, _, number = text.partition("-")
+        return int(number, 16), int(count)
+
+    def add(self, file: FileInfo) -> None:
+        """Count a file."""
+        said = f"{file.path}\0{file.size_bytes}\0{file.modified_at_ms}".encode("utf-8", "surrogatepass")
+        number = int.from_bytes(hashlib.blake2b(said, digest_size=_BITS // 8).digest(), "big")
+        self._sum = (self._sum + number) % (1 << _BITS)
+        self._count += 1
+
+    def __add__(self, other: ListingDigest) -> ListingDigest:
+        """Return the digest of both parts' files."""
+        both = ListingDigest()
+        both._sum, both._count = (self._sum + other._sum) % (1 << _BITS), self._count + other._count
+        return both
+
+    @property
+    def file_count(self) -> int:
+        """How many files were counted."""
+        return self._count
+
+    def __str__(self) -> str:
+        """Return the digest as text: how many files, and 128 bits of them."""
+        return f"{self._count}-{self._sum:0{_BITS // 4}x}"
+
+
+class PartitionTotal(NamedTuple):
+    """What one partition has.
+
+    Attributes:
+        ordinal: As in `SourceFolder`.
+    """
+
+    ordinal: int
+    file_count: int
+    row_count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What the Spark job of a migration's stage hands over.
+
+    Attributes:
+        manifests: Whose entries have neither a snapshot id nor a sequence number.
+        totals: Of each partition that has files, by ordinal.
+        spellings: Field id → other names that files use for it.
+        problems: The files that are not part of the table, and why.
+        listing: The digest of all files that were listed, also of those that are not part of the table.
+    """
+
+    manifests: Sequence[WrittenManifest]
+    totals: Sequence[PartitionTotal]
+    listing: str
+    spellings: Mapping[int, Sequence[str]]
+    problems: Sequence[FileProblem]
+
+    @property
+    def file_count(self) -> int:
+        """How many data files there are."""
+        return sum(each.file_count for each in self.totals)
+
+    @property
+    def row_count(self) -> int:
+        """How many rows they have."""
+        return sum(each.row_count for each in self.totals)
+
+    @property
+    def size_bytes(self) -> int:
+        """How large they are together."""
+        return sum(each.size_bytes for each in self.totals)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions have files."""
+        return sum(each.file_count > 0 for each in self.totals)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {
+            "manifests": [each.as_json() for each in self.manifests],
+            "totals": [list(each) for each in self.totals],
+            "listing": self.listing,
+            "spellings": {str(field): sorted(names) for field, names in self.spellings.items()},
+            "problems": [[each.path, each.problem, each.message] for each in self.problems],
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Return what `as_json` wrote."""
+        from catalog.iceberg.manifests import WrittenManifest
+
+        return cls(
+            [WrittenManifest.from_json(each) for each in values["manifests"]],
+            [PartitionTotal(*each) for each in values["totals"]],
+            values["listing"],
+            {int(field): tuple(names) for field, names in values["spellings"].items()},
+            [FileProblem(*each) for each in values["problems"]],
+        )
+
+
+def merged_spellings(found: Iterable[tuple[int, str]]) -> dict[int, tuple[str, ...]]:
+    """Return field id → the names that files use for it, in alphabetical order."""
+    names: dict[int, set[str]] = {}
+    for field, name in found:
+        names.setdefault(field, set()).add(name)
+    return {field: tuple(sorted(each)) for field, each in sorted(names.items())}
+
+
+def write_staged(location: str, name: str, staged: Staged, metadata_location: str | None) -> None:
+    """Write, as the last thing of an attempt, what it has staged.
+
+    Args:
+        name: The attempt's folder, below the location.
+        metadata_location: Of the first metadata; None when they are only written with the commit.
+    """
+    with Folder(location).writing(f"{name}/{_STAGED}") as text:
+        json.dump({**staged.as_json(), "metadata_location": metadata_location, _END: True}, text)
+    reached(Point.STAGED)
+
+
+def read_staged(location: str, name: str) -> tuple[Staged, str | None]:
+    """Return what an attempt has staged, and the location of its metadata.
+
+    Raises:
+        VerificationFailedError: It is not there, or not whole.
+    """
+    folder = Folder(location)
+    path = f"{name}/{_STAGED}"
+    if folder.exists(path):
+        with folder.open_text(path) as text:
+            written = text.read()
+        # A file that was cut off is no JSON.
+        if written.endswith("}"):
+            values = json.loads(written)
+            return Staged.from_json(values), values["metadata_location"]
+    raise VerificationFailedError(
+        f"{location}/{path} is not there, or not whole; nothing was changed. Run the operation again, which stages the "
+        "files anew"
+    )
+
+
+def is_staged(location: str, name: str) -> bool:
+    """Say whether an attempt has staged all it should."""
+    return Folder(location).exists(f"{name}/{_STAGED}")
+
+
+def forget_staged(location: Folder, name: str) -> None:
+    """Delete the list of what an attempt has staged, so that nobody takes it for whole any more."""
+    location.delete_file(f"{name}/{_STAGED}")

@@ -1,0 +1,68 @@
+"""Which tables are Iceberg tables, and where their metadata is.
+
+The two tables of the pointers are those of PyIceberg's SqlCatalog (0.12) and of Iceberg's JDBC catalog, name by name,
+so that both find them made. Someone may have made them in this database before: then they stay as they are, but for
+the column that tells tables from views.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Apply the revision."""
+    op.add_column("calve_table", sa.Column("table_type", sa.String(16), nullable=False, server_default="HIVE"))
+    op.create_table(
+        "calve_shared_location",
+        sa.Column("location", sa.String(1000), nullable=False),
+        sa.Column("table_namespace", sa.String(255), nullable=False),
+        sa.Column("table_name", sa.String(255), nullable=False),
+        sa.PrimaryKeyConstraint("location", "table_namespace", "table_name", name=op.f("pk_calve_shared_location")),
+    )
+    inspector = sa.inspect(op.get_bind())
+    if not inspector.has_table("iceberg_tables"):
+        op.create_table(
+            "iceberg_tables",
+            sa.Column("catalog_name", sa.String(255), nullable=False),
+            sa.Column("table_namespace", sa.String(255), nullable=False),
+            sa.Column("table_name", sa.String(255), nullable=False),
+            sa.Column("metadata_location", sa.String(1000), nullable=True),
+            sa.Column("previous_metadata_location", sa.String(1000), nullable=True),
+            sa.Column("iceberg_type", sa.String(5), nullable=True),
+            sa.PrimaryKeyConstraint("catalog_name", "table_namespace", "table_name", name=op.f("pk_iceberg_tables")),
+        )
+    elif "iceberg_type" not in {column["name"] for column in inspector.get_columns("iceberg_tables")}:
+        op.add_column("iceberg_tables", sa.Column("iceberg_type", sa.String(5), nullable=True))
+    if not inspector.has_table("iceberg_namespace_properties"):
+        op.create_table(
+            "iceberg_namespace_properties",
+            sa.Column("catalog_name", sa.String(255), nullable=False),
+            sa.Column("namespace", sa.String(255), nullable=False),
+            sa.Column("property_key", sa.String(255), nullable=False),
+            sa.Column("property_value", sa.String(1000), nullable=False),
+            sa.PrimaryKeyConstraint(
+                "catalog_name", "namespace", "property_key", name=op.f("pk_iceberg_namespace_properties")
+            ),
+        )
+
+
+def downgrade() -> None:
+    """Take the revision back: Iceberg tables are Hive tables again, as they were, and their pointers go.
+
+    What other catalogs have written into the two tables stays, and then the tables stay, too.
+    """
+    op.drop_table("calve_shared_location")
+    connection = op.get_bind()
+    for name in ("iceberg_namespace_properties", "iceberg_tables"):
+        op.execute(sa.text(f"DELETE FROM {name} WHERE catalog_name = 'calve'"))  # noqa: S608 - a name of the list above
+        if not connection.scalar(sa.text(f"SELECT count(*) FROM {name}")):  # noqa: S608
+            op.drop_table(name)
+    with op.batch_alter_table("calve_table") as table:
+        table.drop_column("table_type")
