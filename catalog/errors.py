@@ -19,6 +19,8 @@ CatalogError
 │   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
 │   │   ├── SharedLocationError      another table, or another partition, has the same files
 │   │   ├── QuarantinedPartitionError
+│   │   ├── ReservedFolderError      the folder of Iceberg's metadata holds files of the table
+│   │   ├── ColumnsDifferError       files cannot be added to an Iceberg table with other columns or keys
 │   │   ├── UnusableFilesError       files are foreign, empty or damaged
 │   │   └── DuplicateFilesError      an Iceberg table has the files already
 │   ├── UnsupportedFormatError       the files are in a format that is recorded only
@@ -401,6 +403,14 @@ class QuarantinedPartitionError(MigrationRefusedError):
     """Partitions are held back from readers, and an Iceberg table would show them."""
 
 
+class ReservedFolderError(MigrationRefusedError):
+    """The folder where Iceberg's metadata would go holds files of the table."""
+
+
+class ColumnsDifferError(MigrationRefusedError):
+    """The files of a Hive table cannot be added to an Iceberg table that has other columns or partition keys."""
+
+
 @dataclass(frozen=True)
 class FileProblem:
     """A file that cannot be part of a table.
@@ -444,8 +454,8 @@ class DuplicateFilesError(MigrationRefusedError):
         """Name the first of the files."""
         self.paths = tuple(paths)
         super().__init__(
-            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing was "
-            "added. Add other partitions, or let duplicate files be skipped"
+            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing "
+            "was added. Add other partitions, or let duplicate files be skipped"
         )
 
 

@@ -152,6 +152,11 @@ class Folder:
         info = self._files.get_file_info(self._root)
         return self._info(self.location, info) if info.type == fs.FileType.File else None
 
+    def file_info(self, name: str) -> FileInfo | None:
+        """Return a file by its path below this folder; None when it is not there."""
+        info = self._files.get_file_info(self._path(name))
+        return self._info(name, info) if info.type == fs.FileType.File else None
+
     @staticmethod
     def _info(path: str, info: fs.FileInfo) -> FileInfo:
         return FileInfo(path, info.size or 0, int((info.mtime_ns or 0) // 1_000_000))
