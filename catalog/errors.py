@@ -40,6 +40,8 @@ CatalogError
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
+│   ├── UnusableFileError            a data file cannot be a file of an Iceberg table
+│   ├── NestedFolderError            a folder of data files has a folder inside, and none was expected
 │   ├── ExpressionError              carries the position in the expression
 │   │   ├── ExpressionSyntaxError
 │   │   ├── UnknownColumnError
@@ -283,6 +285,56 @@ class SourceFileError(InvalidRequestError):
     """A source file is missing, changed after it was loaded, or cannot be parsed."""
 
 
+class FileProblem(StrEnum):
+    """Why a data file cannot be a file of an Iceberg table."""
+
+    EMPTY = "EMPTY"
+    """It has no bytes at all."""
+    FOREIGN = "FOREIGN"
+    """It is not in the format that it should be in."""
+    DAMAGED = "DAMAGED"
+    """It is in that format, and what describes its rows cannot be read."""
+    WIDER_COLUMN = "WIDER_COLUMN"
+    """A column's values may not fit the type that the table's column has."""
+    INCOMPATIBLE_COLUMN = "INCOMPATIBLE_COLUMN"
+    """A column is of another type than the table's."""
+    RESERVED_NAME = "RESERVED_NAME"
+    """A column has a name that Iceberg gives to what it knows of each row."""
+    AMBIGUOUS_NAME = "AMBIGUOUS_NAME"
+    """Two columns differ only in case."""
+
+
+class UnusableFileError(InvalidRequestError):
+    """A data file cannot be a file of an Iceberg table.
+
+    Attributes:
+        path: The file.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: FileProblem, text: str) -> None:
+        """Begin the message with the file's path."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"file {path}: {text}")
+
+
+class NestedFolderError(InvalidRequestError):
+    """A folder of data files has a folder inside, and it was not said what to do with those.
+
+    Attributes:
+        folder: The folder inside.
+    """
+
+    def __init__(self, location: str, folder: str) -> None:
+        """Name the first such folder below a location."""
+        self.folder = folder
+        super().__init__(
+            f"folder {location} has a folder inside, {folder}; say recursive_directory => 'true' to take the files of "
+            "nested folders too, or 'false' to leave them out"
+        )
+
+
 class PartitionProblem(StrEnum):
     """Why a partition does not fit an index; the spelling of Glue's backfill error codes.
 
@@ -412,7 +464,7 @@ class ColumnsDifferError(MigrationRefusedError):
 
 
 @dataclass(frozen=True)
-class FileProblem:
+class UnusableFile:
     """A file that cannot be part of a table.
 
     Attributes:
@@ -432,7 +484,7 @@ class UnusableFilesError(MigrationRefusedError):
         problems: The first of them.
     """
 
-    def __init__(self, table: str, problems: Sequence[FileProblem]) -> None:
+    def __init__(self, table: str, problems: Sequence[UnusableFile]) -> None:
         """Name the first of the files."""
         self.problems = tuple(problems)
         shown = "; ".join(f"{each.path}: {each.message} ({each.problem})" for each in problems[:10])

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
-from catalog.errors import CatalogError, FileProblem, SharedLocationError
+from catalog.errors import CatalogError, UnusableFile, SharedLocationError
 from catalog.files import Folder
 from catalog.jobs import StageMigrationJob
 from catalog.migration.requests import MigrationRequest
@@ -190,7 +190,7 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
         totals=(),
         listing=str(digest),
         spellings=merged_spellings(spelling for each in found for spelling in each.spellings),
-        problems=[FileProblem(*each) for each in problems.shown],
+        problems=[UnusableFile(*each) for each in problems.shown],
         counted=Counted(
             sum(each.file_count for each in found),
             sum(each.row_count for each in found),

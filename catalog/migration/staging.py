@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import FileProblem, VerificationFailedError
+from catalog.errors import UnusableFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 
@@ -140,7 +140,7 @@ class Staged:
     totals: Sequence[PartitionTotal]
     listing: str
     spellings: Mapping[int, Sequence[str]]
-    problems: Sequence[FileProblem]
+    problems: Sequence[UnusableFile]
     counted: Counted | None = None
     problem_counts: Mapping[str, int] | None = None
 
@@ -198,7 +198,7 @@ class Staged:
             [PartitionTotal(*each) for each in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
-            [FileProblem(*each) for each in values["problems"]],
+            [UnusableFile(*each) for each in values["problems"]],
             None if values["counted"] is None else Counted(*values["counted"]),
             values["problem_counts"],
         )
