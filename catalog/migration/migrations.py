@@ -206,7 +206,7 @@ class Migrations:
             "bytes": staged.size_bytes,
             "partitions": staged.partition_count,
             "manifests": len(staged.manifests),
-            "problem_count": len(staged.problems),
+            "problem_count": staged.count_problems(),
             "problems": [
                 {"path": each.path, "problem": each.problem, "message": each.message}
                 for each in staged.problems[:_REPORTED]
@@ -385,8 +385,9 @@ def table_properties(table: Table, *, is_snapshot: bool) -> dict[str, str]:
 
 def _check(table: str, request: MigrationRequest, staged: Staged) -> None:
     is_skipped = request.unusable_files is OnUnusable.SKIP
-    if refused := [each for each in staged.problems if not (is_skipped and each.problem in _SKIPPABLE)]:
-        raise UnusableFilesError(table, refused)
+    skippable = _SKIPPABLE if is_skipped else ()
+    if refused := [each for each in staged.problems if each.problem not in skippable]:
+        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
     files = sum(each.file_count for each in staged.manifests)
     rows = sum(each.row_count for each in staged.manifests)
     if (files, rows) != (staged.file_count, staged.row_count):

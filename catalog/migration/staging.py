@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -171,10 +172,10 @@ class Staged:
         """How many partitions have files."""
         return self._counted.partition_count
 
-    @property
-    def problem_count(self) -> int:
-        """How many files are not part of the table."""
-        return len(self.problems) if self.problem_counts is None else sum(self.problem_counts.values())
+    def count_problems(self, except_for: Collection[str] = ()) -> int:
+        """Return how many files are not part of the table, but for those with some problems."""
+        counts = Counter(each.problem for each in self.problems) if self.problem_counts is None else self.problem_counts
+        return sum(count for problem, count in counts.items() if problem not in except_for)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
