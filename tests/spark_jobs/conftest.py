@@ -14,6 +14,8 @@ from catalog import Catalog, OnInvalid
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark_jobs.migrating import Migrator
+
 
 class Loader:
     """Runs the steps of loads of one table, as the DAG does."""
@@ -97,3 +99,19 @@ def make_loader(spark: SparkSession, catalog: Catalog) -> Callable[..., Loader]:
         return Loader(spark, catalog, table, keys or {"country": "string", "day": "int"})
 
     return make
+
+
+@pytest.fixture
+def migrator(spark: SparkSession, catalog: Catalog) -> Migrator:
+    from tests.spark_jobs.migrating import Migrator
+
+    return Migrator(spark, catalog)
+
+
+@pytest.fixture(scope="session")
+def iceberg_spark(spark: SparkSession) -> SparkSession:
+    """The session, with Iceberg's runtime from Maven Central; an error where that cannot be reached."""
+    from spark_jobs.iceberg_reading import runtime_package
+
+    spark.sql(f"ADD JAR ivy://{runtime_package(spark)}?transitive=false")
+    return spark
