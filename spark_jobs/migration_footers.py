@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from catalog.errors import UnusableFile, UnusableFileError
+from catalog.errors import FileProblem, RefusedFile, UnusableFileError
 from catalog.files import FileInfo, Folder, in_parallel
 from spark_jobs.migration_listing import FOLDERS_A_GROUP, StageSettings, attempt_id, read_files, read_folders
 
@@ -53,15 +53,13 @@ class Problems:
         shown: Of each problem the first files.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    shown: dict[str, list[UnusableFile]] = field(default_factory=dict)
+    counts: Counter[FileProblem] = field(default_factory=Counter)
+    shown: dict[FileProblem, list[RefusedFile]] = field(default_factory=dict)
 
     def add(self, error: UnusableFileError) -> None:
         """Count a file."""
-        problem = str(error.problem)
-        self.counts[problem] += 1
-        text = str(error).removeprefix(f"file {error.path}: ")
-        self._show(problem, [UnusableFile(error.path, problem, text)])
+        self.counts[error.problem] += 1
+        self._show(error.problem, [RefusedFile.of(error)])
 
     def add_all(self, others: Problems) -> None:
         """Count the files of a task that comes behind."""
@@ -69,7 +67,7 @@ class Problems:
         for problem, files in others.shown.items():
             self._show(problem, files)
 
-    def _show(self, problem: str, files: Sequence[UnusableFile]) -> None:
+    def _show(self, problem: FileProblem, files: Sequence[RefusedFile]) -> None:
         shown = self.shown.setdefault(problem, [])
         shown += files[: SHOWN - len(shown)]
 

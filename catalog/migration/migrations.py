@@ -19,7 +19,15 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
-from catalog.errors import MigrationConflictError, MigrationRefusedError, UnusableFilesError, VerificationFailedError
+from catalog.errors import (
+    CatalogError,
+    FileProblem,
+    MigrationConflictError,
+    MigrationRefusedError,
+    NestedFolderError,
+    UnusableFilesError,
+    VerificationFailedError,
+)
 from catalog.failpoints import Point, reached
 from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.planning import MigrationPlan, make_plan
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
 STAGE, VERIFY, FLIP = "stage", "verify", "flip"
 """The steps of a migration."""
 
-_SKIPPABLE = ("EMPTY", "FOREIGN")
+_SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _REPORTED = 1_000
 """Files that cannot be a table's, up to which a report names them; all are counted."""
 
@@ -277,20 +285,46 @@ class Migrations:
         if operation.is_committed:
             return dict(operation.report[FLIP])
         try:
-            with self._operations.attempt(operation_id, FLIP) as attempt:
-                staged, metadata_location = self.staged(operation_id)
-                self._require_verified(operation, metadata_location)
-                if listing is None and relist:
-                    listing = str(self.list_again(operation))
-                if listing is not None and listing != staged.listing:
-                    raise MigrationConflictError(
-                        f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
-                        f"{listing}); nothing was changed, and the plan has to be made anew"
-                    )
-                return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
-        except (MigrationConflictError, MigrationRefusedError) as error:
-            self._operations.fail(operation_id, type(error).__name__, str(error))
+            return self._flip(operation, listing, relist, report)
+        except CatalogError as error:
+            now = self._operations.get(operation_id)
+            if now.is_committed:
+                # By another run of the same operation, meanwhile.
+                return dict(now.report[FLIP])
+            if isinstance(error, MigrationConflictError):
+                self._discard_staged(operation_id, str(error))
+            if isinstance(error, MigrationConflictError | MigrationRefusedError):
+                self._operations.fail(operation_id, type(error).__name__, str(error))
             raise
+
+    def _flip(
+        self, operation: Operation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        with self._operations.attempt(operation.id, FLIP) as attempt:
+            staged, metadata_location = self.staged(operation.id)
+            self._require_verified(operation, metadata_location)
+            if listing is None and relist:
+                listing = self._list_now(operation)
+            if listing is not None and listing != staged.listing:
+                raise MigrationConflictError(
+                    f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
+                    f"{listing}); nothing was changed, and the plan has to be made anew"
+                )
+            return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
+
+    def _list_now(self, operation: Operation) -> str:
+        try:
+            return str(self.list_again(operation))
+        except NestedFolderError as error:
+            raise MigrationConflictError(
+                f"table {operation.table}: its files changed since they were listed: {error}; nothing was changed, and "
+                "the plan has to be made anew"
+            ) from error
+
+    def _discard_staged(self, operation_id: str, reason: str) -> None:
+        """Let the files of an operation be staged again, because what was staged is not what is there."""
+        attempt = self._operations.start_job(operation_id, STAGE)
+        self._operations.fail_job(operation_id, STAGE, attempt, MigrationConflictError.__name__, reason)
 
     def list_again(self, operation: Operation) -> ListingDigest:
         """Return the digest of the table's files as they are now, listed in this process."""

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import UnusableFile, VerificationFailedError
+from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 
@@ -141,7 +141,7 @@ class Staged:
     totals: Sequence[PartitionTotal]
     listing: str
     spellings: Mapping[int, Sequence[str]]
-    problems: Sequence[UnusableFile]
+    problems: Sequence[RefusedFile]
     counted: Counted | None = None
     problem_counts: Mapping[str, int] | None = None
 
@@ -199,7 +199,7 @@ class Staged:
             [PartitionTotal(*each) for each in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
-            [UnusableFile(*each) for each in values["problems"]],
+            [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
             None if values["counted"] is None else Counted(*values["counted"]),
             values["problem_counts"],
         )

@@ -80,7 +80,9 @@ class Lake:
         self.insert(name, "", "SELECT /*+ REPARTITION(1) */ id, concat('n', id) FROM range(10)")
         self.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (price decimal(9,2), tags array<string>)")
         self.insert(
-            name, "", "SELECT /*+ REPARTITION(1) */ id + 10, null, CAST(id AS decimal(9,2)), array('t', CAST(id AS string)) FROM range(10)"
+            name,
+            "",
+            "SELECT /*+ REPARTITION(1) */ id + 10, null, CAST(id AS decimal(9,2)), array('t', CAST(id AS string)) FROM range(10)",
         )
 
     def three_keys(self, name: str, stored: str) -> None:
@@ -173,7 +175,10 @@ def main(folder: Path) -> None:
         tables[name] = {"partitions": list(lake.partitions(name)) if is_partitioned else None}
         if name != "mixed":
             rows = lake.rows(name)
-            with pyarrow.OSFile(str(folder / f"{name}.arrow"), "wb") as file, pyarrow.ipc.new_file(file, rows.schema) as out:
+            with (
+                pyarrow.OSFile(str(folder / f"{name}.arrow"), "wb") as file,
+                pyarrow.ipc.new_file(file, rows.schema) as out,
+            ):
                 out.write_table(rows)
     (folder / "tables.json").write_text(json.dumps(tables))
 

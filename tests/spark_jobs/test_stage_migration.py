@@ -86,7 +86,9 @@ def entries(report: dict[str, Any]) -> list[tuple[Any, str]]:
 def test_a_stage_lists_all_files_by_partition_and_path(migrator: Migrator, orders: Path) -> None:
     report = migrator.stage(migrator.begin(NAME), files_a_task=1)
     assert (report["files"], report["rows"], report["partitions"]) == (9, 16, 4)
-    assert report["bytes"] == sum(each.stat().st_size for each in orders.parent.rglob("*.parquet") if "totals" not in str(each))
+    assert report["bytes"] == sum(
+        each.stat().st_size for each in orders.parent.rglob("*.parquet") if "totals" not in str(each)
+    )
     found = entries(report)
     assert [day for day, _ in found] == [None] * 2 + [2] + [9] * 2 + [10] * 4
     assert found == sorted(found, key=lambda each: (each[0] is not None, each[0] or 0, each[1]))
