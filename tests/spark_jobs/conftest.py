@@ -115,3 +115,9 @@ def iceberg_spark(spark: SparkSession) -> SparkSession:
 
     spark.sql(f"ADD JAR ivy://{runtime_package(spark)}?transitive=false")
     return spark
+
+
+@pytest.fixture(scope="session")
+def avro_package(spark: SparkSession) -> None:
+    """Spark's reader of Avro, from Maven Central."""
+    spark.sql("ADD JAR ivy://org.apache.spark:spark-avro_2.13:4.1.1?transitive=false")
