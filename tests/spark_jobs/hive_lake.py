@@ -23,19 +23,24 @@ TYPES = """
 """
 
 ROWS = """
-    SELECT true, 1Y, 2S, 3, 4L, 1.5F, 2.25D, 1234567.89BD, 12345678901234.5678BD, CAST('-1234567890.0123456789' AS decimal(38,10)),
+    SELECT true, 1Y, 2S, 3, 4L, 1.5F, 2.25D,
+        1234567.89BD, 12345678901234.5678BD, CAST('-1234567890.0123456789' AS decimal(38,10)),
         'text', 'ab', 'vchar', X'00FF10', DATE '2024-02-29', TIMESTAMP '2024-02-29 12:34:56.789012',
-        array(1, null, 3), map('k', 1L, 'n', null), named_struct('a', 1, 'b', array('x', null), 'c', named_struct('d', DATE '1969-12-31'))
+        array(1, null, 3), map('k', 1L, 'n', null),
+        named_struct('a', 1, 'b', array('x', null), 'c', named_struct('d', DATE '1969-12-31'))
     UNION ALL
     SELECT false, -128Y, -32768S, -2147483648, -9223372036854775808L, CAST('NaN' AS float), CAST('-Infinity' AS double),
-        -0.01BD, 0BD, 0BD, '', 'abcde', 'äöü', X'', DATE '1582-10-15', TIMESTAMP '1970-01-01 00:00:00', array(), map(),
-        named_struct('a', null, 'b', array(), 'c', null)
+        -0.01BD, 0BD, 0BD,
+        '', 'abcde', 'äöü', X'', DATE '1582-10-15', TIMESTAMP '1970-01-01 00:00:00',
+        array(), map(), named_struct('a', null, 'b', array(), 'c', null)
     UNION ALL
-    SELECT null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null, null
+    SELECT null, null, null, null, null, null, null,
+        null, null, null, null, null, null, null, null, null, null, null, null
     UNION ALL
-    SELECT true, 127Y, 32767S, 2147483647, 9223372036854775807L, -0.0F, 0.0D, 9999999.99BD, 99999999999999.9999BD, 1BD,
-        concat('a long text of more than 16 characters ', repeat('ÿ', 20)), 'z', '12345678', X'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF',
-        DATE '9999-12-31', TIMESTAMP '2038-01-19 03:14:08', null, null, null
+    SELECT true, 127Y, 32767S, 2147483647, 9223372036854775807L, -0.0F, 0.0D,
+        9999999.99BD, 99999999999999.9999BD, 1BD,
+        concat('a long text of more than 16 characters ', repeat('ÿ', 20)), 'z', '12345678',
+        X'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF', DATE '9999-12-31', TIMESTAMP '2038-01-19 03:14:08', null, null, null
 """
 
 ODD_TEXTS = ["plain", "a b", "a/b:c=d%41", "ünï-日本", "it''s \"quoted\"", "__x", ".y", "", None]
@@ -57,9 +62,8 @@ class Lake:
 
     def create(self, name: str, columns: str, keys: str, stored: str) -> None:
         partitioned = f"PARTITIONED BY ({keys})" if keys else ""
-        self.spark.sql(
-            f"CREATE EXTERNAL TABLE {name} ({columns}) {partitioned} STORED AS {stored} LOCATION '{self.location(name)}'"
-        )
+        place = f"STORED AS {stored} LOCATION '{self.location(name)}'"
+        self.spark.sql(f"CREATE EXTERNAL TABLE {name} ({columns}) {partitioned} {place}")
 
     def insert(self, name: str, keys: str, select: str) -> None:
         partition = f"PARTITION ({keys})" if keys else ""
