@@ -198,7 +198,7 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
             partition_count,
             TOTALS,
         ),
-        problem_counts=dict(problems.counts),
+        problem_counts={str(problem): count for problem, count in problems.counts.items()},
     )
 
 
