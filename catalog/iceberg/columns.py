@@ -27,22 +27,7 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import FileProblem, UnusableFileError
-
-RESERVED_NAMES = frozenset(
-    (
-        "_file",
-        "_pos",
-        "_deleted",
-        "_spec_id",
-        "_partition",
-        "_row_id",
-        "_last_updated_sequence_number",
-        "_change_type",
-        "_change_ordinal",
-        "_commit_snapshot_id",
-    )
-)
-"""Source: https://iceberg.apache.org/spec/#reserved-field-ids."""
+from catalog.iceberg.layout import RESERVED_NAMES
 
 
 @dataclass(frozen=True, slots=True)
