@@ -39,7 +39,10 @@ from pyiceberg.types import (
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
+from catalog.iceberg import tails
 from catalog.iceberg.facts import FileFacts, FooterReader
+from catalog.iceberg.row_groups import Shape, read_row_groups, shape_of
+from catalog.iceberg.thrift import schema_end
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout
 
@@ -198,6 +201,46 @@ def test_a_nan_in_a_bound_leaves_the_column_without(group: int, tmp_path: Path) 
     path = _nan_in(write(tmp_path / "f", data, row_group_size=group, compression="none", use_dictionary=False))
     found = read(path, {"a": DoubleType(), "b": DoubleType()})
     assert (set(found.lower_bounds), set(found.upper_bounds)) == ({2}, {2})
+
+
+@pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"compression": "none", "write_page_index": True}])
+def test_chunks_of_usual_shape_are_those_that_any_shape_would_be(options: dict[str, Any], tmp_path: Path) -> None:
+    values_of = {
+        "flag": (pyarrow.bool_(), [True, False, None]),
+        "number": (pyarrow.int32(), [-1, 2**20, None]),
+        "big": (pyarrow.int64(), [-(2**40), 5, None]),
+        "ratio": (pyarrow.float64(), [0.5, -1e9, None]),
+        "text": (pyarrow.string(), ["", "x" * 100, None]),
+        "long_text": (pyarrow.string(), ["x" * 200, "y", None]),
+        "fixed": (pyarrow.binary(5), [b"abcde", b"vwxyz", None]),
+        "nothing": (pyarrow.string(), [None, None, None]),
+    }
+    arrays = {name: pyarrow.array(values, kind) for name, (kind, values) in values_of.items()}
+    path = write(tmp_path / "f", arrays, row_group_size=2, **options)
+    metadata = pyarrow.parquet.read_metadata(path)
+    content = path.read_bytes()
+    footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
+    shapes = [shape_of(metadata.schema.column(number)) for number in range(metadata.num_columns)]
+    found = read_row_groups(footer, schema_end(footer), shapes)
+    assert found == read_row_groups(footer, schema_end(footer), [Shape(None, shape.width) for shape in shapes])
+    rows, groups = found
+    assert (rows, len(groups)) == (metadata.num_rows, metadata.num_row_groups)
+    for number, group in enumerate(groups):
+        for column, (values, size_bytes, nulls, low, high) in enumerate(group.chunks):
+            known = metadata.row_group(number).column(column)
+            assert (values, size_bytes) == (known.num_values, known.total_compressed_size)
+            assert nulls == known.statistics.null_count
+            assert (low is not None and high is not None) == known.statistics.has_min_max
+            if isinstance(known.statistics.min_raw, bytes):
+                assert (low, high) == (known.statistics.min_raw, known.statistics.max_raw)
+
+
+def test_files_on_other_file_systems_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "f", {"a": pyarrow.array([1])})
+    reader = FooterReader(layout({"a": LongType()}), FileFormat.PARQUET)
+    local = reader.read(file_info(path))
+    monkeypatch.setattr(tails, "is_local", lambda _: False)
+    assert reader.read(FileInfo(f"file://{path}", path.stat().st_size, 0)) == local
 
 
 def test_without_an_order_of_columns_only_signed_ones_have_bounds(tmp_path: Path) -> None:
