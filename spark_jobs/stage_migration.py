@@ -198,6 +198,7 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
             partition_count,
             TOTALS,
         ),
+        unknown=sorted({each for part in found for each in part.unknown}),
         problem_counts={str(problem): count for problem, count in problems.counts.items()},
     )
 

@@ -233,7 +233,7 @@ class Migrations:
             target.location,
             staged.manifests,
             table_properties(table, is_snapshot=request.kind is OperationKind.SNAPSHOT),
-            target.layout.name_mapping(staged.spellings),
+            target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",
             metadata_location=f"{target.location}/{attempt_metadata(target.location, name)}",

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,20 +80,6 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
-
-
-@pytest.fixture(scope="session")
-def duck() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with its Iceberg extension, from wheels."""
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
-
-    connection = duckdb.connect(config={"allow_unsigned_extensions": True})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        (path,) = Path(package.__file__).parent.rglob(f"{name}.duckdb_extension")
-        connection.load_extension(str(path))
-    yield connection
-    connection.close()
 
 
 def register(catalog: Catalog, lake: Path, name: str) -> str:
