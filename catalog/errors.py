@@ -507,13 +507,18 @@ class UnusableFilesError(MigrationRefusedError):
         problems: The first of them.
     """
 
-    def __init__(self, table: str, problems: Sequence[RefusedFile]) -> None:
-        """Name the first of the files."""
+    def __init__(self, table: str, problems: Sequence[RefusedFile], count: int | None = None) -> None:
+        """Name the first of the files.
+
+        Args:
+            count: How many there are; None for just these.
+        """
         self.problems = tuple(problems)
+        count = len(problems) if count is None else count
         shown = "; ".join(map(str, problems[:10]))
-        more = f"; and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+        more = f"; and {count - 10:,} more" if count > 10 else ""
         super().__init__(
-            f"table {table}: {len(problems):,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
+            f"table {table}: {count:,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
             "changed. Take them out of the table's folder, or, of empty and foreign ones, let them be skipped"
         )
 

@@ -7,7 +7,7 @@ import io
 import posixpath
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
@@ -23,7 +23,7 @@ from catalog.errors import SourceFileError
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
-_UNFINISHED = 16 * _THREADS
+_UNFINISHED_A_THREAD = 16
 """Calls that `in_parallel` has begun, or will begin next, before it yields the first one's answer."""
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
@@ -53,14 +53,21 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """Yield a function's answers in the order of the items; of many, only some are in memory at once."""
+def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int = _THREADS) -> Iterator[R]:
+    """Yield a function's answers in the order of the items; of many, only some are in memory at once.
+
+    Args:
+        threads: How many calls run at once; one thread is that of the caller.
+    """
+    if threads == 1:
+        yield from map(function, items)
+        return
     pending: deque[Future[R]] = deque()
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         try:
             for item in items:
                 pending.append(pool.submit(function, item))
-                if len(pending) >= _UNFINISHED:
+                if len(pending) >= _UNFINISHED_A_THREAD * threads:
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
@@ -196,6 +203,22 @@ class Folder:
 
         self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
         pyarrow.parquet.write_table(rows, self._path(name), filesystem=self._files)
+
+    @contextmanager
+    def writing_rows(self, name: str, schema: pyarrow.Schema) -> Iterator[pyarrow.parquet.ParquetWriter]:
+        """Write rows as a Parquet file, a row group for each table that the writer is given; and its folder with it."""
+        import pyarrow.parquet
+
+        self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
+        with pyarrow.parquet.ParquetWriter(self._path(name), schema, filesystem=self._files) as writer:
+            yield writer
+
+    def row_groups(self, name: str, numbers: Sequence[int]) -> pyarrow.Table:
+        """Return the rows of some row groups of a Parquet file."""
+        import pyarrow.parquet
+
+        with self._files.open_input_file(self._path(name)) as file:
+            return pyarrow.parquet.ParquetFile(file).read_row_groups(list(numbers), use_threads=False)
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Write a file in one piece, and its folder with it."""

@@ -137,6 +137,38 @@ class VerifyRewriteJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class StageMigrationJob(JobRequest):
+    """List the files of a table that becomes an Iceberg table, read their footers, and write the manifests.
+
+    The operation's row tells how it is to become one.
+
+    Attributes:
+        dry_run: Do all that, but for writing.
+        threads: How many files a task reads at once; None for one where files are local, and many elsewhere.
+        files_a_task: About how many files a task reads; None for a number that suits the table and the cores.
+    """
+
+    script: ClassVar[str] = "stage_migration"
+
+    dry_run: bool = False
+    threads: int | None = None
+    files_a_task: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyMigrationJob(JobRequest):
+    """Compare what a Hive table reads with what the Iceberg table would read that it becomes.
+
+    Attributes:
+        partitions: How many partitions to compare, chosen evenly; None for all.
+    """
+
+    script: ClassVar[str] = "verify_migration"
+
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStatementJob(JobRequest):
     """Run SQL statements, one after the other; those that an earlier attempt has run are not run again.
 

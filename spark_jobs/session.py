@@ -8,6 +8,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -102,6 +104,32 @@ def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[
         raise
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far an attempt is in a part of its work.
+
+    Attributes:
+        done: Returns how many it has done; called from another thread.
+        total: How many there are.
+        note: What is counted: `files`.
+    """
+
+    done: Callable[[], int]
+    total: int
+    note: str
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[None]:
+    """Report this progress in place of Spark's tasks as long as the block runs, and once more at its end."""
+    life = _LIFE.get()
+    if life is None:
+        yield
+        return
+    with life.reporting(progress):
+        yield
+
+
 class SignOfLife:
     """Tells the catalog, every few seconds, that an attempt is alive and how far it is.
 
@@ -114,6 +142,8 @@ class SignOfLife:
         self._catalog = catalog
         self._request = request
         self._spark: SparkSession | None = None
+        self._progress: Progress | None = None
+        self._token: Token[SignOfLife | None] | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
@@ -128,16 +158,31 @@ class SignOfLife:
             with self._lock:
                 self._spark = None
 
+    @contextmanager
+    def reporting(self, progress: Progress) -> Iterator[None]:
+        """Report how far a part of the work is; see the function of this name."""
+        with self._lock:
+            before, self._progress = self._progress, progress
+        try:
+            yield
+            self._beat()
+        finally:
+            with self._lock:
+                self._progress = before
+
     def __enter__(self) -> Self:
         """Begin, at once with a first sign, so that a given-up attempt does not even start."""
         self._beat()
         self._thread.start()
+        self._token = _LIFE.set(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End, before the result is recorded."""
+        if self._token is not None:
+            _LIFE.reset(self._token)
         self._ended.set()
         self._thread.join()
 
@@ -153,16 +198,21 @@ class SignOfLife:
 
     def _beat(self) -> None:
         request = self._request
-        with self._lock:
-            done, total = (None, None) if self._spark is None else _tasks(self._spark)
+        done, total, note = self._how_far()
         self._catalog.operations.heartbeat(
-            request.operation_id,
-            request.step,
-            request.attempt,
-            done=done,
-            total=total,
-            note=None if done is None else f"tasks of {request.step}",
+            request.operation_id, request.step, request.attempt, done=done, total=total, note=note
         )
+
+    def _how_far(self) -> tuple[int | None, int | None, str | None]:
+        with self._lock:
+            if (progress := self._progress) is not None:
+                return min(progress.done(), progress.total), progress.total, progress.note
+            done, total = (None, None) if self._spark is None else _tasks(self._spark)
+            return done, total, None if done is None else f"tasks of {self._request.step}"
+
+
+_LIFE: ContextVar[SignOfLife | None] = ContextVar("sign of life", default=None)
+"""That of the attempt which this thread makes."""
 
 
 def _tasks(spark: SparkSession) -> tuple[int, int] | tuple[None, None]:

@@ -76,6 +76,7 @@ class _Plan(NamedTuple):
 
     leaves: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...]
 
 
 class OrcReader:
@@ -153,7 +154,7 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
             if pair[1] is not None:
                 upper_bounds[field_id] = pair[1]
     offsets = tuple(sorted(stripe.offset for stripe in footer.stripes)) or None
-    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, plan.spellings)
+    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, plan.spellings, plan.unknown)
 
 
 def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
@@ -172,7 +173,7 @@ def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
         is_floating = found.column.kind in ("float", "double") and tail.footer.writer in (_JAVA, _CPP)
         how = None if found.is_repeated else _bounds_of(found, tail)
         leaves.append(_Leaf(found.column.position, found.field_id, how, found.is_repeated, is_floating))
-    return _Plan(tuple(leaves), match.spellings)
+    return _Plan(tuple(leaves), match.spellings, match.unknown)
 
 
 _POSITIONAL = re.compile("_col([0-9]+)")
@@ -188,7 +189,7 @@ def _match(columns: Sequence[NestedField], parts: tuple[FileColumn, ...], path: 
     ]
     match = match_columns(columns, named, path)
     unnamed = tuple((column.field_id, part.name) for column, part in zip(columns, parts, strict=False))
-    return Match(match.found, unnamed + match.spellings)
+    return Match(match.found, unnamed + match.spellings, match.unknown)
 
 
 def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:

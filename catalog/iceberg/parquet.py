@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -91,6 +92,7 @@ class _Plan(NamedTuple):
     spellings: tuple[tuple[int, str], ...]
     orders: bytes
     shapes: tuple[Shape, ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...]
 
 
 class ParquetReader:
@@ -112,8 +114,10 @@ class ParquetReader:
             raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
         leaves = plan.ordered if plan.orders in footer[-len(plan.orders) - _LAST_FIELDS :] else plan.unordered
         if len(groups) == 1:
-            return _facts_of_one(rows, groups[0], leaves, plan.spellings)
-        return _facts_of_many(rows, groups, leaves, plan.spellings)
+            facts = _facts_of_one(rows, groups[0], leaves, plan.spellings)
+        else:
+            facts = _facts_of_many(rows, groups, leaves, plan.spellings)
+        return replace(facts, unknown=plan.unknown) if plan.unknown else facts
 
     def _footer(self, file: FileInfo) -> bytes:
         """Return a file's bytes from the footer on, with the ending."""
@@ -237,7 +241,7 @@ def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: byte
     header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
     orders = header + b"\x1c\x00\x00" * count
     shapes = tuple(shape_of(schema.column(position)) for position in range(count))
-    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes)
+    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown)
 
 
 def _varint(number: int) -> bytes:

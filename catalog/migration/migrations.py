@@ -214,7 +214,7 @@ class Migrations:
             "bytes": staged.size_bytes,
             "partitions": staged.partition_count,
             "manifests": len(staged.manifests),
-            "problem_count": len(staged.problems),
+            "problem_count": staged.count_problems(),
             "problems": [
                 {"path": each.path, "problem": each.problem, "message": each.message}
                 for each in staged.problems[:_REPORTED]
@@ -233,7 +233,7 @@ class Migrations:
             target.location,
             staged.manifests,
             table_properties(table, is_snapshot=request.kind is OperationKind.SNAPSHOT),
-            target.layout.name_mapping(staged.spellings),
+            target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",
             metadata_location=f"{target.location}/{attempt_metadata(target.location, name)}",
@@ -424,8 +424,9 @@ def table_properties(table: Table, *, is_snapshot: bool) -> dict[str, str]:
 
 def _check(table: str, request: MigrationRequest, staged: Staged) -> None:
     is_skipped = request.unusable_files is OnUnusable.SKIP
-    if refused := [each for each in staged.problems if not (is_skipped and each.problem in _SKIPPABLE)]:
-        raise UnusableFilesError(table, refused)
+    skippable = _SKIPPABLE if is_skipped else ()
+    if refused := [each for each in staged.problems if each.problem not in skippable]:
+        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
     files = sum(each.file_count for each in staged.manifests)
     rows = sum(each.row_count for each in staged.manifests)
     if (files, rows) != (staged.file_count, staged.row_count):

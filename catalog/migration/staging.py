@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
@@ -105,16 +107,35 @@ class PartitionTotal(NamedTuple):
     size_bytes: int
 
 
+class Counted(NamedTuple):
+    """What all partitions have together, when what each has is in files.
+
+    Attributes:
+        partition_count: How many have data files.
+        totals: A folder of Parquet files below the attempt's, with the columns of `PartitionTotal`; one partition may
+            have several rows, which add up.
+    """
+
+    file_count: int
+    row_count: int
+    size_bytes: int
+    partition_count: int
+    totals: str
+
+
 @dataclass(frozen=True)
 class Staged:
     """What the Spark job of a migration's stage hands over.
 
     Attributes:
         manifests: Whose entries have neither a snapshot id nor a sequence number.
-        totals: Of each partition that has files, by ordinal.
+        totals: Of each partition that has files, by ordinal; empty when they are counted.
         spellings: Field id → other names that files use for it.
-        problems: The files that are not part of the table, and why.
+        problems: The files that are not part of the table, and why; of very many, the first.
         listing: The digest of all files that were listed, also of those that are not part of the table.
+        counted: What `totals` would add up to; None to add them up.
+        unknown: Columns of files that the table does not have, as in `catalog.iceberg.columns.Match`.
+        problem_counts: What is wrong → with how many files; None when `problems` has all of them.
     """
 
     manifests: Sequence[WrittenManifest]
@@ -122,26 +143,41 @@ class Staged:
     listing: str
     spellings: Mapping[int, Sequence[str]]
     problems: Sequence[RefusedFile]
+    counted: Counted | None = None
+    problem_counts: Mapping[str, int] | None = None
+    unknown: Sequence[tuple[int, Sequence[str]]] = ()
+
+    @cached_property
+    def _counted(self) -> Counted:
+        if self.counted is not None:
+            return self.counted
+        files, rows, sizes = (sum(each[n] for each in self.totals) for n in (1, 2, 3))
+        return Counted(files, rows, sizes, sum(each.file_count > 0 for each in self.totals), "")
 
     @property
     def file_count(self) -> int:
         """How many data files there are."""
-        return sum(each.file_count for each in self.totals)
+        return self._counted.file_count
 
     @property
     def row_count(self) -> int:
         """How many rows they have."""
-        return sum(each.row_count for each in self.totals)
+        return self._counted.row_count
 
     @property
     def size_bytes(self) -> int:
         """How large they are together."""
-        return sum(each.size_bytes for each in self.totals)
+        return self._counted.size_bytes
 
     @property
     def partition_count(self) -> int:
         """How many partitions have files."""
-        return sum(each.file_count > 0 for each in self.totals)
+        return self._counted.partition_count
+
+    def count_problems(self, except_for: Collection[str] = ()) -> int:
+        """Return how many files are not part of the table, but for those with some problems."""
+        counts = Counter(each.problem for each in self.problems) if self.problem_counts is None else self.problem_counts
+        return sum(count for problem, count in counts.items() if problem not in except_for)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -151,6 +187,9 @@ class Staged:
             "listing": self.listing,
             "spellings": {str(field): sorted(names) for field, names in self.spellings.items()},
             "problems": [[each.path, each.problem, each.message] for each in self.problems],
+            "counted": None if self.counted is None else list(self.counted),
+            "problem_counts": None if self.problem_counts is None else dict(self.problem_counts),
+            "unknown": [[parent, list(path)] for parent, path in self.unknown],
         }
 
     @classmethod
@@ -164,6 +203,9 @@ class Staged:
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
             [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
+            None if values["counted"] is None else Counted(*values["counted"]),
+            values["problem_counts"],
+            [(parent, tuple(path)) for parent, path in values["unknown"]],
         )
 
 
