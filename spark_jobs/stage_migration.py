@@ -4,8 +4,8 @@ The driver tells tasks what to do and adds up what they answer; it sees neither 
 partitions at a time. Executors list the folders, then read the footers of some hundred files each, whatever the
 folders are, and write a manifest of them. Nobody sees any of it before the flip.
 
-Tasks are functions over RDDs: no row of files is Spark's, so a DataFrame would only add its planning. For 10,000 files
-`mapInArrow` and `mapInPandas` took as long or longer (see `benchmarks/migrating.py`).
+Tasks are functions over RDDs: what Spark passes along are a few lines about hundreds of files each, so a DataFrame
+(`mapInArrow`, `mapInPandas`) would only add its planning.
 """
 
 from __future__ import annotations

@@ -34,8 +34,11 @@ RESERVED_NAMES = frozenset(
 Source: Iceberg's `MetadataColumns.isMetadataColumn`, asked by `SparkSchemaUtil.validateMetadataColumnReferences`.
 """
 
-_ELEMENT_NAMES = ("array_element", "array", "item")
-"""What writers of old call the elements of a list, Hive's first. Iceberg's readers do not care; DuckDB's does."""
+_ELEMENT_NAMES = ("bag", "array_element", "array", "item")
+"""What writers of old call the elements of a list, or the group around each; Hive's first.
+
+Iceberg's own readers do not look at these names. DuckDB 1.5 does, and reads nulls where it finds none that is mapped.
+"""
 
 _TOLD: dict[Loss, str] = {
     Loss.BLANKS: "char(n) becomes string: it has no length, and blanks at its end count",
@@ -159,9 +162,8 @@ class Layout:
             raise ValueError(
                 f"there is no field with the id {', '.join(map(str, sorted(others)))} to be spelled otherwise"
             )
-        _map_unknown(
-            mapping, sorted(set((parent, tuple(path)) for parent, path in unknown)), self.schema.highest_field_id
-        )
+        strangers = sorted({(parent, tuple(path)) for parent, path in unknown})
+        _map_unknown(mapping, strangers, self.schema.highest_field_id)
         return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:

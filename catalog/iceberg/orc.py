@@ -154,7 +154,8 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
             if pair[1] is not None:
                 upper_bounds[field_id] = pair[1]
     offsets = tuple(sorted(stripe.offset for stripe in footer.stripes)) or None
-    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, plan.spellings, plan.unknown)
+    names = plan.spellings, plan.unknown
+    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, *names)
 
 
 def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
