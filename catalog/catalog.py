@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
@@ -79,6 +80,9 @@ from catalog.storage.upgrade import check_revision, upgrade
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
 
+if TYPE_CHECKING:
+    from catalog.migration.migrations import Migrations
+
 
 class Catalog:
     """The shared catalog of tables, partitions and partition indexes.
@@ -91,6 +95,7 @@ class Catalog:
         loading: What a load of source files does to the catalog and the files.
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
+        migrations: Hive tables that become Iceberg tables, and back.
         committer: Makes visible what jobs wrote into tables with a partition scheme.
         maintenance: Clears away what nobody needs any more.
     """
@@ -107,6 +112,14 @@ class Catalog:
         self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
         self.committer = Committer(storage, self._definitions, self.operations)
         self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
+
+    @cached_property
+    def migrations(self) -> Migrations:
+        """What turns Hive tables into Iceberg tables, and back."""
+        # Imported late: with PyIceberg it takes longer than most commands.
+        from catalog.migration.migrations import Migrations
+
+        return Migrations(self.storage, self._definitions, self.operations)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:

@@ -21,9 +21,9 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
-from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
@@ -225,6 +225,10 @@ class Definitions:
         if not found.is_iceberg:
             return found
         return replace(found, metadata_location=find_pointer(connection, table.database, table.name))
+
+    def database_location(self, connection: Connection, name: str) -> str:
+        """Return where the tables of a database lie that have no location of their own."""
+        return str(self._database_row(connection, name).location)
 
     def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
         """Return a table whose partitions, indexes and files are the catalog's.

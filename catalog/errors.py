@@ -19,6 +19,8 @@ CatalogError
 │   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
 │   │   ├── SharedLocationError      another table, or another partition, has the same files
 │   │   ├── QuarantinedPartitionError
+│   │   ├── ReservedFolderError      the folder of Iceberg's metadata holds files of the table
+│   │   ├── ColumnsDifferError       files cannot be added to an Iceberg table with other columns or keys
 │   │   ├── UnusableFilesError       files are foreign, empty or damaged
 │   │   └── DuplicateFilesError      an Iceberg table has the files already
 │   ├── UnsupportedFormatError       the files are in a format that is recorded only
@@ -38,6 +40,8 @@ CatalogError
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
 │   ├── SourceFileError
+│   ├── UnusableFileError            a data file cannot be a file of an Iceberg table
+│   ├── NestedFolderError            a folder of data files has a folder inside, and none was expected
 │   ├── ExpressionError              carries the position in the expression
 │   │   ├── ExpressionSyntaxError
 │   │   ├── UnknownColumnError
@@ -283,6 +287,56 @@ class SourceFileError(InvalidRequestError):
     """A source file is missing, changed after it was loaded, or cannot be parsed."""
 
 
+class FileProblem(StrEnum):
+    """Why a data file cannot be a file of an Iceberg table."""
+
+    EMPTY = "EMPTY"
+    """It has no bytes at all."""
+    FOREIGN = "FOREIGN"
+    """It is not in the format that it should be in."""
+    DAMAGED = "DAMAGED"
+    """It is in that format, and what describes its rows cannot be read."""
+    WIDER_COLUMN = "WIDER_COLUMN"
+    """A column's values may not fit the type that the table's column has."""
+    INCOMPATIBLE_COLUMN = "INCOMPATIBLE_COLUMN"
+    """A column is of another type than the table's."""
+    RESERVED_NAME = "RESERVED_NAME"
+    """A column has a name that Iceberg gives to what it knows of each row."""
+    AMBIGUOUS_NAME = "AMBIGUOUS_NAME"
+    """Two columns differ only in case."""
+
+
+class UnusableFileError(InvalidRequestError):
+    """A data file cannot be a file of an Iceberg table.
+
+    Attributes:
+        path: The file.
+        problem: What is wrong with it.
+    """
+
+    def __init__(self, path: str, problem: FileProblem, text: str) -> None:
+        """Begin the message with the file's path."""
+        self.path = path
+        self.problem = problem
+        super().__init__(f"file {path}: {text}")
+
+
+class NestedFolderError(InvalidRequestError):
+    """A folder of data files has a folder inside, and it was not said what to do with those.
+
+    Attributes:
+        folder: The folder inside.
+    """
+
+    def __init__(self, location: str, folder: str) -> None:
+        """Name the first such folder below a location."""
+        self.folder = folder
+        super().__init__(
+            f"folder {location} has a folder inside, {folder}; say recursive_directory => 'true' to take the files of "
+            "nested folders too, or 'false' to leave them out"
+        )
+
+
 class PartitionProblem(StrEnum):
     """Why a partition does not fit an index; the spelling of Glue's backfill error codes.
 
@@ -403,6 +457,14 @@ class QuarantinedPartitionError(MigrationRefusedError):
     """Partitions are held back from readers, and an Iceberg table would show them."""
 
 
+class ReservedFolderError(MigrationRefusedError):
+    """The folder where Iceberg's metadata would go holds files of the table."""
+
+
+class ColumnsDifferError(MigrationRefusedError):
+    """The files of a Hive table cannot be added to an Iceberg table that has other columns or partition keys."""
+
+
 @dataclass(frozen=True)
 class FileProblem:
     """A file that cannot be part of a table.
@@ -446,8 +508,8 @@ class DuplicateFilesError(MigrationRefusedError):
         """Name the first of the files."""
         self.paths = tuple(paths)
         super().__init__(
-            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing was "
-            "added. Add other partitions, or let duplicate files be skipped"
+            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing "
+            "was added. Add other partitions, or let duplicate files be skipped"
         )
 
 

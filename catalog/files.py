@@ -147,10 +147,26 @@ class Folder:
                 found.append(self._info(f"{self.location}/{name}", info))
         return sorted(found, key=lambda each: each.path)
 
+    def entries(self, *, recursive: bool) -> Iterator[tuple[FileInfo, bool]]:
+        """Yield the files and folders inside, hidden ones too, and of each whether it is a folder; nothing if none is.
+
+        Args:
+            recursive: Also what is inside its folders.
+        """
+        selector = fs.FileSelector(self._root, allow_not_found=True, recursive=recursive)
+        for info in self._files.get_file_info(selector):
+            name = posixpath.relpath(info.path, self._root)
+            yield self._info(f"{self.location}/{name}", info), info.type == fs.FileType.Directory
+
     def file(self) -> FileInfo | None:
         """Return the folder's own entry if it is a file after all."""
         info = self._files.get_file_info(self._root)
         return self._info(self.location, info) if info.type == fs.FileType.File else None
+
+    def file_info(self, name: str) -> FileInfo | None:
+        """Return a file by its path below this folder; None when it is not there."""
+        info = self._files.get_file_info(self._path(name))
+        return self._info(name, info) if info.type == fs.FileType.File else None
 
     @staticmethod
     def _info(path: str, info: fs.FileInfo) -> FileInfo:
@@ -203,6 +219,13 @@ class Folder:
 
         with self._files.open_input_file(self._path(name)) as file:
             return pyarrow.parquet.ParquetFile(file).read_row_groups(list(numbers), use_threads=False)
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Write a file in one piece, and its folder with it."""
+        path = self._path(name)
+        self._files.create_dir(posixpath.dirname(path), recursive=True)
+        with self._files.open_output_stream(path) as stream:
+            stream.write(content)
 
     def write_empty(self, name: str) -> None:
         """Write an empty file, for instance to say that a folder is complete."""

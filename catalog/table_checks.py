@@ -1,5 +1,7 @@
-"""What not every table can do: views have neither files nor partitions, some formats are recorded only, and what is in
-an Iceberg table only Iceberg's metadata says.
+"""What not every table can do.
+
+Views have neither files nor partitions, some formats are recorded only, and what is in an Iceberg table only Iceberg's
+metadata says.
 """
 
 from __future__ import annotations

@@ -47,7 +47,8 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
     known = {each.name.lower(): each for each in schema.fields}
     if missing := [column.name for column in source.columns if column.name not in known]:
         raise ColumnsDifferError(
-            f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there first"
+            f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there "
+            "first"
         )
     types = {each.name: each.field_type for each in source_layout.schema.fields}
     for key in keys:
@@ -103,7 +104,11 @@ def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEnt
 def without_files(
     manifest: WrittenManifest, layout: Layout, left_out: Collection[str], path: str
 ) -> tuple[WrittenManifest | None, int]:
-    """Write a manifest anew without some files; return it, None when nothing is left, and the bytes of its data files."""
+    """Write a manifest anew without some files.
+
+    Returns:
+        The manifest, None when nothing is left; and the bytes of its data files.
+    """
     kept = [each for each in files_of(manifest, layout.spec) if each.data_file.file_path not in left_out]
     if not kept:
         return None, 0

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from uuid import UUID, uuid4
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.manifest import ManifestContent, ManifestFile, PartitionFieldSummary, write_manifest_list
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 NAME_MAPPING = "schema.name-mapping.default"
 """The table property by which readers find the columns of files without field ids."""
 
-FORMAT_VERSION = 2
+FORMAT_VERSION: Final = 2
 FOLDER = "metadata"
 """The folder of an Iceberg table's metadata, below its location."""
 
 _UNASSIGNED_SEQUENCE = -1
-_CODEC = "gzip"
+_CODEC: Final = "deflate"
 _VERSION = re.compile(r"(\d+)-")
 
 
@@ -92,18 +92,20 @@ def write_table(
     io = load_file_io({}, target)
     schema, spec = layout.schema, layout.spec
     empty = TableMetadataV2(
-        location=location,
-        last_updated_ms=now_ms(),
-        last_column_id=schema.highest_field_id,
-        schemas=[schema],
-        current_schema_id=schema.schema_id,
-        partition_specs=[spec],
-        default_spec_id=spec.spec_id,
-        last_partition_id=max((each.field_id for each in spec.fields), default=PARTITION_FIELD_ID_START - 1),
-        sort_orders=[UNSORTED_SORT_ORDER],
-        default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
-        properties={**properties, NAME_MAPPING: name_mapping},
-        table_uuid=uuid4(),
+        **_dashed(
+            location=location,
+            last_updated_ms=now_ms(),
+            last_column_id=schema.highest_field_id,
+            schemas=[schema],
+            current_schema_id=schema.schema_id,
+            partition_specs=[spec],
+            default_spec_id=spec.spec_id,
+            last_partition_id=max((each.field_id for each in spec.fields), default=PARTITION_FIELD_ID_START - 1),
+            sort_orders=[UNSORTED_SORT_ORDER],
+            default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
+            properties={**properties, NAME_MAPPING: name_mapping},
+            table_uuid=uuid4(),
+        )
     )
     snapshot = _append_snapshot(io, empty, manifests, added, folder or metadata_folder)
     metadata = empty.model_copy(
@@ -112,11 +114,11 @@ def write_table(
             "last_updated_ms": snapshot.timestamp_ms,
             "current_snapshot_id": snapshot.snapshot_id,
             "snapshots": [snapshot],
-            "snapshot_log": [SnapshotLogEntry(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms)],
+            "snapshot_log": [
+                SnapshotLogEntry(**_dashed(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms))
+            ],
             "refs": {
-                MAIN_BRANCH: SnapshotRef(
-                    snapshot_id=snapshot.snapshot_id, snapshot_ref_type=SnapshotRefType.BRANCH
-                )
+                MAIN_BRANCH: SnapshotRef(**_dashed(snapshot_id=snapshot.snapshot_id, type=SnapshotRefType.BRANCH))
             },
         }
     )
@@ -150,7 +152,9 @@ def write_append(
     snapshot = _append_snapshot(io, metadata, manifests, added, folder)
     updates: tuple[TableUpdate, ...] = (
         AddSnapshotUpdate(snapshot=snapshot),
-        SetSnapshotRefUpdate(ref_name=MAIN_BRANCH, type="branch", snapshot_id=snapshot.snapshot_id),
+        SetSnapshotRefUpdate(
+            **_dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
+        ),
     )
     if properties:
         updates = (SetPropertiesUpdate(updates=dict(properties)), *updates)
@@ -169,7 +173,7 @@ def require_version(metadata: TableMetadata, location: str) -> None:
     """
     if metadata.format_version != FORMAT_VERSION:
         raise UnsupportedFormatError(
-            f"the Iceberg table at {metadata.location} is of format version {metadata.format_version} ({location}), and "
+            f"the Iceberg table at {metadata.location} is of format version {metadata.format_version} ({location}); "
             f"files are added to those of version {FORMAT_VERSION}"
         )
 
@@ -179,27 +183,21 @@ def read_metadata(location: str) -> TableMetadata:
     return FromInputFile.table_metadata(load_file_io({}, location).new_input(location))
 
 
+def metadata_files(location: str) -> Iterator[str]:
+    """Yield the files that a table's metadata name, but for data files: of all snapshots, and earlier metadata."""
+    metadata = read_metadata(location)
+    io = load_file_io({}, location)
+    yield location
+    yield from (each.metadata_file for each in metadata.metadata_log)
+    for snapshot in metadata.snapshots:
+        yield snapshot.manifest_list
+        yield from (each.manifest_path for each in snapshot.manifests(io))
+
+
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
     """Return the manifests of the current snapshot; none without one."""
     snapshot = metadata.current_snapshot()
     return [] if snapshot is None else snapshot.manifests(load_file_io({}, metadata.location))
-
-
-def first_metadata_location(location: str, name: str) -> str:
-    """Return the location of the first metadata that an attempt writes, the same for the same attempt.
-
-    It is where engines look for it, and its name is one they count on from.
-
-    Args:
-        name: The attempt, unlike all others at this location.
-    """
-    return f"{location}/{FOLDER}/00000-{_uuid(f'{location}/{name}')}.metadata.json"
-
-
-def _uuid(text: str) -> UUID:
-    from uuid import NAMESPACE_URL, uuid5
-
-    return uuid5(NAMESPACE_URL, text)
 
 
 def _append_snapshot(
@@ -224,13 +222,15 @@ def _append_snapshot(
         if listed:
             writer.add_manifests(listed)
     return Snapshot(
-        snapshot_id=snapshot_id,
-        parent_snapshot_id=None if parent is None else parent.snapshot_id,
-        sequence_number=sequence_number,
-        timestamp_ms=max(now_ms(), metadata.last_updated_ms),
-        manifest_list=path,
-        schema_id=metadata.current_schema_id,
-        summary=_summary(manifests, added, parent),
+        **_dashed(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=None if parent is None else parent.snapshot_id,
+            sequence_number=sequence_number,
+            timestamp_ms=max(now_ms(), metadata.last_updated_ms),
+            manifest_list=path,
+            schema_id=metadata.current_schema_id,
+            summary=_summary(manifests, added, parent),
+        )
     )
 
 
@@ -269,6 +269,11 @@ def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_i
         partitions=[_field_summary(each) for each in written.partitions],
         key_metadata=None,
     )
+
+
+def _dashed(**values: Any) -> dict[str, Any]:
+    """Return fields of Iceberg's JSON by their names in Python."""
+    return {name.replace("_", "-"): value for name, value in values.items()}
 
 
 def _field_summary(summary: Any) -> PartitionFieldSummary:

@@ -1,12 +1,12 @@
-"""Pointers: where the metadata of each Iceberg table is, in the rows that PyIceberg's SqlCatalog and Iceberg's JDBC
-catalog read and commit to, but in transactions of this catalog, with whatever else they change.
+"""Pointers: where the metadata of each Iceberg table is.
 
-An engine finds the tables when it calls its catalog `calve`.
+They are the rows that PyIceberg's SqlCatalog and Iceberg's JDBC catalog read and commit to, but here in transactions of
+this catalog, with whatever else they change. An engine finds the tables when it calls its catalog `calve`.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, ColumnElement, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError
@@ -54,7 +54,8 @@ def insert_pointer(connection: Connection, database: str, table: str, metadata_l
         connection.execute(row)
     except IntegrityError:
         raise TableAlreadyExistsError(
-            f"there is an Iceberg table or view {database}.{table} in the catalog; choose another name, or drop it first"
+            f"there is an Iceberg table or view {database}.{table} in the catalog; choose another name, or drop it "
+            "first"
         ) from None
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, not_, select
 
 from catalog.definitions import Definitions
 from catalog.files import Folder
+from catalog.maintenance.iceberg_attempts import operation_numbers as migrations_at
 from catalog.maintenance.orphans import operation_numbers
 from catalog.maintenance.reports import ExpiryReport
 from catalog.maintenance.staging import staged_operations
@@ -72,6 +73,7 @@ def _numbers_in_use(definitions: Definitions, problems: list[str]) -> set[int]:
         try:
             location = Folder(table.location)
             numbers |= operation_numbers(location) if table.scheme is not None else staged_operations(location)
+            numbers |= migrations_at(location)
         except (OSError, ValueError) as error:
             problems.append(f"{table.full_name}: {table.location} cannot be listed: {error}")
     return numbers

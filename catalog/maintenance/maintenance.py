@@ -10,6 +10,7 @@ from catalog.errors import CatalogError, FilesNotDeletedError, InvalidRequestErr
 from catalog.indexes import building
 from catalog.loading import Loading
 from catalog.maintenance.expiry import expire_operations
+from catalog.maintenance.iceberg_attempts import delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
 from catalog.maintenance.retired import delete_retired_files
@@ -65,6 +66,9 @@ class Maintenance:
     def _vacuum_location(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> int:
         """Clear up below a table's location; return how many operations are CLEANED. One table stops no other."""
         try:
+            delete_old_metadata(self._storage, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+            if table.is_iceberg:
+                return 0
             if table.scheme is not None:
                 return delete_orphans(self._storage, self._operations, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             return discard_old_staging(
@@ -98,7 +102,11 @@ class Maintenance:
         """
         found = {}
         for table in self._definitions.list_tables():
-            if table.partition_keys and not table.is_iceberg and (names := building.ended_leftovers(self._storage, table)):
+            if (
+                table.partition_keys
+                and not table.is_iceberg
+                and (names := building.ended_leftovers(self._storage, table))
+            ):
                 found[table.full_name] = names
                 if not dry_run:
                     building.clear_ended(self._storage, table)

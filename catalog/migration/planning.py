@@ -6,15 +6,16 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from catalog.migration.refusals import PartitionChecks, refuse_shared_location, refuse_table
+from catalog.migration.refusals import PartitionChecks, refuse_shared_location, refuse_table, tables_sharing
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import Selection, partitions_of
 from catalog.model import FileFormat, Partition, Table
+from catalog.operations import OperationKind
 from catalog.partitions.queries import Queries
 from catalog.partitions.scanning import read_pages
 
@@ -80,7 +81,7 @@ class MigrationPlan:
             "table": self.table.full_name,
             "target": self.request.target or self.table.full_name,
             "location": self.table.location,
-            "request": self.request.as_json(),
+            "request": self.request.asked,
             "fingerprint": self.fingerprint,
             "columns": [
                 {
@@ -158,10 +159,11 @@ def make_plan(
     checks.finish(lambda: _chosen(connection, table, selection))
     outside = checks.outside
     refuse_shared_location(connection, table, outside)
+    sharing = tables_sharing(connection, table) if request.kind is OperationKind.MIGRATE else []
     fingerprint = fingerprint_of(connection, table, request)
     return MigrationPlan(
         table,
-        request.agreed(fingerprint),
+        replace(request, fingerprint=fingerprint),
         layout,
         tuple(
             PlannedColumn(each.name, each.hive_type, each.iceberg_type, each.is_partition_key)
@@ -173,7 +175,7 @@ def make_plan(
         totals.known("file_count"),
         totals.known("row_count"),
         totals.known("size_bytes"),
-        (*layout.warnings, *_warnings(table, totals, len(outside))),
+        (*layout.warnings, *_warnings(table, totals, len(outside)), *map(_shared, sharing)),
         fingerprint,
     )
 
@@ -184,8 +186,7 @@ def fingerprint_of(connection: Connection, table: Table, request: MigrationReque
     That of files is taken when they are listed: to list them here would take as long as the migration.
     """
     digest = hashlib.blake2b(digest_size=12)
-    asked = {**request.as_json(), "fingerprint": None}
-    digest.update(json.dumps([table.id, table.version, asked], sort_keys=True).encode())
+    digest.update(json.dumps([table.id, table.version, request.asked], sort_keys=True).encode())
     queries = Queries(connection.dialect.name == "postgresql")
     for page in read_pages(connection, queries.partitions_by_order(table.id)):
         digest.update(repr([tuple(row) for row in page]).encode("utf-8", "surrogatepass"))
@@ -235,6 +236,13 @@ class _Totals:
 
     def known(self, name: str) -> int | None:
         return None if name in self._unknown else self._sums[name]
+
+
+def _shared(name: str) -> str:
+    return (
+        f"the Iceberg table {name} reads the same files, and loses those that this one rewrites when its old snapshots "
+        "expire; drop it first if it was for trying out"
+    )
 
 
 def _warnings(table: Table, totals: _Totals, outside_count: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Why a table cannot become an Iceberg table, before anything is looked at but the catalog; each reason its own error."""
+"""Why a table cannot become an Iceberg table, as far as the catalog knows; each reason has its own error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from catalog.errors import (
     UnsupportedChangeError,
     UnsupportedFormatError,
 )
-from catalog.iceberg.pointers import find_pointer
+from catalog.iceberg.pointers import find_pointer, shared_locations
 from catalog.model import FileFormat, Partition, PartitionState, Table, TableKind
 from catalog.purging import comparable, is_within
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
@@ -216,6 +216,16 @@ def refuse_shared_location(connection: Connection, table: Table, outside: Mappin
             )
 
 
+def tables_sharing(connection: Connection, table: Table) -> list[str]:
+    """Return the Iceberg tables beside a table that read its files."""
+    root = comparable(table.location)
+    return [
+        f"{database}.{name}"
+        for location, database, name in shared_locations(connection)
+        if is_within(location, root) or is_within(root, location)
+    ]
+
+
 def _others(connection: Connection, table: Table, mine: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the locations of other tables, and of their partitions that may lie around or inside mine."""
     query = (
@@ -245,5 +255,5 @@ def _others(connection: Connection, table: Table, mine: Sequence[str]) -> Iterat
         # Whose partitions lie anywhere, is compared with all that do.
         .where(PartitionRow.table_id != table.id, column.is_not(None) if len(mine) > 1 else or_(*near))
     )
-    for database, name, location in connection.execute(partitions):
-        yield comparable(location), f"a partition of {database}.{name}"
+    for database, name, own in connection.execute(partitions):
+        yield comparable(own or ""), f"a partition of {database}.{name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
@@ -47,6 +47,7 @@ class MigrationRequest:
         partitions: Partition key → value: only partitions with these values are added; None for all.
         duplicate_files: Of files that are added.
         fingerprint: Of the plan that was agreed to.
+        location: Of the Iceberg table, below which its metadata go; known from the beginning of the operation on.
     """
 
     kind: OperationKind = OperationKind.MIGRATE
@@ -59,6 +60,7 @@ class MigrationRequest:
     partitions: Mapping[str, str | None] | None = None
     duplicate_files: OnDuplicate = OnDuplicate.FAIL
     fingerprint: str | None = None
+    location: str | None = None
 
     def __post_init__(self) -> None:
         """Refuse what no migration can be asked.
@@ -81,9 +83,10 @@ class MigrationRequest:
         if self.partitions is not None and self.kind is not OperationKind.ADD_FILES:
             raise InvalidRequestError(f"partitions are {dict(self.partitions)}; {self.kind} takes all of a table")
 
-    def agreed(self, fingerprint: str) -> Self:
-        """Return the request for just the plan of this fingerprint."""
-        return replace(self, fingerprint=fingerprint)
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What was asked, without what became of it; plain values."""
+        return {**self.as_json(), "fingerprint": None, "location": None}
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""

@@ -42,7 +42,8 @@ class Written:
         """Say what it is in one line."""
         figures = (
             f"{self.snapshot_count:,} commit(s) wrote data since the migration: {self.rows_added:,} row(s) in "
-            f"{self.files_added:,} file(s) added, {self.rows_deleted:,} row(s) in {self.files_deleted:,} file(s) deleted"
+            f"{self.files_added:,} file(s) added, {self.rows_deleted:,} row(s) in {self.files_deleted:,} file(s) "
+            "deleted"
         )
         if self.is_traceable:
             return figures

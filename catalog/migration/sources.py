@@ -131,7 +131,7 @@ def _sorted(records: Iterable[_Record]) -> Iterator[_Record]:
 def _read(file: IO[bytes]) -> Iterator[_Record]:
     while True:
         try:
-            part = pickle.load(file)  # noqa: S301 - written just now, by this process
+            part = pickle.load(file)
         except EOFError:
             return
         yield from part

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from uuid import NAMESPACE_URL, uuid5
 
 from catalog.errors import FileProblem, VerificationFailedError
 from catalog.failpoints import Point, reached
@@ -32,6 +33,17 @@ _BITS = 128
 def attempt_name(operation_number: int, attempt: int) -> str:
     """Return the folder of an attempt, below the table's location."""
     return f"{METADATA}/calve-{operation_number}-{attempt}"
+
+
+def attempt_metadata(location: str, name: str) -> str:
+    """Return the file of the first metadata that an attempt writes, below the table's location.
+
+    It is where engines look for it, and its name is one that they count on from; the same for the same attempt.
+
+    Args:
+        name: The attempt's folder.
+    """
+    return f"{METADATA}/00000-{uuid5(NAMESPACE_URL, f'{location}/{name}')}.metadata.json"
 
 
 def attempt_names(location: Folder) -> Iterator[tuple[str, int, int]]:

@@ -325,7 +325,9 @@ class _Search:
         if self._plan.index is None:
             yield from read_pages(self._connection, self._queries.all_partitions(self._table.id))
         elif self._ranges and self._plan.checked_in_index == ALL:
-            for page in read_pages(self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)):
+            for page in read_pages(
+                self._connection, self._queries.partitions_in_ranges(self._plan.index.id, self._ranges)
+            ):
                 self._counts.items_read += len(page)
                 yield page
         elif self._ranges:

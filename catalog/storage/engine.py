@@ -94,9 +94,7 @@ class Storage:
                 return []
             return rows
 
-    def lock_table(
-        self, connection: Connection, table_id: int, *, exclusive: bool, version: int | None = None
-    ) -> bool:
+    def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool, version: int | None = None) -> bool:
         """Hold the table's row until the transaction ends; return whether the table still exists.
 
         Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that

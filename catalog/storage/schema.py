@@ -295,7 +295,7 @@ class IcebergNamespaceRow(Base):
 class SharedLocationRow(Base):
     """A location of which an Iceberg table has data files that are another table's, too.
 
-    `location` is written as `catalog.purging.comparable` does. A row outlives neither its Iceberg table nor its pointer.
+    `location` is written as `catalog.purging.comparable` does. Only as long as the Iceberg table is there it counts.
     """
 
     __tablename__ = "calve_shared_location"

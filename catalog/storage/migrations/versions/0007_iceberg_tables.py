@@ -61,8 +61,8 @@ def downgrade() -> None:
     op.drop_table("calve_shared_location")
     connection = op.get_bind()
     for name in ("iceberg_namespace_properties", "iceberg_tables"):
-        op.execute(sa.text(f"DELETE FROM {name} WHERE catalog_name = 'calve'"))  # noqa: S608 - a name of the list above
-        if not connection.scalar(sa.text(f"SELECT count(*) FROM {name}")):  # noqa: S608
+        op.execute(sa.text(f"DELETE FROM {name} WHERE catalog_name = 'calve'"))
+        if not connection.scalar(sa.text(f"SELECT count(*) FROM {name}")):
             op.drop_table(name)
     with op.batch_alter_table("calve_table") as table:
         table.drop_column("table_type")

@@ -1,0 +1,125 @@
+"""Bounds of columns in Iceberg's single-value serialization.
+
+Sources: https://iceberg.apache.org/spec/#appendix-d-single-value-serialization; how bounds of texts and binaries are cut:
+https://iceberg.apache.org/spec/#data-file-fields (a lower bound is cut, an upper one is cut and incremented).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+CUT_LENGTH = 16
+"""Characters of a text, or bytes of a binary: Iceberg's default metrics mode, `truncate(16)`."""
+
+_LAST_ASCII = 0x7F
+_SURROGATES = range(0xD800, 0xE000)
+_LAST_CODE_POINT = 0x10FFFF
+
+UNUSABLE = (ValueError, OverflowError, struct.error, InvalidOperation)
+"""What the functions of `Bounds` raise for a value that cannot be a bound of the column."""
+
+
+class Bounds(NamedTuple):
+    """How a footer's minimum and maximum become bounds.
+
+    Attributes:
+        comparable: Makes of a footer's value one that compares as the column's values do; None when it does already.
+        lower: Serializes a minimum.
+        upper: Serializes a maximum; None when the value has no upper bound of this length.
+    """
+
+    comparable: Callable[[Any], Any] | None
+    lower: Callable[[Any], bytes]
+    upper: Callable[[Any], bytes | None]
+
+
+def cut_text_lower(text: bytes) -> bytes:
+    """Return the first characters of a text in UTF-8."""
+    if text.isascii():
+        return text[:CUT_LENGTH]
+    return text.decode()[:CUT_LENGTH].encode()
+
+
+def cut_text_upper(text: bytes) -> bytes | None:
+    """Return a short text that is not below a text in UTF-8, nor below any that begins as it does."""
+    if text.isascii():
+        if len(text) <= CUT_LENGTH:
+            return text
+        if text[CUT_LENGTH - 1] < _LAST_ASCII:
+            return text[: CUT_LENGTH - 1] + bytes((text[CUT_LENGTH - 1] + 1,))
+    characters = text.decode()
+    if len(characters) <= CUT_LENGTH:
+        return text
+    for position in range(CUT_LENGTH - 1, -1, -1):
+        code_point = ord(characters[position]) + 1
+        if code_point in _SURROGATES:
+            code_point = _SURROGATES.stop
+        if code_point <= _LAST_CODE_POINT:
+            return (characters[:position] + chr(code_point)).encode()
+    return None
+
+
+def cut_binary_lower(value: bytes) -> bytes:
+    """Return the first bytes."""
+    return value[:CUT_LENGTH]
+
+
+def cut_binary_upper(value: bytes) -> bytes | None:
+    """Return a few bytes that are not below a value, nor below any that begins as it does."""
+    if len(value) <= CUT_LENGTH:
+        return value
+    kept = value[:CUT_LENGTH].rstrip(b"\xff")
+    return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
+
+
+def decimal_bytes(unscaled: int) -> bytes:
+    """Return a decimal's unscaled number in as few bytes as hold it."""
+    return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def unscaled(text: bytes, scale: int) -> int:
+    """Return the unscaled number of a decimal's text.
+
+    Raises:
+        ValueError: It is no number, or has more digits behind the point than the type.
+    """
+    whole, _, fraction = text.partition(b".")
+    if len(fraction) <= scale and b"e" not in text.lower():
+        return int(whole + fraction.ljust(scale, b"0"))
+    shifted = Decimal(text.decode()).scaleb(scale)
+    if shifted != int(shifted):
+        raise ValueError(text)
+    return int(shifted)
+
+
+def _not_nan(value: float) -> float:
+    if value != value:
+        raise ValueError("NaN")
+    return value
+
+
+def _float_bounds(pack: Callable[[float], bytes]) -> Bounds:
+    negative_zero, zero = pack(-0.0), pack(0.0)
+    # Iceberg has -0.0 before 0.0; writers of footers do not keep them apart.
+    return Bounds(
+        _not_nan,
+        lambda value: pack(value) if value else negative_zero,
+        lambda value: pack(value) if value else zero,
+    )
+
+
+INT = Bounds(None, struct.Struct("<i").pack, struct.Struct("<i").pack)
+LONG = Bounds(None, struct.Struct("<q").pack, struct.Struct("<q").pack)
+BOOLEAN = Bounds(None, struct.Struct("?").pack, struct.Struct("?").pack)
+FLOAT = _float_bounds(struct.Struct("<f").pack)
+DOUBLE = _float_bounds(struct.Struct("<d").pack)
+TEXT = Bounds(None, cut_text_lower, cut_text_upper)
+BINARY = Bounds(None, cut_binary_lower, cut_binary_upper)
+DECIMAL = Bounds(None, decimal_bytes, decimal_bytes)
+DECIMAL_OF_BYTES = Bounds(lambda raw: int.from_bytes(raw, "big", signed=True), decimal_bytes, decimal_bytes)
+MILLISECONDS = Bounds(lambda raw: raw * 1000, LONG.lower, LONG.upper)
+NANOSECONDS = Bounds(None, lambda raw: LONG.lower(raw // 1000), lambda raw: LONG.upper(-(-raw // 1000)))
+"""Of what is finer than a microsecond, the lower bound is rounded down and the upper one up."""

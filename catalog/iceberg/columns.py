@@ -1,0 +1,196 @@
+"""Which column of a data file is which of the table: by name without regard to case, and of a type that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from catalog.errors import FileProblem, UnusableFileError
+
+RESERVED_NAMES = frozenset(
+    (
+        "_file",
+        "_pos",
+        "_deleted",
+        "_spec_id",
+        "_partition",
+        "_row_id",
+        "_last_updated_sequence_number",
+        "_change_type",
+        "_change_ordinal",
+        "_commit_snapshot_id",
+    )
+)
+"""Source: https://iceberg.apache.org/spec/#reserved-field-ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumn:
+    """A column of a data file, or a part of one.
+
+    Attributes:
+        type: What the file's format calls its type, for messages.
+        kind: One of the kinds in `_FITTING`, `decimal`, `struct`, `list`, `map`; anything else fits no type.
+        position: Where the format keeps what it knows of the column.
+        parts: Of a struct its fields, of a list its element, of a map its key and its value.
+    """
+
+    name: str
+    type: str
+    kind: str
+    position: int
+    parts: tuple[FileColumn, ...] = ()
+    precision: int = 0
+    scale: int = 0
+
+
+class Found(NamedTuple):
+    """A column of the file that the table has, too: one that is not made of others.
+
+    Attributes:
+        is_repeated: It is inside a list or a map.
+    """
+
+    field_id: int
+    type: PrimitiveType
+    column: FileColumn
+    is_repeated: bool
+
+
+class Match(NamedTuple):
+    """What a file and a table have in common.
+
+    Attributes:
+        spellings: Field id and the name in the file, where that is not the table's to the letter.
+    """
+
+    found: tuple[Found, ...]
+    spellings: tuple[tuple[int, str], ...]
+
+
+_FITTING: dict[type[IcebergType], tuple[str, ...]] = {
+    BooleanType: ("boolean",),
+    IntegerType: ("int",),
+    LongType: ("int", "long"),
+    FloatType: ("float",),
+    DoubleType: ("float", "double"),
+    DateType: ("date",),
+    TimestampType: ("timestamp", "any timestamp"),
+    TimestamptzType: ("timestamptz", "any timestamp"),
+    StringType: ("string", "bytes"),
+    BinaryType: ("binary", "bytes"),
+}
+"""The kinds of file columns that each type of table column can read; `bytes` are those that may also be a text.
+
+Source: https://iceberg.apache.org/spec/#schema-evolution for the promotions, and what Iceberg's readers accept.
+"""
+
+_WIDER: dict[type[IcebergType], str] = {IntegerType: "long", FloatType: "double"}
+
+
+class _Matching:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.found: list[Found] = []
+        self.spellings: list[tuple[int, str]] = []
+
+    def fields(self, wanted: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool) -> None:
+        by_name: dict[str, FileColumn] = {}
+        for column in columns:
+            other = by_name.setdefault(column.name.lower(), column)
+            if other is not column:
+                raise self._error(
+                    FileProblem.AMBIGUOUS_NAME,
+                    f"columns {inside + other.name!r} and {inside + column.name!r} cannot be told apart, "
+                    "because names of columns have no case; rewrite the file with one of them",
+                )
+        for field in wanted:
+            found = by_name.get(field.name.lower())
+            if found is None:
+                continue
+            if found.name != field.name:
+                self.spellings.append((field.field_id, found.name))
+            self.column(field.field_id, field.field_type, found, inside + found.name, repeated)
+
+    def column(self, field_id: int, wanted: IcebergType, column: FileColumn, name: str, repeated: bool) -> None:
+        match wanted:
+            case StructType() if column.kind == "struct":
+                self.fields(wanted.fields, column.parts, f"{name}.", repeated)
+            case ListType() if column.kind == "list":
+                self.column(wanted.element_id, wanted.element_type, column.parts[0], f"{name}.element", True)
+            case MapType() if column.kind == "map":
+                self.column(wanted.key_id, wanted.key_type, column.parts[0], f"{name}.key", True)
+                self.column(wanted.value_id, wanted.value_type, column.parts[1], f"{name}.value", True)
+            case PrimitiveType() if self._fits(wanted, column, name):
+                self.found.append(Found(field_id, wanted, column, repeated))
+            case _:
+                raise self._incompatible(wanted, column, name)
+
+    def _fits(self, wanted: PrimitiveType, column: FileColumn, name: str) -> bool:
+        if isinstance(wanted, DecimalType) and column.kind == "decimal" and column.scale == wanted.scale:
+            if column.precision <= wanted.precision:
+                return True
+            raise self._wider(wanted, column, name)
+        if column.kind == _WIDER.get(type(wanted)):
+            raise self._wider(wanted, column, name)
+        return column.kind in _FITTING.get(type(wanted), ())
+
+    def _wider(self, wanted: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
+        return self._error(
+            FileProblem.WIDER_COLUMN,
+            f"column {name!r} is {column.type}, wider than the table's {wanted}; rewrite the file, or change the "
+            "table's column to the wider type",
+        )
+
+    def _incompatible(self, wanted: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
+        return self._error(
+            FileProblem.INCOMPATIBLE_COLUMN,
+            f"column {name!r} is {column.type}, which cannot be read as the table's {wanted}; rewrite the file",
+        )
+
+    def _error(self, problem: FileProblem, text: str) -> UnusableFileError:
+        return UnusableFileError(self._path, problem, text)
+
+    def check_reserved(self, columns: Sequence[FileColumn]) -> None:
+        for column in columns:
+            if column.name.lower() in RESERVED_NAMES:
+                raise self._error(
+                    FileProblem.RESERVED_NAME,
+                    f"column {column.name!r} has a name that Iceberg keeps for itself; rewrite the file without it",
+                )
+
+
+def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:
+    """Find the table's columns among a file's. Either may have columns that the other lacks.
+
+    Args:
+        path: The file, for messages.
+
+    Raises:
+        UnusableFileError: Two names differ only in case, one is reserved, or a type does not fit.
+    """
+    matching = _Matching(path)
+    matching.check_reserved(columns)
+    matching.fields(wanted, columns, "", False)
+    return Match(tuple(matching.found), tuple(matching.spellings))

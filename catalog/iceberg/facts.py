@@ -1,0 +1,83 @@
+"""What an Iceberg table wants to know of a data file, from the file's own footer or header."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from catalog.errors import FileProblem, UnsupportedFormatError, UnusableFileError
+from catalog.files import FileInfo
+from catalog.model import FileFormat
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What a data file says of itself. A map has an entry for each column of which something is known.
+
+    Attributes:
+        column_sizes: Field id → compressed bytes.
+        value_counts: Field id → values, nulls and NaNs among them.
+        lower_bounds, upper_bounds: Field id → Iceberg's single-value serialization, texts and binaries cut to 16
+            characters or bytes as Iceberg's metrics mode `truncate(16)` does.
+        split_offsets: Where in the file readers may begin, ascending; None when it is not known.
+        spellings: Field id and the name in the file, where that is not the table's to the letter.
+    """
+
+    row_count: int
+    column_sizes: Mapping[int, int]
+    value_counts: Mapping[int, int]
+    null_counts: Mapping[int, int]
+    nan_counts: Mapping[int, int]
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    split_offsets: tuple[int, ...] | None
+    spellings: tuple[tuple[int, str], ...]
+
+
+class _Reader(Protocol):
+    def read(self, file: FileInfo) -> FileFacts: ...
+
+
+class FooterReader:
+    """Reads the facts of many files of one format and one table; what their footers share is worked out once."""
+
+    def __init__(self, layout: Layout, file_format: FileFormat) -> None:
+        """Take the table's columns; partition keys are not looked for in files.
+
+        Raises:
+            UnsupportedFormatError: Iceberg does not know the format.
+        """
+        columns = layout.schema.fields[: len(layout.schema.fields) - layout.key_count]
+        # Each imported late: a task reads one format, and the libraries below them are large.
+        self._reader: _Reader
+        match file_format:
+            case FileFormat.PARQUET:
+                from catalog.iceberg.parquet import ParquetReader
+
+                self._reader = ParquetReader(columns)
+            case FileFormat.ORC:
+                from catalog.iceberg.orc import OrcReader
+
+                self._reader = OrcReader(columns)
+            case FileFormat.AVRO:
+                from catalog.iceberg.avro import AvroReader
+
+                self._reader = AvroReader(columns)
+            case _:
+                raise UnsupportedFormatError(
+                    f"files in format {file_format} cannot be files of an Iceberg table; it takes Parquet, ORC and Avro"
+                )
+
+    def read(self, file: FileInfo) -> FileFacts:
+        """Return the facts of a file; it is read once, from its end, or for Avro from block to block.
+
+        Raises:
+            UnusableFileError: The file cannot be a file of the table.
+        """
+        if file.size_bytes == 0:
+            raise UnusableFileError(file.path, FileProblem.EMPTY, "it has no bytes; delete it, or skip such files")
+        return self._reader.read(file)

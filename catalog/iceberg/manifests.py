@@ -1,0 +1,316 @@
+"""Manifest files, written by whoever has read the footers: they name no snapshot, and take the one that commits them.
+
+The header, with its schemas, and the partition records are PyIceberg's. The rest of an entry is mostly maps of small
+numbers and bounds; those are encoded here, because that is ten times as fast.
+
+Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/docs/1.12.0/specification/#binary-encoding.
+"""
+
+from __future__ import annotations
+
+import io
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.resolver import construct_writer
+from pyiceberg.io import InputFile, OutputFile, OutputStream
+from pyiceberg.manifest import (
+    DATA_FILE_TYPE,
+    MANIFEST_ENTRY_SCHEMAS,
+    PartitionFieldSummary,
+    construct_partition_summaries,
+    write_manifest,
+)
+from pyiceberg.typedef import Record
+
+from catalog.files import FileInfo, Folder
+from catalog.iceberg.facts import FileFacts
+from catalog.model import FileFormat
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+
+TARGET_BYTES = 8 << 20
+"""Iceberg's own default, `commit.manifest.target-size-bytes`."""
+
+_BLOCK_BYTES = 1 << 16
+_SYNC_BYTES = 16
+_NULL, _PRESENT, _END = b"\x00", b"\x02", b"\x00"
+"""Which branch of a union follows: none, or the value; and what ends an array."""
+_ADDED_BY_WHOEVER_COMMITS = b"\x02" + _NULL + _NULL + _NULL
+"""Status ADDED, without snapshot id, sequence number and file sequence number."""
+_DATA = b"\x00"
+_ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file")
+_FILE_FIELDS = (
+    *("content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes", "column_sizes"),
+    *("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds", "key_metadata"),
+    *("split_offsets", "equality_ids", "sort_order_id"),
+)
+
+
+def zigzag(number: int) -> bytes:
+    """Return Avro's encoding of a whole number."""
+    number = number << 1 if number >= 0 else ~(number << 1)
+    if number < 1 << 7:
+        return bytes((number,))
+    if number < 1 << 14:
+        return bytes((number & 0x7F | 0x80, number >> 7))
+    if number < 1 << 21:
+        return bytes((number & 0x7F | 0x80, number >> 7 & 0x7F | 0x80, number >> 14))
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+_SMALL = tuple(map(zigzag, range(1 << 13)))
+_SMALL_COUNT = len(_SMALL)
+
+
+@dataclass(frozen=True)
+class WrittenManifest:
+    """A manifest file that is complete.
+
+    Attributes:
+        path: In the form in which its writer's prefix was given.
+        partitions: One summary for each field of the partition spec.
+    """
+
+    path: str
+    length_bytes: int
+    file_count: int
+    row_count: int
+    partitions: tuple[PartitionFieldSummary, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `from_json` takes."""
+        return {
+            "path": self.path,
+            "length_bytes": self.length_bytes,
+            "file_count": self.file_count,
+            "row_count": self.row_count,
+            "partitions": [
+                [field.contains_null, field.contains_nan, _as_text(field.lower_bound), _as_text(field.upper_bound)]
+                for field in self.partitions
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> WrittenManifest:
+        """Return the manifest of `as_json`."""
+        return cls(
+            document["path"],
+            document["length_bytes"],
+            document["file_count"],
+            document["row_count"],
+            tuple(
+                PartitionFieldSummary(contains_null, contains_nan, _as_bytes(lower), _as_bytes(upper))
+                for contains_null, contains_nan, lower, upper in document["partitions"]
+            ),
+        )
+
+
+def _as_text(bound: bytes | None) -> str | None:
+    return None if bound is None else b64encode(bound).decode()
+
+
+def _as_bytes(text: str | None) -> bytes | None:
+    return None if text is None else b64decode(text)
+
+
+class ManifestWriter:
+    """Writes entries into one manifest after the other; a context manager, after which `manifests` has all of them.
+
+    A manifest is in memory until it is complete, and written in one piece. After an error the last one is not written.
+
+    Attributes:
+        manifests: Those that are complete.
+    """
+
+    def __init__(self, layout: Layout, path_prefix: str, target_bytes: int = TARGET_BYTES) -> None:
+        """Write nothing yet.
+
+        Args:
+            path_prefix: What the manifests' paths begin with: each gets a number and `.avro` behind it. Nobody else
+                may write with the same prefix.
+            target_bytes: A manifest that has so many is complete.
+        """
+        self.manifests: list[WrittenManifest] = []
+        self._schema, self._spec = layout.schema, layout.spec
+        self._prefix, self._target = path_prefix, target_bytes
+        partition_type = layout.spec.partition_type(layout.schema)
+        self._partition_writer = construct_writer(partition_type)
+        # Equal floating-point keys may differ in their sign.
+        self._remembers = not any(str(field.field_type) in ("float", "double") for field in partition_type.fields)
+        self._header = _header(layout)
+        self._keys = _Keys()
+        self._formats = {each: _text(each.value.upper()) for each in FileFormat}
+        self._begin()
+
+    def __enter__(self) -> ManifestWriter:
+        """Begin."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Complete the last manifest."""
+        if kind is None:
+            self._complete()
+
+    def add(self, partition: tuple[Any, ...], file_format: FileFormat, file: FileInfo, facts: FileFacts) -> None:
+        """Add a data file.
+
+        Args:
+            partition: What `Layout.partition_record` has made of its partition's values.
+        """
+        record = self._records.get(partition)
+        if record is None:
+            record = self._record(partition)
+        keys = self._keys
+        lower, upper, nans, offsets = facts.lower_bounds, facts.upper_bounds, facts.nan_counts, facts.split_offsets
+        entry = b"".join(
+            (
+                _ADDED_BY_WHOEVER_COMMITS,
+                _DATA,
+                _text(file.path),
+                self._formats[file_format],
+                record,
+                zigzag(facts.row_count),
+                zigzag(file.size_bytes),
+                _numbers(keys, facts.column_sizes),
+                _numbers(keys, facts.value_counts),
+                _numbers(keys, facts.null_counts),
+                _numbers(keys, nans) if nans else _NULL,
+                _bounds(keys, lower) if lower else _NULL,
+                _bounds(keys, upper) if upper else _NULL,
+                _NULL,
+                _offsets(offsets) if offsets else _NULL,
+                _NULL,
+                _NULL,
+            )
+        )
+        self._block.append(entry)
+        self._block_bytes += len(entry)
+        self._file_count += 1
+        self._row_count += facts.row_count
+        if self._block_bytes >= self._block_target:
+            self._end_block()
+            if self._length >= self._target:
+                self._complete()
+
+    def _begin(self) -> None:
+        self._parts = [self._header]
+        self._length = len(self._header)
+        self._block: list[bytes] = []
+        self._block_bytes = self._file_count = self._row_count = 0
+        self._block_target = min(_BLOCK_BYTES, self._target)
+        self._records: dict[tuple[Any, ...], bytes] = {}
+        self._partitions: list[tuple[Any, ...]] = []
+
+    def _record(self, partition: tuple[Any, ...]) -> bytes:
+        output = io.BytesIO()
+        self._partition_writer.write(BinaryEncoder(output), Record(*partition))  # type: ignore[arg-type]
+        encoded = output.getvalue()
+        if self._remembers:
+            self._records[partition] = encoded
+        self._partitions.append(partition)
+        return encoded
+
+    def _end_block(self) -> None:
+        block = b"".join(self._block)
+        parts = (zigzag(len(self._block)), zigzag(len(block)), block, self._header[-_SYNC_BYTES:])
+        self._parts.extend(parts)
+        self._length += sum(map(len, parts))
+        self._block.clear()
+        self._block_bytes = 0
+
+    def _complete(self) -> None:
+        if not self._file_count:
+            return
+        if self._block:
+            self._end_block()
+        path = f"{self._prefix}{len(self.manifests)}.avro"
+        folder, _, name = path.rpartition("/")
+        Folder(folder).write_bytes(name, b"".join(self._parts))
+        records = [Record(*partition) for partition in self._partitions]
+        summaries = construct_partition_summaries(self._spec, self._schema, records)
+        self.manifests.append(
+            WrittenManifest(path, self._length, self._file_count, self._row_count, tuple(summaries))
+        )
+        self._begin()
+
+
+class _Keys(dict[int, bytes]):
+    """Field id → its encoding."""
+
+    def __missing__(self, field_id: int) -> bytes:
+        encoded = self[field_id] = zigzag(field_id)
+        return encoded
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return zigzag(len(encoded)) + encoded
+
+
+def _numbers(keys: _Keys, numbers: Mapping[int, int]) -> bytes:
+    if not numbers:
+        return _NULL
+    items = [
+        keys[field_id] + (_SMALL[number] if 0 <= number < _SMALL_COUNT else zigzag(number))
+        for field_id, number in numbers.items()
+    ]
+    return b"".join((_PRESENT, zigzag(len(items)), *items, _END))
+
+
+def _bounds(keys: _Keys, values: Mapping[int, bytes]) -> bytes:
+    items = [
+        keys[field_id] + (_SMALL[len(value)] if len(value) < _SMALL_COUNT else zigzag(len(value))) + value
+        for field_id, value in values.items()
+    ]
+    return b"".join((_PRESENT, zigzag(len(items)), *items, _END))
+
+
+def _offsets(offsets: Sequence[int]) -> bytes:
+    return b"".join((_PRESENT, zigzag(len(offsets)), *map(zigzag, offsets), _END))
+
+
+class _Header(OutputFile, InputFile):
+    """What PyIceberg's writer believes to be a file."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.content = io.BytesIO()
+
+    def __len__(self) -> int:
+        return len(self.content.getvalue())
+
+    def exists(self) -> bool:
+        return False
+
+    def to_input_file(self) -> InputFile:
+        return self
+
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(self.content.getvalue())
+
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return self.content
+
+
+def _header(layout: Layout) -> bytes:
+    """Return the header of all manifests of a table, with the marker that ends it and each block."""
+    entry, file = MANIFEST_ENTRY_SCHEMAS[2].fields, DATA_FILE_TYPE[2].fields
+    found = tuple(field.name for field in entry), tuple(field.name for field in file)
+    if found != (_ENTRY_FIELDS, _FILE_FIELDS):
+        raise NotImplementedError(f"this PyIceberg's manifests have other fields: {found}; use the pinned version")
+    header = _Header()
+    write_manifest(2, layout.spec, layout.schema, header, 0, "null").__enter__()
+    return header.content.getvalue()

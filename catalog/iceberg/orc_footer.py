@@ -1,0 +1,248 @@
+"""The parts of an ORC file's postscript and footer that facts are taken from, as Protocol Buffers messages.
+
+PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that presence needs no question
+of its own: there are some for each column of each file.
+
+Source: https://orc.apache.org/specification/ORCv1/ and `orc_proto.proto`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+from typing import Any, NamedTuple
+
+import pyarrow
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+MISSING_TEXT = b"\xff"
+"""What a minimum or maximum reads as that is not there; no text in UTF-8 has this byte."""
+
+_MOST, _LEAST = str(2**63 - 1), str(-(2**63))
+_NONE, _ZLIB, _SNAPPY, _LZO, _LZ4, _ZSTD, _BROTLI = range(7)
+_CHUNK_HEADER = 3
+_PACKAGE = "calve_orc"
+
+# Field number, name, type (a capital S before a message), default.
+_MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
+    "PostScript": (
+        (1, "footerLength", "uint64", None),
+        (2, "compression", "uint32", None),
+        (3, "compressionBlockSize", "uint64", None),
+        (6, "writerVersion", "uint32", None),
+    ),
+    "Whole": ((1, "minimum", "sint64", _MOST), (2, "maximum", "sint64", _LEAST)),
+    "Floating": ((1, "minimum", "double", "nan"), (2, "maximum", "double", "nan"), (3, "sum", "double", "nan")),
+    "Text": (
+        (1, "minimum", "bytes", "\\377"),
+        (2, "maximum", "bytes", "\\377"),
+        (4, "lowerBound", "bytes", "\\377"),
+        (5, "upperBound", "bytes", "\\377"),
+    ),
+    "Bucket": ((1, "count", "repeated uint64", None),),
+    "Timestamp": (
+        (3, "minimumUtc", "sint64", _MOST),
+        (4, "maximumUtc", "sint64", _LEAST),
+        (5, "minimumNanos", "int32", "1"),
+        (6, "maximumNanos", "int32", "1000000"),
+    ),
+    "ColumnStatistics": (
+        (1, "numberOfValues", "uint64", None),
+        (2, "whole", "Whole", None),
+        (3, "floating", "Floating", None),
+        (4, "text", "Text", None),
+        (5, "bucket", "Bucket", None),
+        (6, "decimal", "Text", None),
+        (7, "date", "Whole", None),
+        (9, "timestamp", "Timestamp", None),
+        (10, "hasNull", "bool", "true"),
+        (11, "bytesOnDisk", "uint64", None),
+    ),
+    "Stripe": ((1, "offset", "uint64", None),),
+    "Type": (
+        (1, "kind", "uint32", None),
+        (2, "subtypes", "repeated uint32", None),
+        (3, "fieldNames", "repeated string", None),
+        (5, "precision", "uint32", None),
+        (6, "scale", "uint32", None),
+    ),
+    "Footer": (
+        (3, "stripes", "repeated Stripe", None),
+        # Left as bytes: they are the same in all files of a table, and read once.
+        (4, "types", "repeated bytes", None),
+        (6, "numberOfRows", "uint64", None),
+        (7, "statistics", "repeated ColumnStatistics", None),
+        (9, "writer", "uint32", None),
+        (11, "calendar", "uint32", None),
+    ),
+}
+
+
+class _Messages(NamedTuple):
+    post_script: Any
+    footer: Any
+    type: Any
+
+
+class OrcTail(NamedTuple):
+    """What stands at the end of an ORC file.
+
+    Attributes:
+        footer: The message `Footer`.
+        writer_version: Counted by each writer of its own.
+    """
+
+    footer: Any
+    writer_version: int
+
+
+class ShortTailError(Exception):
+    """More bytes of the file's end are needed.
+
+    Attributes:
+        length: How many.
+    """
+
+    def __init__(self, length: int) -> None:
+        """Keep the length."""
+        self.length = length
+        super().__init__(f"{length} bytes of the file's end are needed")
+
+
+@cache
+def _messages() -> _Messages:
+    field_type = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="calve_orc.proto", package=_PACKAGE, syntax="proto2")
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for number, field_name, type_name, default in fields:
+            repeated, _, bare = type_name.rpartition(" ")
+            label = field_type.LABEL_REPEATED if repeated else field_type.LABEL_OPTIONAL
+            field = message.field.add(name=field_name, number=number, label=label)
+            if bare in _MESSAGES:
+                field.type, field.type_name = field_type.TYPE_MESSAGE, f".{_PACKAGE}.{bare}"
+            else:
+                field.type = getattr(field_type, f"TYPE_{bare.upper()}")
+            if default is not None:
+                field.default_value = default
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+
+    def of(name: str) -> Any:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
+
+    return _Messages(of("PostScript"), of("Footer"), of("Type"))
+
+
+def parse_type(encoded: bytes) -> Any:
+    """Return one of a footer's types: the message `Type`."""
+    return _messages().type.FromString(encoded)
+
+
+def parse_tail(tail: bytes, size_bytes: int) -> OrcTail:
+    """Return what stands at the end of an ORC file.
+
+    Args:
+        tail: Some of the file's last bytes.
+        size_bytes: Of the whole file.
+
+    Raises:
+        ShortTailError: They are not enough.
+        ValueError: They are not the end of an ORC file.
+    """
+    post_script_length = tail[-1]
+    if post_script_length + 1 > len(tail):
+        raise ValueError("its postscript is longer than the file")
+    post_script = _parse(_messages().post_script, tail[-1 - post_script_length : -1])
+    needed = post_script.footerLength + post_script_length + 1
+    if needed > size_bytes:
+        raise ValueError(f"its footer would have {post_script.footerLength} bytes, of {size_bytes}")
+    if needed > len(tail):
+        raise ShortTailError(needed)
+    footer = tail[-needed : -1 - post_script_length]
+    if post_script.compression != _NONE:
+        footer = _decompress(footer, post_script.compression, post_script.compressionBlockSize)
+    return OrcTail(_parse(_messages().footer, footer), post_script.writerVersion)
+
+
+def _parse(message: Any, encoded: bytes) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return message.FromString(encoded)
+    except DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _decompress(content: bytes, compression: int, block_size: int) -> bytes:
+    parts, position = [], 0
+    while position < len(content):
+        header = int.from_bytes(content[position : position + _CHUNK_HEADER], "little")
+        start = position + _CHUNK_HEADER
+        position = start + (header >> 1)
+        if position > len(content):
+            raise ValueError("a compressed part of its footer is cut off")
+        part = content[start:position]
+        parts.append(part if header & 1 else _decompressed(part, compression, block_size))
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _decompressed(part: bytes, compression: int, block_size: int) -> bytes:
+    try:
+        if compression == _ZLIB:
+            return zlib.decompress(part, -zlib.MAX_WBITS)
+        if compression == _ZSTD:
+            return bytes(pyarrow.CompressedInputStream(pyarrow.BufferReader(part), "zstd").read())
+        if compression == _SNAPPY:
+            return bytes(pyarrow.Codec("snappy").decompress(part, _snappy_length(part, block_size), asbytes=True))
+    except (zlib.error, pyarrow.ArrowException, OSError) as error:
+        raise ValueError(str(error)) from None
+    if compression == _LZ4:
+        return _decompress_lz4(part, block_size)
+    raise ValueError(f"its footer is compressed by method {compression}; zlib, snappy, lz4 and zstd can be read")
+
+
+def _snappy_length(part: bytes, block_size: int) -> int:
+    """Return how many bytes a block has decompressed, which it says itself."""
+    length = 0
+    for number, byte in enumerate(part[:5]):
+        length |= (byte & 0x7F) << 7 * number
+        if byte < 0x80:
+            if length > block_size:
+                break
+            return length
+    raise ValueError("a compressed part of its footer says no length that can be right")
+
+
+def _decompress_lz4(part: bytes, block_size: int) -> bytes:
+    """Decompress a bare LZ4 block, which does not say how long it gets; PyArrow wants to be told.
+
+    Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
+    """
+    output, position = bytearray(), 0
+    try:
+        while position < len(part):
+            token, position = part[position], position + 1
+            length, position = _lz4_length(part, position, token >> 4)
+            output += part[position : position + length]
+            position += length
+            if position >= len(part):
+                break
+            offset = int.from_bytes(part[position : position + 2], "little")
+            length, position = _lz4_length(part, position + 2, token & 0xF)
+            if not 0 < offset <= len(output) or len(output) + length > block_size:
+                raise ValueError("a compressed part of its footer refers to what is not there")
+            # What is copied may reach into what the copy makes.
+            pattern = output[-offset:]
+            output += (pattern * ((length + 4) // offset + 1))[: length + 4]
+    except IndexError:
+        raise ValueError("a compressed part of its footer is cut off") from None
+    return bytes(output)
+
+
+def _lz4_length(part: bytes, position: int, length: int) -> tuple[int, int]:
+    if length == 0xF:
+        while (more := part[position]) == 0xFF:
+            length, position = length + more, position + 1
+        length, position = length + more, position + 1
+    return length, position

@@ -1,0 +1,157 @@
+"""Where the files of a Hive table go: into an Iceberg table in its place, beside it, or into one that is there."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from catalog.definitions import Definitions, normalise_location
+from catalog.errors import (
+    NotIcebergTableError,
+    ReservedFolderError,
+    SharedLocationError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from catalog.files import Folder
+from catalog.iceberg.pointers import find_pointer
+from catalog.identifiers import TableName
+from catalog.migration.refusals import refuse_shared_location, refuse_table
+from catalog.migration.requests import MigrationRequest
+from catalog.migration.sources import Selection
+from catalog.migration.staging import METADATA, attempt_names
+from catalog.model import Table
+from catalog.operations import OperationKind
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+
+_METADATA_FILE = re.compile(
+    r".*\.metadata\.json(\.gz)?|snap-.*\.avro|.*-m\d+\.avro|.*\.(stats|puffin)|version-hint\.text"
+)
+"""How Iceberg names its files."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The Iceberg table of a migration.
+
+    Attributes:
+        location: Its metadata go below it.
+        layout: By which the files become its.
+        selection: The partitions of the Hive table that are meant.
+        metadata_location: Of one that is there; None for one that comes.
+    """
+
+    name: TableName
+    location: str
+    layout: Layout
+    selection: Selection
+    metadata_location: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`database.name`."""
+        return str(self.name)
+
+
+def find_target(connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest) -> Target:
+    """Return the Iceberg table of a migration.
+
+    Raises:
+        UnsupportedIcebergTypeError, ReservedColumnError, DuplicateColumnError: Iceberg cannot have the table's columns.
+        TableAlreadyExistsError, SharedLocationError: One that should come is there, or another is at its location.
+        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: One that files are added to is not there, is none
+            of Iceberg, or has other columns.
+    """
+    from catalog.iceberg.layout import TypeRules, layout_of
+
+    refuse_table(connection, table, or_target=request.kind is OperationKind.MIGRATE)
+    layout = layout_of(table, TypeRules(request.timestamps))
+    if request.target is None:
+        return Target(TableName(table.database, table.name), table.location, layout, Selection(table))
+    name = TableName.parse(request.target)
+    if request.kind is OperationKind.SNAPSHOT:
+        return _new_target(connection, definitions, table, replace(request, target=str(name)), layout)
+    return _known_target(connection, definitions, table, request, layout, name)
+
+
+def _new_target(
+    connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest, layout: Layout
+) -> Target:
+    name = TableName.parse(request.target or "")
+    try:
+        definitions.get_table(name, connection)
+    except TableNotFoundError:
+        pass
+    else:
+        raise TableAlreadyExistsError(f"table {name} exists; choose another name for the snapshot, or drop it first")
+    if found := find_pointer(connection, name.database, name.name):
+        raise TableAlreadyExistsError(
+            f"there is an Iceberg table {name} in the catalog (metadata: {found}); choose another name for the snapshot"
+        )
+    usual = f"{definitions.database_location(connection, name.database)}/{name.name}"
+    location = normalise_location(request.target_location or usual)
+    try:
+        refuse_shared_location(
+            connection, replace(table, id=0, database=name.database, name=name.name, location=location), {}
+        )
+    except SharedLocationError as error:
+        raise SharedLocationError(f"{error}; or give the snapshot another location") from None
+    return Target(name, location, layout, Selection(table))
+
+
+def _known_target(
+    connection: Connection,
+    definitions: Definitions,
+    table: Table,
+    request: MigrationRequest,
+    layout: Layout,
+    name: TableName,
+) -> Target:
+    from catalog.iceberg.appending import target_layout
+    from catalog.iceberg.metadata import read_metadata, require_version
+
+    metadata_location = find_pointer(connection, name.database, name.name)
+    if metadata_location is None:
+        definitions.get_table(name, connection)
+        raise NotIcebergTableError(
+            f"table {name} is a Hive table, and files are added to Iceberg tables; migrate it first, or add "
+            f"partitions: ALTER TABLE {name} ADD PARTITION …"
+        )
+    metadata = read_metadata(metadata_location)
+    require_version(metadata, metadata_location)
+    into = target_layout(table, layout, str(name), metadata)
+    first_key = len(into.schema.fields) - into.key_count
+    order = [table.key_names.index(each.name.lower()) for each in into.schema.fields[first_key:]]
+    location = metadata.location.rstrip("/")
+    return Target(name, location, into, Selection(table, request.partitions, order), metadata_location)
+
+
+def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> None:
+    """Refuse a table of whose files some lie where Iceberg's metadata go, which nobody looks into for data.
+
+    Raises:
+        ReservedFolderError: There are such files.
+    """
+    if table.partition_keys or request.recursive_directory == "false":
+        return
+    location = Folder(table.location)
+    ours = tuple(f"{name}/" for name, _, _ in attempt_names(location))
+    for file in location.all_files(METADATA):
+        name = posixpath.basename(file.path)
+        is_hidden = any(part.startswith(("_", ".")) for part in file.path.split("/"))
+        if not (is_hidden or _METADATA_FILE.fullmatch(name) or file.path.startswith(ours)):
+            raise ReservedFolderError(
+                f"table {table.full_name}: {table.location}/{file.path} lies in the folder {METADATA}, where the "
+                "metadata of the Iceberg table would go; move the table's files out of it first"
+            )
+
+
+def skipped_folders(table: Table) -> frozenset[str]:
+    """Return the folders that no listing of a table's files looks into."""
+    return frozenset((f"{table.location}/{METADATA}",))

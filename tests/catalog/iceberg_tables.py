@@ -1,0 +1,177 @@
+"""Hive tables with real Parquet files, and the stage of their migrations with manifests that PyIceberg writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
+from pyiceberg.typedef import Record
+
+from catalog import Catalog, NewPartition, Table
+from catalog.errors import FileProblem
+from catalog.files import FileInfo
+from catalog.iceberg.appending import write_entries
+from catalog.iceberg.folders import Recursion, data_files
+from catalog.migration.migrations import STAGE, VERIFY
+from catalog.migration.requests import MigrationRequest
+from catalog.migration.staging import ListingDigest, PartitionTotal, Staged
+from catalog.operations import Operation
+
+NAME = "demo.orders"
+COLUMNS = [("id", "bigint"), ("note", "string")]
+KEYS = [("country", "string"), ("year", "int")]
+REQUEST = MigrationRequest(verify=False)
+
+PARTITIONS: dict[tuple[str | None, str | None], list[int]] = {
+    ("nl", "2024"): [1, 2],
+    ("nl", "2025"): [3],
+    ("de/at", "9"): [4, 5, 6],
+    (None, "2025"): [7],
+}
+"""Values of the partition keys → the ids of the rows."""
+
+
+def write_rows(location: str, ids: Sequence[int], name: str = "part-0.parquet") -> str:
+    """Write a file as Hive has it, without field ids; return its path."""
+    path = Path(location.removeprefix("file:")) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {"id": pyarrow.array(ids, pyarrow.int64()), "note": pyarrow.array([f"n{each}" for each in ids])}
+    pyarrow.parquet.write_table(pyarrow.table(rows), path)
+    return str(path)
+
+
+def make_orders(
+    catalog: Catalog, name: str = NAME, partitions: dict[tuple[str | None, str | None], list[int]] | None = None
+) -> Table:
+    """Create a table with partitions and files."""
+    partitions = PARTITIONS if partitions is None else partitions
+    table = catalog.create_table(name, columns=COLUMNS, partition_keys=KEYS, properties={"owner": "ann"})
+    catalog.create_partition_index(name, "by_country", ["country"])
+    catalog.add_partitions(name, [NewPartition(values) for values in partitions])
+    for values, ids in partitions.items():
+        write_rows(catalog.get_partition(name, values).location, ids)
+    return table
+
+
+def stage(catalog: Catalog, operation: Operation, problems: Sequence[FileProblem] = ()) -> dict[str, Any]:
+    """Do what the Spark job of the stage does, in this process and with PyIceberg's writer."""
+    attempt = catalog.operations.start_job(operation.id, STAGE)
+    staged = staged_files(catalog, operation, attempt, problems)
+    return catalog.migrations.record_staged(operation.id, attempt, staged)
+
+
+def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[FileProblem] = ()) -> Staged:
+    """Write the manifest of an attempt."""
+    migrations = catalog.migrations
+    layout = migrations.layout(operation)
+    listing, totals, entries = ListingDigest(), [], []
+    recursion = Recursion(MigrationRequest.from_json(operation.request).recursive_directory)
+    for page in migrations.folders(operation, 2):
+        for folder in page:
+            files = list(data_files(folder.location, recursion, migrations.skipped_folders(operation)))
+            partition = layout.partition_record(folder.values)
+            found = [_entry(file, partition) for file in files]
+            for file in files:
+                listing.add(file)
+            rows = sum(each.data_file.record_count for each in found)
+            totals.append(PartitionTotal(folder.ordinal, len(files), rows, sum(each.size_bytes for each in files)))
+            entries += found
+    path = f"{migrations.manifest_prefix(operation, attempt)}m0.avro"
+    manifests = [write_entries(layout, entries, path)] if entries else []
+    return Staged(manifests, totals, str(listing), {}, problems)
+
+
+def _entry(file: FileInfo, partition: tuple[Any, ...]) -> ManifestEntry:
+    data_file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*partition),
+        record_count=pyarrow.parquet.read_metadata(file.path.removeprefix("file:")).num_rows,
+        file_size_in_bytes=file.size_bytes,
+        column_sizes=None,
+        value_counts=None,
+        null_value_counts=None,
+        nan_value_counts=None,
+        lower_bounds=None,
+        upper_bounds=None,
+        key_metadata=None,
+        split_offsets=None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=None,
+        sequence_number=None,
+        file_sequence_number=None,
+        data_file=data_file,
+    )
+
+
+def migrate(
+    catalog: Catalog, name: str = NAME, operation_id: str = "m1", request: MigrationRequest = REQUEST
+) -> dict[str, Any]:
+    """Migrate a table from end to end; done again, go on with what is not done."""
+    operation = catalog.migrations.begin(operation_id, name, request)
+    if not operation.is_committed and not catalog.migrations.is_staged(operation_id):
+        stage(catalog, operation)
+    return catalog.migrations.flip(operation_id)
+
+
+def pretend_verified(catalog: Catalog, operation_id: str) -> None:
+    """Record a comparison that found no difference."""
+    with catalog.operations.attempt(operation_id, VERIFY) as attempt:
+        _, location = catalog.migrations.staged(operation_id)
+        catalog.operations.finish_job(operation_id, VERIFY, attempt, {"metadata_location": location})
+
+
+def iceberg_rows(url: str, name: str = NAME, **scan: Any) -> list[tuple[Any, ...]]:
+    """Return the rows that PyIceberg's own catalog and scan see, in order."""
+    with sql_catalog(url) as iceberg:
+        found = iceberg.load_table(name).scan(**scan).to_arrow()
+    return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
+
+
+@contextmanager
+def sql_catalog(url: str) -> Iterator[SqlCatalog]:
+    """Open PyIceberg's catalog over the same database."""
+    iceberg = SqlCatalog("calve", uri=url)
+    try:
+        yield iceberg
+    finally:
+        iceberg.engine.dispose()
+
+
+def append(url: str, ids: Sequence[int], name: str = NAME) -> None:
+    """Append rows as an engine does, through PyIceberg's own catalog."""
+    count = len(ids)
+    rows = pyarrow.table(
+        {
+            "id": pyarrow.array(ids, pyarrow.int64()),
+            "note": pyarrow.array([f"n{each}" for each in ids]),
+            "country": pyarrow.array(["fr"] * count),
+            "year": pyarrow.array([2026] * count, pyarrow.int32()),
+        }
+    )
+    with sql_catalog(url) as iceberg:
+        iceberg.load_table(name).append(rows)
+
+
+def expected_rows(
+    partitions: dict[tuple[str | None, str | None], list[int]] | None = None,
+) -> list[tuple[Any, ...]]:
+    """Return the rows of `make_orders`, in order."""
+    partitions = PARTITIONS if partitions is None else partitions
+    rows = [
+        (each, f"n{each}", country, None if year is None else int(year))
+        for (country, year), ids in partitions.items()
+        for each in ids
+    ]
+    return sorted(rows, key=repr)
