@@ -466,7 +466,7 @@ class ColumnsDifferError(MigrationRefusedError):
 
 
 @dataclass(frozen=True)
-class FileProblem:
+class UnusableFile:
     """A file that cannot be part of a table.
 
     Attributes:
@@ -486,7 +486,7 @@ class UnusableFilesError(MigrationRefusedError):
         problems: The first of them.
     """
 
-    def __init__(self, table: str, problems: Sequence[FileProblem]) -> None:
+    def __init__(self, table: str, problems: Sequence[UnusableFile]) -> None:
         """Name the first of the files."""
         self.problems = tuple(problems)
         shown = "; ".join(f"{each.path}: {each.message} ({each.problem})" for each in problems[:10])

@@ -74,6 +74,7 @@ class StagedFiles:
 
     Attributes:
         spellings: Field ids, with other names that files use for them.
+        totals: The file of row counts, below the attempt's folder; None when there is none.
         first_ordinal, last_ordinal: Of the partitions that have data files here; None when none has.
         partition_count: How many those are.
     """
@@ -85,6 +86,7 @@ class StagedFiles:
     row_count: int = 0
     size_bytes: int = 0
     partition_count: int = 0
+    totals: str | None = None
     first_ordinal: int | None = None
     last_ordinal: int | None = None
 
@@ -120,7 +122,9 @@ class _Work:
 
     def facts(self) -> Iterator[tuple[SourceFolder, FileInfo, FileFacts | UnusableFileError]]:
         """Yield each file with its folder, and its facts or what is wrong with it, in order."""
-        listed = [each for name, groups in self._files.parts for each in read_files(self._settings.folder, name, groups)]
+        listed = [
+            each for name, groups in self._files.parts for each in read_files(self._settings.folder, name, groups)
+        ]
         if not listed:
             return
         wanted = {ordinal for ordinal, _ in listed}
@@ -169,7 +173,8 @@ class _Work:
         if self._settings.writes_manifests:
             columns: Sequence[Sequence[int]] = [list(totals), *map(list, zip(*totals.values(), strict=True))]
             rows = pyarrow.table(columns, schema=_TOTAL_SCHEMA)
-            Folder(self._settings.folder).write_rows(f"{TOTALS}/{self._name}.parquet", rows)
+            found.totals = f"{TOTALS}/{self._name}.parquet"
+            Folder(self._settings.folder).write_rows(found.totals, rows)
         return found
 
 

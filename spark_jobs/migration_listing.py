@@ -148,7 +148,9 @@ def _folder_rows(folders: Sequence[SourceFolder]) -> pyarrow.Table:
 def read_folders(folder: str, groups: Sequence[int]) -> Iterator[SourceFolder]:
     """Yield the folders of some row groups, one after the other."""
     rows = Folder(folder).row_groups(FOLDERS, groups)
-    ordinals = (ordinal for group in groups for ordinal in range(group * FOLDERS_A_GROUP, (group + 1) * FOLDERS_A_GROUP))
+    ordinals = (
+        ordinal for group in groups for ordinal in range(group * FOLDERS_A_GROUP, (group + 1) * FOLDERS_A_GROUP)
+    )
     columns = (rows.column(name).to_pylist() for name in _FOLDER_SCHEMA.names)
     for ordinal, location, values, own_format in zip(ordinals, *columns, strict=False):
         yield SourceFolder(ordinal, location, tuple(values), FileFormat(own_format))

@@ -19,6 +19,7 @@ from pyspark.sql.types import StructField, StructType
 
 from catalog import Catalog, FileFormat, Partition, Table
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
+from catalog.files import Folder, is_hidden
 from catalog.key_types import DateType, KeyType, StringType
 from catalog.model import Column
 from catalog.partitions.counting import count_visible
@@ -169,8 +170,26 @@ def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
     return Catalog.open() if catalog is None else nullcontext(catalog)
 
 
-def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Partition]) -> DataFrame:
+@dataclass(frozen=True)
+class Nested:
+    """What becomes of files in folders inside a partition's, or inside those of a table without partition keys.
+
+    Attributes:
+        is_read: They belong to the partition; False to pass over them.
+        skip: Folders directly inside a table's whose files do not belong to it in any case.
+    """
+
+    is_read: bool
+    skip: frozenset[str] = frozenset()
+
+
+def read_partitions(
+    spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None = None
+) -> DataFrame:
     """Return the rows of these partitions of a table; of a table without partition keys, all its rows.
+
+    Args:
+        nested: What becomes of files in nested folders. None when there are none: then it is not looked for them.
 
     Raises:
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
@@ -179,27 +198,33 @@ def read_partitions(spark: SparkSession, table: Table, partitions: Iterable[Part
     refuse_iceberg(table)
     if not table.partition_keys:
         require_readable_format(table)
-        return _read_unpartitioned(spark, table)
+        return _read_unpartitioned(spark, table, nested)
     by_format: dict[FileFormat, list[Partition]] = {}
     for partition in partitions:
         by_format.setdefault(partition.format or table.format, []).append(partition)
     frames: list[DataFrame] = []
     for own_format, alike in by_format.items():
         require_readable_format(table, own_format)
-        frames += _read_format(spark, replace(table, format=own_format), alike)
+        frames += _read_format(spark, replace(table, format=own_format), alike, nested)
     return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
 
 
-def _read_format(spark: SparkSession, table: Table, partitions: Iterable[Partition]) -> Iterator[DataFrame]:
+def _read_format(
+    spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None
+) -> Iterator[DataFrame]:
     """Yield the rows of partitions whose files all have the table's format."""
     told_by_path: list[Partition] = []
-    others: list[Partition] = []
+    others: dict[int, list[Partition]] = {}
     for partition in partitions:
-        (told_by_path if _is_told_by_path(table, partition) else others).append(partition)
+        if nested is None and _is_told_by_path(table, partition):
+            told_by_path.append(partition)
+        else:
+            depth = _depth(partition.location) if nested is not None and nested.is_read else 0
+            others.setdefault(depth, []).append(partition)
     if told_by_path:
         yield _read_by_path(spark, table, told_by_path)
-    if others:
-        yield _read_by_folder(spark, table, others)
+    for alike in others.values():
+        yield _read_by_folder(spark, table, alike, nested)
 
 
 def table_schema(table: Table) -> StructType:
@@ -241,15 +266,23 @@ def _fields(text: str) -> tuple[StructField, ...]:
     return tuple(schema.fields)
 
 
-def _read_unpartitioned(spark: SparkSession, table: Table) -> DataFrame:
+def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None) -> DataFrame:
     with reader_errors(spark, table):
         try:
             rows = _reader(spark, table).schema(_file_schema(table)).load(spark_path(table.location))
-            return rows.select(*_typed(table.columns))
+            direct = rows.select(*_typed(table.columns))
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return empty_table(spark, table)
             raise
+        if nested is None or not nested.is_read:
+            return direct
+        inside = [f"{table.location}/{name}" for name in Folder(table.location).folders("") if not is_hidden(name)]
+        folders = [spark_path(each) for each in inside if each not in nested.skip]
+        if not folders:
+            return direct
+        reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
+        return direct.union(reader.load(folders).select(*_typed(table.columns)))
 
 
 def _is_told_by_path(table: Table, partition: Partition) -> bool:
@@ -274,16 +307,25 @@ def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partit
     return _load(spark, table, reader, partitions).select(*_typed((*table.columns, *table.partition_keys)))
 
 
-def _read_by_folder(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
+def _read_by_folder(
+    spark: SparkSession, table: Table, partitions: Sequence[Partition], nested: Nested | None
+) -> DataFrame:
     """Read partitions anywhere; each row gets its keys by the folder of its file.
 
-    A file below one of the folders, in a folder that is none of them, is an error: nobody knows its keys.
+    A file below one of the folders, in a folder that is none of them, is an error unless it was said what to do with
+    it: nobody knows its keys.
+
+    Args:
+        partitions: All of them as deep in the tree when nested files are read.
     """
     # Otherwise Spark looks for keys in the paths below the folders.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
     rows = _load(spark, table, reader, partitions)
     file = rows.metadataColumn("_metadata")
-    folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
+    if nested is not None and nested.is_read:
+        folder = f.substring_index(file["file_path"], "/", _depth(partitions[0].location))
+    else:
+        folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
     values = [(_reported_folder(partition.location), True, *_key_texts(table, partition)) for partition in partitions]
     schema = [f"`{_FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
     known = f.broadcast(spark.createDataFrame(values, ", ".join(schema)))
@@ -292,12 +334,19 @@ def _read_by_folder(spark: SparkSession, table: Table, partitions: Sequence[Part
         f.col(f"`{_FOLDER}`"),
         f.lit(", which is no partition's location; move it, or add a partition with this location"),
     )
+    is_known = f.col(f"`{_IS_KNOWN}`")
+    expected = is_known if nested else f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean"))
     return (
         rows.withColumn(_FOLDER, folder)
         .join(known, on=_FOLDER, how="left")
-        .where(f.when(f.col(f"`{_IS_KNOWN}`"), True).otherwise(f.raise_error(message).cast("boolean")))
+        .where(expected)
         .select(*_typed(table.columns), *_typed(table.partition_keys, prefix=_KEY))
     )
+
+
+def _depth(location: str) -> int:
+    """Return how many parts between slashes the location of a folder has as Spark reports it."""
+    return _reported_folder(location).count("/") + 1
 
 
 def _typed(columns: Sequence[Column], *, prefix: str = "") -> Iterator[SparkColumn]:

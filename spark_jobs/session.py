@@ -121,7 +121,7 @@ class Progress:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[None]:
-    """Report this progress, as long as the block runs, in place of Spark's tasks; the last of it even if it is short."""
+    """Report this progress in place of Spark's tasks as long as the block runs, and once more at its end."""
     life = _LIFE.get()
     if life is None:
         yield

@@ -20,14 +20,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
-from catalog.errors import FileProblem, SharedLocationError
+from catalog.errors import CatalogError, UnusableFile, SharedLocationError
 from catalog.files import Folder
 from catalog.jobs import StageMigrationJob
 from catalog.migration.requests import MigrationRequest
-from catalog.migration.staging import ListingDigest, Staged, merged_spellings
+from catalog.migration.staging import Counted, ListingDigest, Staged, merged_spellings
 from spark_jobs.migration_footers import TOTALS, FileRange, Problems, StagedFiles, read_footers
 from spark_jobs.migration_listing import (
-    LISTING,
     FolderList,
     ListedFiles,
     ListingTask,
@@ -56,7 +55,7 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
     """Write what the Iceberg table of an operation consists of, where nobody looks; of a dry run, only say what it is.
 
     Returns:
-        Of a dry run `files`, `rows`, `bytes`, `partitions`, `problem_counts` and `problems`. None otherwise: the
+        Of a dry run `files`, `rows`, `bytes`, `partitions`, `problem_count` and `problems`. None otherwise: the
         result is recorded with what was written.
 
     Raises:
@@ -82,15 +81,15 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
     usual = UsualLocation(table.location, table.key_names)
     try:
         staged = stage_files(spark, settings, migrations.folders(operation), usual, job.files_a_task)
-        if job.dry_run:
-            return _dry_report(staged)
-        migrations.record_staged(job.operation_id, job.attempt, staged)
-    except Exception:
+        if not job.dry_run:
+            migrations.record_staged(job.operation_id, job.attempt, staged)
+    except CatalogError:
+        # Whatever cannot be migrated has nothing new in its folder.
         Folder(settings.folder).delete("")
         raise
-    finally:
-        if job.dry_run:
-            Folder(settings.folder).delete("")
+    if job.dry_run:
+        Folder(settings.folder).delete("")
+        return _dry_report(staged)
     log.info("%s: %d manifests of %d files", job.table, len(staged.manifests), staged.file_count)
     return None
 
@@ -188,14 +187,17 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
         digest += ListingDigest(part.digest)
     return Staged(
         manifests=[manifest for each in found for manifest in each.manifests],
-        totals=TOTALS,
-        file_count=sum(each.file_count for each in found),
-        row_count=sum(each.row_count for each in found),
-        size_bytes=sum(each.size_bytes for each in found),
-        partition_count=partition_count,
+        totals=(),
         listing=str(digest),
         spellings=merged_spellings(spelling for each in found for spelling in each.spellings),
-        problems=[FileProblem(*each) for each in problems.shown],
+        problems=[UnusableFile(*each) for each in problems.shown],
+        counted=Counted(
+            sum(each.file_count for each in found),
+            sum(each.row_count for each in found),
+            sum(each.size_bytes for each in found),
+            partition_count,
+            TOTALS,
+        ),
         problem_counts=dict(problems.counts),
     )
 
@@ -208,10 +210,8 @@ def _dry_report(staged: Staged) -> dict[str, Any]:
         "bytes": staged.size_bytes,
         "partitions": staged.partition_count,
         "listing": staged.listing,
-        "problem_counts": dict(staged.problem_counts),
-        "problems": [
-            {"path": each.path, "problem": each.problem, "message": each.message} for each in staged.problems
-        ],
+        "problem_count": staged.problem_count,
+        "problems": [{"path": each.path, "problem": each.problem, "message": each.message} for each in staged.problems],
     }
 
 

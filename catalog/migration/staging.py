@@ -11,10 +11,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import FileProblem, VerificationFailedError
+from catalog.errors import UnusableFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 
@@ -105,43 +106,75 @@ class PartitionTotal(NamedTuple):
     size_bytes: int
 
 
+class Counted(NamedTuple):
+    """What all partitions have together, when what each has is in files.
+
+    Attributes:
+        partition_count: How many have data files.
+        totals: A folder of Parquet files below the attempt's, with the columns of `PartitionTotal`; one partition may
+            have several rows, which add up.
+    """
+
+    file_count: int
+    row_count: int
+    size_bytes: int
+    partition_count: int
+    totals: str
+
+
 @dataclass(frozen=True)
 class Staged:
     """What the Spark job of a migration's stage hands over.
 
     Attributes:
         manifests: Whose entries have neither a snapshot id nor a sequence number.
-        totals: Of each partition that has files, by ordinal.
+        totals: Of each partition that has files, by ordinal; empty when they are counted.
         spellings: Field id → other names that files use for it.
-        problems: The files that are not part of the table, and why.
+        problems: The files that are not part of the table, and why; of very many, the first.
         listing: The digest of all files that were listed, also of those that are not part of the table.
+        counted: What `totals` would add up to; None to add them up.
+        problem_counts: What is wrong → with how many files; None when `problems` has all of them.
     """
 
     manifests: Sequence[WrittenManifest]
     totals: Sequence[PartitionTotal]
     listing: str
     spellings: Mapping[int, Sequence[str]]
-    problems: Sequence[FileProblem]
+    problems: Sequence[UnusableFile]
+    counted: Counted | None = None
+    problem_counts: Mapping[str, int] | None = None
+
+    @cached_property
+    def _counted(self) -> Counted:
+        if self.counted is not None:
+            return self.counted
+        files, rows, sizes = (sum(each[n] for each in self.totals) for n in (1, 2, 3))
+        return Counted(files, rows, sizes, sum(each.file_count > 0 for each in self.totals), "")
 
     @property
     def file_count(self) -> int:
         """How many data files there are."""
-        return sum(each.file_count for each in self.totals)
+        return self._counted.file_count
 
     @property
     def row_count(self) -> int:
         """How many rows they have."""
-        return sum(each.row_count for each in self.totals)
+        return self._counted.row_count
 
     @property
     def size_bytes(self) -> int:
         """How large they are together."""
-        return sum(each.size_bytes for each in self.totals)
+        return self._counted.size_bytes
 
     @property
     def partition_count(self) -> int:
         """How many partitions have files."""
-        return sum(each.file_count > 0 for each in self.totals)
+        return self._counted.partition_count
+
+    @property
+    def problem_count(self) -> int:
+        """How many files are not part of the table."""
+        return len(self.problems) if self.problem_counts is None else sum(self.problem_counts.values())
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -151,6 +184,8 @@ class Staged:
             "listing": self.listing,
             "spellings": {str(field): sorted(names) for field, names in self.spellings.items()},
             "problems": [[each.path, each.problem, each.message] for each in self.problems],
+            "counted": None if self.counted is None else list(self.counted),
+            "problem_counts": None if self.problem_counts is None else dict(self.problem_counts),
         }
 
     @classmethod
@@ -163,7 +198,9 @@ class Staged:
             [PartitionTotal(*each) for each in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
-            [FileProblem(*each) for each in values["problems"]],
+            [UnusableFile(*each) for each in values["problems"]],
+            None if values["counted"] is None else Counted(*values["counted"]),
+            values["problem_counts"],
         )
 
 

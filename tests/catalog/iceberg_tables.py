@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.typedef import Record
 
 from catalog import Catalog, NewPartition, Table
-from catalog.errors import FileProblem
+from catalog.errors import UnusableFile
 from catalog.files import FileInfo
 from catalog.iceberg.appending import write_entries
 from catalog.iceberg.folders import Recursion, data_files
@@ -59,14 +59,14 @@ def make_orders(
     return table
 
 
-def stage(catalog: Catalog, operation: Operation, problems: Sequence[FileProblem] = ()) -> dict[str, Any]:
+def stage(catalog: Catalog, operation: Operation, problems: Sequence[UnusableFile] = ()) -> dict[str, Any]:
     """Do what the Spark job of the stage does, in this process and with PyIceberg's writer."""
     attempt = catalog.operations.start_job(operation.id, STAGE)
     staged = staged_files(catalog, operation, attempt, problems)
     return catalog.migrations.record_staged(operation.id, attempt, staged)
 
 
-def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[FileProblem] = ()) -> Staged:
+def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[UnusableFile] = ()) -> Staged:
     """Write the manifest of an attempt."""
     migrations = catalog.migrations
     layout = migrations.layout(operation)
