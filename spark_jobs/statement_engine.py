@@ -16,6 +16,7 @@ from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files import find_files
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.key_types import CharType, StringType
+from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import PartitionChange
@@ -27,6 +28,7 @@ from spark_jobs.answers import answer_of, engine_errors, row_errors
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.load_options import source_job
 from spark_jobs.local_session import start_session
+from spark_jobs.migrate import migrate
 from spark_jobs.query import prune_query
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
@@ -176,6 +178,26 @@ class SparkEngine:
                 operation.id,
                 table.full_name,
                 change,
+                requested_by=operation.requested_by,
+            )
+
+    def migrate(
+        self,
+        operation: NewOperation,
+        table: Table,
+        request: MigrationRequest,
+        *,
+        verified_partitions: int | None = None,
+    ) -> Mapping[str, Any]:
+        """Make the files of a Hive table an Iceberg table's."""
+        with engine_errors(f"migrating {table.full_name}"):
+            return migrate(
+                self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                request,
+                verified_partitions=verified_partitions,
                 requested_by=operation.requested_by,
             )
 

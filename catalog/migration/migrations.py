@@ -290,7 +290,7 @@ class Migrations:
                 # By another run of the same operation, meanwhile.
                 return dict(now.report[FLIP])
             if isinstance(error, MigrationConflictError):
-                self._discard_staged(operation_id, str(error))
+                self.discard_staged(operation_id, str(error))
             if isinstance(error, MigrationConflictError | MigrationRefusedError):
                 self._operations.fail(operation_id, type(error).__name__, str(error))
             raise
@@ -310,7 +310,7 @@ class Migrations:
                 )
             return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
 
-    def _discard_staged(self, operation_id: str, reason: str) -> None:
+    def discard_staged(self, operation_id: str, reason: str) -> None:
         """Let the files of an operation be staged again, because what was staged is not what is there."""
         attempt = self._operations.start_job(operation_id, STAGE)
         self._operations.fail_job(operation_id, STAGE, attempt, MigrationConflictError.__name__, reason)

@@ -274,9 +274,7 @@ class Procedures(Words):
             if (argument.name is None) != (arguments[0].name is None):
                 self._refuse("arguments with and without names cannot be mixed; name all of them", argument.position)
             if argument.name is None and number >= len(names):
-                self._refuse(
-                    f"{procedure} takes at most {len(names)} arguments: {', '.join(names)}", argument.position
-                )
+                self._refuse(f"{procedure} takes at most {len(names)} arguments: {', '.join(names)}", argument.position)
             name = names[number] if argument.name is None else argument.name.value
             if name not in names:
                 self._refuse(f"{procedure} has no argument {name}; it takes {', '.join(names)}", argument.position)
