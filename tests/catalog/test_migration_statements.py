@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.catalog.iceberg_tables import NAME, append, expected_rows, iceberg_rows, make_orders, migrate, write_rows
 
 from catalog import Catalog, Table
 from catalog.errors import CatalogError, EngineUnavailableError
@@ -16,6 +15,7 @@ from catalog.operations import OperationKind
 from catalog.statements.engine import NewOperation
 from catalog.statements.results import as_text
 from catalog.statements.session import Session
+from tests.catalog.iceberg_tables import NAME, append, expected_rows, iceberg_rows, make_orders, migrate, write_rows
 
 
 class Asked(EngineUnavailableError):
