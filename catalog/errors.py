@@ -466,17 +466,25 @@ class ColumnsDifferError(MigrationRefusedError):
 
 
 @dataclass(frozen=True)
-class UnusableFile:
+class RefusedFile:
     """A file that cannot be part of a table.
 
     Attributes:
-        problem: What is wrong in one word, for instance `EMPTY` or `FOREIGN`.
-        message: The same as a sentence.
+        message: What is wrong, as a sentence.
     """
 
     path: str
-    problem: str
+    problem: FileProblem
     message: str
+
+    @classmethod
+    def of(cls, error: UnusableFileError) -> RefusedFile:
+        """Return what an error says of a file."""
+        return cls(error.path, error.problem, str(error).removeprefix(f"file {error.path}: "))
+
+    def __str__(self) -> str:
+        """Say what is wrong in one line."""
+        return f"{self.path}: {self.message} ({self.problem})"
 
 
 class UnusableFilesError(MigrationRefusedError):
@@ -486,13 +494,18 @@ class UnusableFilesError(MigrationRefusedError):
         problems: The first of them.
     """
 
-    def __init__(self, table: str, problems: Sequence[UnusableFile]) -> None:
-        """Name the first of the files."""
+    def __init__(self, table: str, problems: Sequence[RefusedFile], count: int | None = None) -> None:
+        """Name the first of the files.
+
+        Args:
+            count: How many there are; None for just these.
+        """
         self.problems = tuple(problems)
-        shown = "; ".join(f"{each.path}: {each.message} ({each.problem})" for each in problems[:10])
-        more = f"; and {len(problems) - 10:,} more" if len(problems) > 10 else ""
+        count = len(problems) if count is None else count
+        shown = "; ".join(map(str, problems[:10]))
+        more = f"; and {count - 10:,} more" if count > 10 else ""
         super().__init__(
-            f"table {table}: {len(problems):,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
+            f"table {table}: {count:,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
             "changed. Take them out of the table's folder, or, of empty and foreign ones, let them be skipped"
         )
 

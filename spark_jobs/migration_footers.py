@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from catalog.errors import UnusableFileError
+from catalog.errors import FileProblem, RefusedFile, UnusableFileError
 from catalog.files import FileInfo, Folder, in_parallel
 from spark_jobs.migration_listing import FOLDERS_A_GROUP, StageSettings, attempt_id, read_files, read_folders
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from catalog.model import FileFormat
 
 TOTALS = "totals"
-SHOWN = 1_000
-"""Files that cannot be the table's, up to which a stage names them; all are counted."""
+SHOWN = 200
+"""Files with the same problem, up to which a stage names them; all are counted."""
 
 _TOTAL_SCHEMA = pyarrow.schema(
     [(name, pyarrow.int64()) for name in ("ordinal", "file_count", "row_count", "size_bytes")]
@@ -50,22 +50,26 @@ class Problems:
 
     Attributes:
         counts: What is wrong → how many files.
-        shown: Path, what is wrong in one word, and as a sentence; the first by their paths' order in the listing.
+        shown: Of each problem the first files.
     """
 
-    counts: Counter[str] = field(default_factory=Counter)
-    shown: list[tuple[str, str, str]] = field(default_factory=list)
+    counts: Counter[FileProblem] = field(default_factory=Counter)
+    shown: dict[FileProblem, list[RefusedFile]] = field(default_factory=dict)
 
     def add(self, error: UnusableFileError) -> None:
         """Count a file."""
-        self.counts[str(error.problem)] += 1
-        if len(self.shown) < SHOWN:
-            self.shown.append((error.path, str(error.problem), str(error)))
+        self.counts[error.problem] += 1
+        self._show(error.problem, [RefusedFile.of(error)])
 
     def add_all(self, others: Problems) -> None:
         """Count the files of a task that comes behind."""
         self.counts += others.counts
-        self.shown += others.shown[: SHOWN - len(self.shown)]
+        for problem, files in others.shown.items():
+            self._show(problem, files)
+
+    def _show(self, problem: FileProblem, files: Sequence[RefusedFile]) -> None:
+        shown = self.shown.setdefault(problem, [])
+        shown += files[: SHOWN - len(shown)]
 
 
 @dataclass
@@ -188,7 +192,7 @@ def _layout(text: str) -> Layout:
 
 
 @lru_cache(maxsize=16)
-def _reader(reader: type[FooterReader] | None, layout: str, file_format: FileFormat) -> FooterReader:
+def _reader(kind: Callable[[Layout, FileFormat], FooterReader] | None, layout: str, own: FileFormat) -> FooterReader:
     from catalog.iceberg.facts import FooterReader
 
-    return (reader or FooterReader)(_layout(layout), file_format)
+    return (kind or FooterReader)(_layout(layout), own)

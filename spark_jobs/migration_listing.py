@@ -9,7 +9,7 @@ A module of its own that imports little, as all that an executor's Python begins
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from catalog.model import FileFormat
 if TYPE_CHECKING:
     from catalog.iceberg.facts import FooterReader
     from catalog.iceberg.folders import Recursion
+    from catalog.iceberg.layout import Layout
 
 FOLDERS_A_GROUP = 500
 FILES_A_GROUP = 250
@@ -71,7 +72,7 @@ class StageSettings:
     skip: frozenset[str]
     writes_manifests: bool = True
     threads: int | None = None
-    reader: type[FooterReader] | None = None
+    reader: Callable[[Layout, FileFormat], FooterReader] | None = None
 
     def threads_for(self, location: str) -> int:
         """Return how many files of a location to open at once."""

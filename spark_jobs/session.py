@@ -198,15 +198,17 @@ class SignOfLife:
 
     def _beat(self) -> None:
         request = self._request
-        with self._lock:
-            if (progress := self._progress) is not None:
-                done, total, note = min(progress.done(), progress.total), progress.total, progress.note
-            else:
-                done, total = (None, None) if self._spark is None else _tasks(self._spark)
-                note = None if done is None else f"tasks of {request.step}"
+        done, total, note = self._how_far()
         self._catalog.operations.heartbeat(
             request.operation_id, request.step, request.attempt, done=done, total=total, note=note
         )
+
+    def _how_far(self) -> tuple[int | None, int | None, str | None]:
+        with self._lock:
+            if (progress := self._progress) is not None:
+                return min(progress.done(), progress.total), progress.total, progress.note
+            done, total = (None, None) if self._spark is None else _tasks(self._spark)
+            return done, total, None if done is None else f"tasks of {self._request.step}"
 
 
 _LIFE: ContextVar[SignOfLife | None] = ContextVar("sign of life", default=None)

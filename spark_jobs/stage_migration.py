@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
-from catalog.errors import CatalogError, UnusableFile, SharedLocationError
+from catalog.errors import CatalogError, SharedLocationError
 from catalog.files import Folder
 from catalog.jobs import StageMigrationJob
 from catalog.migration.requests import MigrationRequest
@@ -190,7 +190,7 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
         totals=(),
         listing=str(digest),
         spellings=merged_spellings(spelling for each in found for spelling in each.spellings),
-        problems=[UnusableFile(*each) for each in problems.shown],
+        problems=[file for _, files in sorted(problems.shown.items()) for file in files],
         counted=Counted(
             sum(each.file_count for each in found),
             sum(each.row_count for each in found),
@@ -210,7 +210,7 @@ def _dry_report(staged: Staged) -> dict[str, Any]:
         "bytes": staged.size_bytes,
         "partitions": staged.partition_count,
         "listing": staged.listing,
-        "problem_count": staged.problem_count,
+        "problem_count": staged.count_problems(),
         "problems": [{"path": each.path, "problem": each.problem, "message": each.message} for each in staged.problems],
     }
 

@@ -193,8 +193,21 @@ def _checksum(values: Sequence[Column]) -> Column:
 
 
 def _hashable(value: Column, data_type: DataType) -> Column:
-    # Spark does not hash maps: equal ones may have their entries in another order. Those of one file have not.
-    return f.to_json(f.struct(value)) if _has_map(data_type) else value
+    """Return a value that Spark hashes: with the entries of maps in order, as readers give them in any."""
+    if not _has_map(data_type):
+        return value
+    match data_type:
+        case MapType(valueType=inside):
+            entries = f.transform(
+                f.map_entries(value), lambda each: f.struct(each["key"], _hashable(each["value"], inside))
+            )
+            return f.array_sort(entries)
+        case ArrayType(elementType=inside):
+            return f.transform(value, lambda each: _hashable(each, inside))
+        case StructType(fields=fields):
+            parts = [_hashable(value.getField(each.name), each.dataType).alias(each.name) for each in fields]
+            return f.when(value.isNotNull(), f.struct(*parts))
+    return value
 
 
 def _has_map(data_type: DataType) -> bool:

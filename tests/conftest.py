@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -120,6 +122,29 @@ def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return url
 
 
+ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+
+
+def iceberg_runtime() -> Path | None:
+    """Return the jar of Iceberg's runtime, which Spark fetches from Maven Central once; None if it cannot.
+
+    It has to be there when Spark starts: executors do not find the classes of a jar that is added to a session.
+    """
+    group, name, version = ICEBERG_RUNTIME.split(":")
+    jar = Path.home() / ".ivy2.5.2" / "jars" / f"{group}_{name}-{version}.jar"
+    if not jar.exists():
+        import pyspark
+
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        with tempfile.TemporaryDirectory() as folder:
+            nothing = Path(folder, "nothing.py")
+            nothing.touch()
+            environment = {**os.environ, "JAVA_HOME": str(require_java()), "PYSPARK_PYTHON": sys.executable}
+            command = [submit, "--packages", ICEBERG_RUNTIME, nothing]
+            subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False)
+    return jar if jar.exists() else None
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small Spark session on two cores, in UTC."""
@@ -130,8 +155,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
+    jar = iceberg_runtime()
     session = (
         SparkSession.builder.master("local[2]")
+        .config("spark.jars", "" if jar is None else str(jar))
         .appName("calve-tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")

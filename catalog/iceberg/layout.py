@@ -34,6 +34,9 @@ RESERVED_NAMES = frozenset(
 Source: Iceberg's `MetadataColumns.isMetadataColumn`, asked by `SparkSchemaUtil.validateMetadataColumnReferences`.
 """
 
+_ELEMENT_NAMES = ("array_element", "array", "item")
+"""What writers of old call the elements of a list, Hive's first. Iceberg's readers do not care; DuckDB's does."""
+
 _TOLD: dict[Loss, str] = {
     Loss.BLANKS: "char(n) becomes string: it has no length, and blanks at its end count",
     Loss.LENGTH: "varchar(n) becomes string, which has no greatest length",
@@ -259,17 +262,24 @@ def _identity_spec(keys: Sequence[NestedField]) -> PartitionSpec:
     )
 
 
-def _mapped(fields: Iterable[NestedField], spellings: dict[int, Collection[str]]) -> list[dict[str, Any]]:
-    """Return the mapping of fields side by side, and take their spellings away."""
+def _mapped(
+    fields: Iterable[NestedField], spellings: dict[int, Collection[str]], others: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """Return the mapping of fields side by side, and take their spellings away.
+
+    Args:
+        others: Names that the only one of them has besides.
+    """
     mapped: list[dict[str, Any]] = []
     taken: set[str] = set()
     for field in fields:
-        names = list(dict.fromkeys((field.name, *sorted(spellings.pop(field.field_id, ())))))
+        names = list(dict.fromkeys((field.name, *sorted(spellings.pop(field.field_id, ())), *others)))
         if again := taken.intersection(names):
             raise ValueError(f"field {field.field_id} cannot have the name {min(again)!r}: a field beside it has it")
         taken.update(names)
         entry: dict[str, Any] = {"field-id": field.field_id, "names": names}
-        if inside := _mapped(_fields_inside(field.field_type), spellings):
+        parts = _fields_inside(field.field_type)
+        if inside := _mapped(parts, spellings, _ELEMENT_NAMES if isinstance(field.field_type, ListType) else ()):
             entry["fields"] = inside
         mapped.append(entry)
     return mapped

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.manifest import ManifestContent, ManifestFile, PartitionFieldSummary, write_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
@@ -266,7 +266,7 @@ def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_i
         added_rows_count=written.row_count,
         existing_rows_count=0,
         deleted_rows_count=0,
-        partitions=[_field_summary(each) for each in written.partitions],
+        partitions=list(written.partitions),
         key_metadata=None,
     )
 
@@ -274,14 +274,3 @@ def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_i
 def _dashed(**values: Any) -> dict[str, Any]:
     """Return fields of Iceberg's JSON by their names in Python."""
     return {name.replace("_", "-"): value for name, value in values.items()}
-
-
-def _field_summary(summary: Any) -> PartitionFieldSummary:
-    if isinstance(summary, PartitionFieldSummary):
-        return summary
-    return PartitionFieldSummary.from_args(
-        contains_null=summary.contains_null,
-        contains_nan=summary.contains_nan,
-        lower_bound=summary.lower_bound,
-        upper_bound=summary.upper_bound,
-    )

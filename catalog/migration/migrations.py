@@ -21,8 +21,10 @@ from sqlalchemy import Connection
 from catalog.definitions import Definitions
 from catalog.errors import (
     CatalogError,
+    FileProblem,
     MigrationConflictError,
     MigrationRefusedError,
+    NestedFolderError,
     UnusableFilesError,
     VerificationFailedError,
 )
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
 STAGE, VERIFY, FLIP = "stage", "verify", "flip"
 """The steps of a migration."""
 
-_SKIPPABLE = ("EMPTY", "FOREIGN")
+_SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _REPORTED = 1_000
 """Files that cannot be a table's, up to which a report names them; all are counted."""
 
@@ -212,7 +214,7 @@ class Migrations:
             "bytes": staged.size_bytes,
             "partitions": staged.partition_count,
             "manifests": len(staged.manifests),
-            "problem_count": len(staged.problems),
+            "problem_count": staged.count_problems(),
             "problems": [
                 {"path": each.path, "problem": each.problem, "message": each.message}
                 for each in staged.problems[:_REPORTED]
@@ -302,13 +304,22 @@ class Migrations:
             staged, metadata_location = self.staged(operation.id)
             self._require_verified(operation, metadata_location)
             if listing is None and relist:
-                listing = str(self.list_again(operation))
+                listing = self._list_now(operation)
             if listing is not None and listing != staged.listing:
                 raise MigrationConflictError(
                     f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
                     f"{listing}); nothing was changed, and the plan has to be made anew"
                 )
             return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
+
+    def _list_now(self, operation: Operation) -> str:
+        try:
+            return str(self.list_again(operation))
+        except NestedFolderError as error:
+            raise MigrationConflictError(
+                f"table {operation.table}: its files changed since they were listed: {error}; nothing was changed, and "
+                "the plan has to be made anew"
+            ) from error
 
     def discard_staged(self, operation_id: str, reason: str) -> None:
         """Let the files of an operation be staged again, because what was staged is not what is there."""
@@ -408,8 +419,9 @@ def table_properties(table: Table, *, is_snapshot: bool) -> dict[str, str]:
 
 def _check(table: str, request: MigrationRequest, staged: Staged) -> None:
     is_skipped = request.unusable_files is OnUnusable.SKIP
-    if refused := [each for each in staged.problems if not (is_skipped and each.problem in _SKIPPABLE)]:
-        raise UnusableFilesError(table, refused)
+    skippable = _SKIPPABLE if is_skipped else ()
+    if refused := [each for each in staged.problems if each.problem not in skippable]:
+        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
     files = sum(each.file_count for each in staged.manifests)
     rows = sum(each.row_count for each in staged.manifests)
     if (files, rows) != (staged.file_count, staged.row_count):

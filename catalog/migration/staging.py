@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import UnusableFile, VerificationFailedError
+from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 
@@ -140,7 +141,7 @@ class Staged:
     totals: Sequence[PartitionTotal]
     listing: str
     spellings: Mapping[int, Sequence[str]]
-    problems: Sequence[UnusableFile]
+    problems: Sequence[RefusedFile]
     counted: Counted | None = None
     problem_counts: Mapping[str, int] | None = None
 
@@ -171,10 +172,10 @@ class Staged:
         """How many partitions have files."""
         return self._counted.partition_count
 
-    @property
-    def problem_count(self) -> int:
-        """How many files are not part of the table."""
-        return len(self.problems) if self.problem_counts is None else sum(self.problem_counts.values())
+    def count_problems(self, except_for: Collection[str] = ()) -> int:
+        """Return how many files are not part of the table, but for those with some problems."""
+        counts = Counter(each.problem for each in self.problems) if self.problem_counts is None else self.problem_counts
+        return sum(count for problem, count in counts.items() if problem not in except_for)
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -198,7 +199,7 @@ class Staged:
             [PartitionTotal(*each) for each in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
-            [UnusableFile(*each) for each in values["problems"]],
+            [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
             None if values["counted"] is None else Counted(*values["counted"]),
             values["problem_counts"],
         )

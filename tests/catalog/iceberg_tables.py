@@ -1,4 +1,4 @@
-"""Hive tables with real Parquet files, and the stage of their migrations with manifests that PyIceberg writes."""
+"""Hive tables with real Parquet files, and the stage of their migrations in one process."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
-from pyiceberg.typedef import Record
 
 from catalog import Catalog, NewPartition, Table
-from catalog.errors import UnusableFile
-from catalog.files import FileInfo
-from catalog.iceberg.appending import write_entries
+from catalog.errors import RefusedFile
+from catalog.iceberg.facts import FooterReader
 from catalog.iceberg.folders import Recursion, data_files
+from catalog.iceberg.manifests import ManifestWriter
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
-from catalog.migration.staging import ListingDigest, PartitionTotal, Staged
+from catalog.migration.staging import ListingDigest, PartitionTotal, Staged, merged_spellings
 from catalog.operations import Operation
 
 NAME = "demo.orders"
@@ -59,60 +57,32 @@ def make_orders(
     return table
 
 
-def stage(catalog: Catalog, operation: Operation, problems: Sequence[UnusableFile] = ()) -> dict[str, Any]:
-    """Do what the Spark job of the stage does, in this process and with PyIceberg's writer."""
+def stage(catalog: Catalog, operation: Operation, problems: Sequence[RefusedFile] = ()) -> dict[str, Any]:
+    """Do what the Spark job of the stage does, in this process."""
     attempt = catalog.operations.start_job(operation.id, STAGE)
     staged = staged_files(catalog, operation, attempt, problems)
     return catalog.migrations.record_staged(operation.id, attempt, staged)
 
 
-def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[UnusableFile] = ()) -> Staged:
-    """Write the manifest of an attempt."""
+def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[RefusedFile] = ()) -> Staged:
+    """Write the manifests of an attempt."""
     migrations = catalog.migrations
     layout = migrations.layout(operation)
-    listing, totals, entries = ListingDigest(), [], []
+    listing, totals, spellings = ListingDigest(), [], []
     recursion = Recursion(MigrationRequest.from_json(operation.request).recursive_directory)
-    for page in migrations.folders(operation, 2):
-        for folder in page:
-            files = list(data_files(folder.location, recursion, migrations.skipped_folders(operation)))
-            partition = layout.partition_record(folder.values)
-            found = [_entry(file, partition) for file in files]
-            for file in files:
+    skipped = migrations.skipped_folders(operation)
+    with ManifestWriter(layout, migrations.manifest_prefix(operation, attempt), 1_000) as writer:
+        for folder in (each for page in migrations.folders(operation, 2) for each in page):
+            partition, reader = layout.partition_record(folder.values), FooterReader(layout, folder.format)
+            files = rows = size = 0
+            for file in data_files(folder.location, recursion, skipped):
                 listing.add(file)
-            rows = sum(each.data_file.record_count for each in found)
-            totals.append(PartitionTotal(folder.ordinal, len(files), rows, sum(each.size_bytes for each in files)))
-            entries += found
-    path = f"{migrations.manifest_prefix(operation, attempt)}m0.avro"
-    manifests = [write_entries(layout, entries, path)] if entries else []
-    return Staged(manifests, totals, str(listing), {}, problems)
-
-
-def _entry(file: FileInfo, partition: tuple[Any, ...]) -> ManifestEntry:
-    data_file = DataFile.from_args(
-        content=DataFileContent.DATA,
-        file_path=file.path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(*partition),
-        record_count=pyarrow.parquet.read_metadata(file.path.removeprefix("file:")).num_rows,
-        file_size_in_bytes=file.size_bytes,
-        column_sizes=None,
-        value_counts=None,
-        null_value_counts=None,
-        nan_value_counts=None,
-        lower_bounds=None,
-        upper_bounds=None,
-        key_metadata=None,
-        split_offsets=None,
-        equality_ids=None,
-        sort_order_id=None,
-    )
-    return ManifestEntry.from_args(
-        status=ManifestEntryStatus.ADDED,
-        snapshot_id=None,
-        sequence_number=None,
-        file_sequence_number=None,
-        data_file=data_file,
-    )
+                facts = reader.read(file)
+                writer.add(partition, folder.format, file, facts)
+                spellings += facts.spellings
+                files, rows, size = files + 1, rows + facts.row_count, size + file.size_bytes
+            totals.append(PartitionTotal(folder.ordinal, files, rows, size))
+    return Staged(writer.manifests, totals, str(listing), merged_spellings(spellings), problems)
 
 
 def migrate(

@@ -25,6 +25,7 @@ from catalog.errors import (
     MigrationConflictError,
     NotIcebergTableError,
     OperationConflictError,
+    RefusedFile,
     TableNotFoundError,
     UnusableFilesError,
     VerificationFailedError,
@@ -121,7 +122,8 @@ def test_the_first_snapshot_and_the_properties_are_those_that_engines_expect(cat
     )
     metadata = read_metadata(migrate(catalog)["metadata_location"])
     snapshot = metadata.current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot is not None
+    assert snapshot.summary is not None
     summary = snapshot.summary.additional_properties
     assert snapshot.summary.operation.value == "append"
     assert (summary["total-data-files"], summary["total-records"]) == ("4", "7")
@@ -426,7 +428,10 @@ def test_an_attempt_that_was_given_up_stages_nothing(catalog: Catalog) -> None:
 
 def test_files_that_cannot_be_the_tables_are_refused_or_reported(catalog: Catalog) -> None:
     make_orders(catalog)
-    empty, damaged = FileProblem("/a/b", "EMPTY", "it is empty"), FileProblem("/a/c", "DAMAGED", "its end is cut off")
+    empty, damaged = (
+        RefusedFile("/a/b", FileProblem.EMPTY, "it is empty"),
+        RefusedFile("/a/c", FileProblem.DAMAGED, "its end is cut off"),
+    )
     operation = catalog.migrations.begin("m1", NAME, REQUEST)
     with pytest.raises(UnusableFilesError, match="/a/b: it is empty") as error:
         stage(catalog, operation, [empty])
@@ -495,7 +500,8 @@ def test_two_runs_of_one_operation_give_one_table(catalog: Catalog, catalog_url:
     for thread in threads:
         thread.join()
     reports = [each for each in outcomes if isinstance(each, dict)]
-    assert reports and all(each == reports[0] for each in reports)
+    assert reports
+    assert all(each == reports[0] for each in reports)
     assert all(isinstance(each, dict | FencedError) for each in outcomes), outcomes
     assert iceberg_rows(catalog_url) == expected_rows()
 

@@ -14,6 +14,8 @@ from catalog import Catalog, OnInvalid
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark_jobs.migrating import Migrator
+
 
 class Loader:
     """Runs the steps of loads of one table, as the DAG does."""
@@ -97,3 +99,24 @@ def make_loader(spark: SparkSession, catalog: Catalog) -> Callable[..., Loader]:
         return Loader(spark, catalog, table, keys or {"country": "string", "day": "int"})
 
     return make
+
+
+@pytest.fixture
+def migrator(spark: SparkSession, catalog: Catalog) -> Migrator:
+    from tests.spark_jobs.migrating import Migrator
+
+    return Migrator(spark, catalog)
+
+
+@pytest.fixture(scope="session")
+def iceberg_spark(spark: SparkSession) -> SparkSession:
+    """The session, which has Iceberg's runtime from Maven Central; an error where that cannot be reached."""
+    jars = str(spark.conf.get("spark.jars", ""))
+    assert "iceberg-spark-runtime" in jars, "Iceberg's runtime could not be fetched from Maven Central"
+    return spark
+
+
+@pytest.fixture(scope="session")
+def avro_package(spark: SparkSession) -> None:
+    """Spark's reader of Avro, from Maven Central."""
+    spark.sql("ADD JAR ivy://org.apache.spark:spark-avro_2.13:4.1.1?transitive=false")

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from catalog import Catalog, NewPartition
+from catalog.errors import VerificationFailedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark_jobs.migrating import Migrator
+
+NAME = "shop.orders"
+COLUMNS = [("id", "bigint"), ("amount", "decimal(9,2)"), ("code", "char(4)")]
+
+
+@pytest.fixture
+def catalog_url(sqlite_url: str) -> str:
+    """On one database, because the comparison asks nothing of it."""
+    return sqlite_url
+
+
+def write(path: Path, ids: list[int], **columns: list[str | None]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    codes = columns.get("code", ["ab"] * len(ids))
+    rows = {"id": pyarrow.array(ids, pyarrow.int64()), "code": pyarrow.array(codes, pyarrow.string())}
+    pyarrow.parquet.write_table(pyarrow.table(rows), path)
+
+
+@pytest.fixture
+def orders(catalog: Catalog) -> Path:
+    """A table of four partitions with three rows each; its location."""
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=COLUMNS, partition_keys=[("kind", "char(3)"), ("day", "int")])
+    for day in (1, 2, 3):
+        write(Path(table.location) / "kind=a" / f"day={day}" / "x.parquet", [day * 10 + n for n in range(3)])
+    write(Path(table.location) / "kind=__HIVE_DEFAULT_PARTITION__" / "day=1" / "x.parquet", [1, 2, 3])
+    catalog.add_partitions(NAME, [NewPartition(("a", str(day))) for day in (1, 2, 3)] + [NewPartition((None, "1"))])
+    return Path(table.location)
+
+
+def test_the_same_rows_are_the_same(migrator: Migrator, orders: Path, iceberg_spark: SparkSession) -> None:
+    operation_id = migrator.begin(NAME)
+    staged = migrator.stage(operation_id)
+    report = migrator.verify(operation_id)
+    assert report == {
+        "metadata_location": staged["metadata_location"],
+        "partitions": 4,
+        "partitions_total": 4,
+        "rows": 12,
+    }
+    sampled = migrator.verify(operation_id, partitions=2)
+    assert (sampled["partitions"], sampled["rows"]) == (2, 6)
+    assert migrator.catalog.migrations.flip(operation_id)["rows"] == 12
+
+
+def test_differences_are_named_by_partition_and_column(
+    migrator: Migrator, orders: Path, iceberg_spark: SparkSession, tmp_path: Path
+) -> None:
+    """The files change behind the back of the stage, which looked at others."""
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    # The Iceberg table goes on reading a copy of what was there.
+    _metadata_over_copies(migrator, operation_id, orders, tmp_path / "copies")
+    write(orders / "kind=a" / "day=2" / "x.parquet", [20, 21, 23], code=["ab", None, "ab"])
+    write(orders / "kind=a" / "day=3" / "y.parquet", [4])
+    with pytest.raises(VerificationFailedError) as caught:
+        migrator.verify(operation_id)
+    message = str(caught.value)
+    assert "partition kind=a/day=2: column id: maximum 23 in the Hive table and 22 in the Iceberg table" in message
+    assert "column code: nulls 1 in the Hive table and 0 in the Iceberg table" in message
+    assert "partition kind=a/day=3: the Hive table has 4 row(s) and the Iceberg table 3" in message
+    assert "day=1" not in message
+    assert "column amount" not in message
+
+
+def _metadata_over_copies(migrator: Migrator, operation_id: str, orders: Path, copies: Path) -> str:
+    """Let the staged metadata be those of copies of the files; return their location."""
+    from catalog.iceberg.facts import FooterReader
+    from catalog.iceberg.folders import Recursion, data_files
+    from catalog.iceberg.manifests import ManifestWriter
+    from catalog.iceberg.metadata import write_table
+    from catalog.model import FileFormat
+
+    shutil.copytree(orders, copies, ignore=shutil.ignore_patterns("metadata"))
+    migrations = migrator.catalog.migrations
+    operation = migrator.catalog.operations.get(operation_id)
+    layout = migrations.layout(operation)
+    reader = FooterReader(layout, FileFormat.PARQUET)
+    with ManifestWriter(layout, f"{copies}/m") as writer:
+        for page in migrations.folders(operation):
+            for folder in page:
+                location = folder.location.replace(str(orders), str(copies))
+                for file in data_files(location, Recursion.TRUE):
+                    writer.add(layout.partition_record(folder.values), folder.format, file, reader.read(file))
+    _, metadata_location = migrations.staged(operation_id)
+    assert metadata_location is not None
+    Path(metadata_location).unlink()
+    return write_table(
+        layout, str(orders), writer.manifests, {}, layout.name_mapping(), metadata_location=metadata_location
+    )
+
+
+def test_nested_files_are_compared_as_they_were_asked_for(
+    migrator: Migrator, orders: Path, iceberg_spark: SparkSession
+) -> None:
+    write(orders / "kind=a" / "day=2" / "sub" / "x.parquet", [9])
+    for rule, rows in (("true", 13), ("false", 12)):
+        operation_id = migrator.begin(NAME, recursive_directory=rule)
+        migrator.stage(operation_id)
+        assert migrator.verify(operation_id)["rows"] == rows
+        migrator.catalog.operations.fail(operation_id, "TEST", "enough")
+
+
+def test_nested_files_of_a_table_without_keys(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=[("id", "bigint")], partition_keys=[])
+    write(Path(table.location) / "x.parquet", [1])
+    write(Path(table.location) / "sub" / "deep" / "x.parquet", [2])
+    for rule, rows in (("true", 2), ("false", 1)):
+        operation_id = migrator.begin(NAME, recursive_directory=rule)
+        migrator.stage(operation_id)
+        assert migrator.verify(operation_id)["rows"] == rows
+        migrator.catalog.operations.fail(operation_id, "TEST", "enough")
+
+
+def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import DataFrameReader
+
+    from catalog.errors import InvalidConfigurationError
+    from spark_jobs.iceberg_reading import read_metadata_file
+
+    def load(self: DataFrameReader, path: str) -> None:
+        raise AnalysisException("Failed to find data source: iceberg")
+
+    monkeypatch.setattr(DataFrameReader, "load", load)
+    package = re.escape("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
+    with pytest.raises(InvalidConfigurationError, match=rf"{package} in `spark\.jars\.packages`"):
+        read_metadata_file(spark, "/x/00000-x.metadata.json")
+
+
+def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
+    from spark_jobs.table_digests import compare
+
+    rows = [(1, "a", {"x": 1}, k) for k in range(3)] + [(None, "b", None, 1), (1, "a", {"x": 1}, 1)]
+    schema = "a int, b string, m map<string,int>, k int"
+    first, second = spark.createDataFrame(rows, schema), spark.createDataFrame(rows[::-1], schema)
+    same = compare(first, second.repartition(3), ["a", "b", "m"], ["k"])
+    assert (same.difference_count, same.partition_count, same.row_count) == (0, 3, 5)
+    # The same values in each column, but in other rows.
+    swapped = [(1, "b", {"x": 1}, 0), (2, "a", {"x": 1}, 0)], [(1, "a", {"x": 1}, 0), (2, "b", {"x": 1}, 0)]
+    other = compare(*(spark.createDataFrame(each, schema) for each in swapped), ["a", "b", "m"], ["k"])
+    assert other.difference_count == 1
+    ((said,),) = (list(each.describe(["a", "b", "m"], ("x", "y"))) for each in other.differences)
+    assert said == "the columns have the same values, but not in the same rows"
+
+
+def test_requests_survive_the_way_to_the_job() -> None:
+    from catalog.jobs import StageMigrationJob, VerifyMigrationJob
+
+    stage = StageMigrationJob(operation_id="x", step="stage", attempt=1, table=NAME, dry_run=True, threads=4)
+    verify = VerifyMigrationJob(operation_id="x", step="verify", attempt=1, table=NAME, partitions=7)
+    assert StageMigrationJob.from_json(stage.to_json()) == stage
+    assert VerifyMigrationJob.from_json(verify.to_json()) == verify
+    assert json.loads(verify.to_json())["partitions"] == 7
