@@ -27,8 +27,8 @@ def spark_pool() -> str:
 
 
 _ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-_AVRO = "org.apache.spark:spark-avro_2.13:4.1.3"
-_DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.8", "sqlite": "org.xerial:sqlite-jdbc:3.50.3.0"}
+_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+_DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.14", "sqlite": "org.xerial:sqlite-jdbc:3.53.4.0"}
 
 
 def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[str, ...]:

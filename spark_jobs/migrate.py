@@ -14,7 +14,7 @@ from catalog.migration.migrations import FLIP, STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat
 from catalog.operations import JobState, Operation
-from spark_jobs.packages import with_packages
+from spark_jobs.packages import require_packages
 from spark_jobs.session import attempt_here
 from spark_jobs.stage_migration import stage_migration
 from spark_jobs.verify_migration import verify_migration
@@ -54,11 +54,11 @@ def migrate(
         UnusableFilesError, NestedFolderError: Its files are not as they should be.
         VerificationFailedError: The Iceberg table would not have the same rows; nothing was changed.
         MigrationConflictError: The table changed while it was being migrated.
-        InvalidConfigurationError: Spark cannot read Iceberg tables, and does not get what it needs for it.
+        InvalidConfigurationError: Spark was started without what it needs to read Iceberg tables.
     """
     if request.verify:
         # Not to be missed after hours of work.
-        with_packages(spark)
+        require_packages(spark)
     for number in range(1, _PLANS + 1):
         operation = catalog.migrations.begin(operation_id, table, request, requested_by=requested_by)
         if operation.is_committed:
@@ -100,7 +100,7 @@ def _verify(
         return known.result
     try:
         with attempt_here(catalog, operation, VERIFY) as attempt:
-            with_packages(spark, avro=_has_avro(catalog, operation))
+            require_packages(spark, avro=_has_avro(catalog, operation))
             job = VerifyMigrationJob(
                 operation_id=operation.id, step=VERIFY, attempt=attempt, table=operation.table, partitions=partitions
             )

@@ -287,6 +287,71 @@ def migration_params() -> dict[str, Param]:
     }
 
 
+def iceberg_params() -> dict[str, Param]:
+    """Return the form of the upkeep of Iceberg tables: a dry run, unless told otherwise."""
+    return {
+        "tables": _patterns_param("Others than Iceberg tables are left out, or fail where they are named."),
+        "dry_run": Param(True, type="boolean", title="Dry run", description="Only say which statements would be run."),
+        "rewrite_data_files": Param(
+            True,
+            type="boolean",
+            title="Put small files together",
+            description="Iceberg's rewrite_data_files. The old files stay until their snapshots expire.",
+        ),
+        "target_file_mib": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Size of files, in MiB",
+            description="Empty: as the table says; 512 unless it says otherwise.",
+        ),
+        "expire_snapshots": Param(
+            True,
+            type="boolean",
+            title="Expire snapshots",
+            description="Iceberg's expire_snapshots: forgets old ones, and deletes files that no other snapshot has. "
+            "A migrated table whose Hive files were rewritten and have expired cannot be reverted any more.",
+        ),
+        "older_than_days": Param(
+            5,
+            type="number",
+            minimum=0,
+            title="Snapshots expire after, in days",
+            description="Readers of older ones would miss their files.",
+        ),
+        "retain_last": Param(
+            1,
+            type="integer",
+            minimum=1,
+            title="Snapshots that stay",
+            description="So many of the latest stay, whatever their age.",
+        ),
+        "partition_fields": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "minLength": 1},
+            title="Changes of the partition spec",
+            description="One a line: ADD PARTITION FIELD days(at), DROP PARTITION FIELD country, REPLACE PARTITION "
+            "FIELD days(at) WITH months(at). Every table above gets them; files keep their old spec until they are "
+            "rewritten.",
+        ),
+        "remove_orphan_files": Param(
+            False,
+            type="boolean",
+            title="Remove orphan files",
+            description="Iceberg's remove_orphan_files: deletes every file below the table's folder that no snapshot "
+            "has. A migrated table then cannot be reverted if files of the Hive table were left out.",
+        ),
+        "orphan_days": Param(
+            3,
+            type="number",
+            minimum=1,
+            title="Orphan files are deleted after, in days",
+            description="Younger ones may belong to commits that are under way.",
+        ),
+    }
+
+
 def _patterns_param(description: str) -> Param:
     return Param(
         type="array",

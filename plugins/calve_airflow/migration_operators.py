@@ -343,7 +343,7 @@ class SummariseMigrationsOperator(SummaryOperator):
         table = planned["table"]
         if not form.read_files:
             return _row(planned, "can be migrated, as far as the catalog knows; its files were not read")
-        job = operation and catalog.operations.get_job(operation.id, "stage")
+        job = None if operation is None else catalog.operations.get_job(operation.id, "stage")
         if job is None or job.state != "SUCCEEDED":
             reason = _why(catalog, operation)
             if operation is not None:

@@ -183,6 +183,7 @@ class RunStatementOperator(SparkJobOperator):
             raise
 
     def _outcome_of_job(self, context: Context) -> dict[str, Any]:
+        self.conf = {**_packages(self.statement), **(self.conf or {})}
         try:
             (outcome,) = super().execute(context)["outcomes"]
         except (AirflowFailException, SparkJobFailedError) as error:
@@ -219,6 +220,16 @@ def give_up_statement(context: Context) -> None:
         operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
         if operation is not None:
             catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+
+
+def _packages(text: str) -> dict[str, str]:
+    """Return the Spark settings that give a statement what it needs besides Spark's own jars."""
+    from catalog.environment import spark_packages
+    from catalog.statements.model import MigrationStatement
+    from catalog.statements.parser import parse_statement
+
+    packages = spark_packages(avro=True) if isinstance(parse_statement(text), MigrationStatement) else ()
+    return {"spark.jars.packages": ",".join(packages)} if packages else {}
 
 
 def _pointer(text: str, position: int | None) -> list[str]:

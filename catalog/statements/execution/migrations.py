@@ -90,8 +90,12 @@ def _migrate(
         if known is None or not known.is_committed:
             warnings = catalog.migrations.plan(table.full_name, request, operation_id=operation.id).warnings
         report = context.engine.migrate(operation, table, request, verified_partitions=statement.verified_partitions)
+    counted = f"{report['files']:,} file(s) with {report['rows']:,} row(s)"
+    is_addition = request.kind is OperationKind.ADD_FILES
     lines = [
-        f"{report['target']} is an Iceberg table of {report['files']:,} file(s) with {report['rows']:,} row(s)",
+        f"{report['target']} has {counted} of {table.full_name} now"
+        if is_addition
+        else f"{report['target']} is an Iceberg table of {counted}",
         f"metadata: {report['metadata_location']}",
         *_verified(report),
         *(f"warning: {each}" for each in warnings),
