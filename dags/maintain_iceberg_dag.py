@@ -11,8 +11,8 @@ The form is a dry run unless told otherwise: it says which statements would be r
 
 The statements, in this order: changes of the partition spec (`ALTER TABLE … PARTITION FIELD`), `rewrite_data_files`,
 `expire_snapshots`, and `remove_orphan_files`, which is off unless asked for. A task that was killed can be run again;
-statements that had ended are not. Tables that were made by `CALL iceberg.system.snapshot` have `gc.enabled=false`, so
-Iceberg itself refuses to delete files of theirs.
+statements that had ended are not. What deletes files is left out for a table that shares files with another one, which
+Iceberg knows nothing of: one that was made by `CALL iceberg.system.snapshot`, or given files of a Hive table.
 
 One table's failure does not stop the others. As many tables are worked on at a time as the pool has slots that
 `CALVE_SPARK_POOL` names. Spark gets Iceberg's runtime and the database's driver from Maven Central unless

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
 
+from sqlalchemy import Connection
+
 from catalog.errors import WrongFieldError
 from catalog.iceberg.jdbc import CATALOG
+from catalog.iceberg.pointers import shared_locations
 from catalog.identifiers import TableName
+from catalog.model import Table, TableKind
+from catalog.purging import comparable, is_within
 
 _FIELD = r"[^;'\"]+"
 _CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
@@ -64,12 +69,18 @@ class Upkeep:
             raise WrongFieldError("orphan_days", "files of commits under way would be deleted; give at least 1")
         return cls(**{**form, "partition_fields": tuple(each.strip() for each in form.get("partition_fields") or ())})
 
-    def statements(self, table: str, now: datetime) -> Iterator[str]:
+    @property
+    def deletes_files(self) -> bool:
+        """Say whether files may be deleted."""
+        return self.expire_snapshots or self.remove_orphan_files
+
+    def statements(self, table: str, now: datetime, *, may_delete: bool = True) -> Iterator[str]:
         """Yield the statements for one table, in their order.
 
         Args:
             table: `database.table`.
             now: In UTC; ages are counted from it.
+            may_delete: False leaves out those that delete files.
         """
         database, name = TableName.parse(table)
         for change in self.partition_fields:
@@ -79,11 +90,32 @@ class Upkeep:
             size = self.target_file_mib
             options = f", options => map('target-file-size-bytes', '{size * _MEBIBYTE}')" if size else ""
             yield f"CALL {CATALOG}.system.rewrite_data_files({named}{options})"
-        if self.expire_snapshots:
+        if self.expire_snapshots and may_delete:
             then = _before(now, self.older_than_days)
             yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
-        if self.remove_orphan_files:
+        if self.remove_orphan_files and may_delete:
             yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {_before(now, self.orphan_days)})"
+
+
+def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:
+    """Return the other tables that need files of an Iceberg table: Hive tables whose files it was given, and others.
+
+    Iceberg knows nothing of them: once it has rewritten such a file, it deletes it with the last snapshot that has it.
+
+    Args:
+        tables: All of the catalog.
+    """
+    shared = [(comparable(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
+    mine = [location for location, name in shared if name == table.full_name]
+    others = (each for each in tables if each.full_name != table.full_name and each.kind is not TableKind.VIEW)
+    found = {each.full_name for each in others if any(_overlap(comparable(each.location), path) for path in mine)}
+    root = comparable(table.location)
+    found |= {name for location, name in shared if name != table.full_name and _overlap(location, root)}
+    return sorted(found)
+
+
+def _overlap(first: str, second: str) -> bool:
+    return is_within(first, second) or is_within(second, first)
 
 
 def _before(now: datetime, days: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from calve_airflow.summary import Outcome, SummaryOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from catalog import Catalog
+    from catalog import Catalog, Table
+    from catalog.iceberg.upkeep import Upkeep
 
 JOB = "maintain_iceberg"
 STATEMENTS = "statements"
@@ -33,7 +34,8 @@ class PlanIcebergUpkeepOperator(BaseOperator):
 
     Returns:
         The arguments of a `MaintainIcebergOperator` for each Iceberg table; none in a dry run. Another XCom,
-        `statements`, has all tables: `table`, `statements`, and `reason`, why there are none.
+        `statements`, has all tables: `table`, `statements`, `reason`, why there are none, and `left_out`, why some are
+        not run: files of theirs are needed by other tables, which Iceberg does not know.
 
     Raises:
         AirflowFailException: A field is not right; the message begins with its name.
@@ -62,12 +64,12 @@ class PlanIcebergUpkeepOperator(BaseOperator):
             for name, is_named in matching_tables(tables.values(), upkeep.tables, "tables").items():
                 table = tables.get(name)
                 if table is not None and table.is_iceberg:
-                    found.append({"table": name, "statements": list(upkeep.statements(name, now)), "reason": None})
+                    found.append(_planned(catalog, upkeep, table, tables.values(), now))
                 elif is_named:
                     reason = "there is no such table" if table is None else "it is no Iceberg table"
-                    found.append({"table": name, "statements": [], "reason": reason})
+                    found.append({"table": name, "statements": [], "reason": reason, "left_out": None})
         for each in found:
-            self.log.info("%s: %s", each["table"], each["reason"] or "")
+            self.log.info("%s: %s", each["table"], each["reason"] or each["left_out"] or "")
             for statement in each["statements"]:
                 self.log.info("  %s", statement)
         context["ti"].xcom_push(key=STATEMENTS, value=found)
@@ -141,8 +143,14 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         table = planned["table"]
         if planned["reason"] is not None:
             return [_outcome(table, None, planned["reason"], f"{table}: {planned['reason']}")]
+        kept = [] if planned["left_out"] is None else [_outcome(table, None, planned["left_out"])]
+        return [*self._of_statements(catalog, table, planned["statements"]), *kept]
+
+    def _of_statements(self, catalog: Catalog, table: str, statements: Sequence[str]) -> list[Outcome]:
+        if not statements:
+            return []
         if self.is_dry_run:
-            return [_outcome(table, each, "would be run") for each in planned["statements"]]
+            return [_outcome(table, each, "would be run") for each in statements]
         operation = catalog.operations.find(f"{self.operation_id}/{table}")
         job = operation and catalog.operations.get_job(operation.id, JOB)
         if job and job.state == "SUCCEEDED":
@@ -151,6 +159,19 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         if operation:
             catalog.operations.fail(operation.id, "RUN_FAILED", reason)
         return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
+
+
+def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:
+    from catalog.iceberg.upkeep import sharing_tables
+
+    left_out = None
+    if upkeep.deletes_files:
+        with catalog.storage.read() as connection:
+            sharing = sharing_tables(connection, table, tables)
+        if sharing:
+            left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop what is not needed first"
+    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None))
+    return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
 
 
 def _outcome(table: str, statement: str | None, said: str, failure: str | None = None) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,7 +55,7 @@ def refused(session: Session, text: str) -> tuple[str, str | None]:
 
 def files_below(folder: str) -> dict[str, bytes]:
     """Return the data files of a table."""
-    return {str(path): path.read_bytes() for path in Path(folder).rglob("*.parquet")}
+    return {str(path): path.read_bytes() for path in Path(folder).glob("country=*/**/*.parquet")}
 
 
 def test_a_table_is_migrated_reverted_and_migrated_again(session: Session, catalog: Catalog, catalog_url: str) -> None:
@@ -160,7 +161,9 @@ def test_a_session_without_icebergs_runtime_is_refused_before_anything_is_begun(
     from spark_jobs.migrate import migrate
 
     monkeypatch.setattr(packages, "_ICEBERG_CLASS", "org.apache.iceberg.NoSuchClass")
-    with pytest.raises(InvalidConfigurationError, match=r"spark\.jars\.packages set to org\.apache\.iceberg:iceberg-sp"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"spark\.jars\.packages set to org\.apache\.iceberg:iceberg-sp"
+    ):
         migrate(iceberg_spark, catalog, "m", "shop.orders")
     assert catalog.operations.find("m") is None
 
@@ -177,7 +180,7 @@ def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: 
         capture_output=True,
         text=True,
         check=False,
-        env={**__import__("os").environ, "CALVE_CATALOG_URL": catalog_url, "CALVE_WAREHOUSE": str(tmp_path / "lake")},
+        env={**os.environ, "CALVE_CATALOG_URL": catalog_url, "CALVE_WAREHOUSE": str(tmp_path / "lake")},
     )
     assert ended.returncode == 0, ended.stderr
     assert "shop.orders is an Iceberg table of 3 file(s) with 3 row(s)" in ended.stdout
