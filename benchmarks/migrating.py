@@ -242,23 +242,18 @@ def _driver_megabytes(spark: SparkSession) -> float:
 
 def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
     """Return the seconds of Iceberg's own procedure, by format."""
-    from pyspark.sql import SparkSession
-
     from spark_jobs.iceberg_reading import ICEBERG_VERSION
 
     catalog = "spark.sql.catalog.ice"
-    builder = SparkSession.builder.config(
-        "spark.jars.packages", f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}"
-    ).config(catalog, "org.apache.iceberg.spark.SparkCatalog")
     settings = {
+        "spark.jars.packages": f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "hadoop",
         f"{catalog}.warehouse": str(request.folder / "iceberg"),
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     }
-    for name, value in settings.items():
-        builder = builder.config(name, value)
     times: dict[str, list[float]] = {}
-    with session(request.folder / "spark", memory="2g") as spark:
+    with session(request.folder / "spark", memory="2g", more=settings) as spark:
         for file_format in (FileFormat.PARQUET, FileFormat.ORC):
             times[file_format] = []
             for number in range(2):

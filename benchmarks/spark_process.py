@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,12 +47,15 @@ def _call(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T
 
 
 @contextmanager
-def session(folder: Path, *, memory: str = "1g", is_long: bool = False) -> Iterator[SparkSession]:
+def session(
+    folder: Path, *, memory: str = "1g", is_long: bool = False, more: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
     """Start Spark on two cores as the embedded stack does, and stop it at the end of the block.
 
     Args:
         folder: For what Spark cannot keep in memory.
         memory: The most that the JVM takes.
+        more: Further settings of Spark.
         is_long: Let the JVM take its time to compile well, as for large tables, instead of to start quickly.
     """
     from pyspark.sql import SparkSession
@@ -74,6 +77,7 @@ def session(folder: Path, *, memory: str = "1g", is_long: bool = False) -> Itera
         "spark.sql.warehouse.dir": str(folder / "spark-warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **(more or {}),
     }
     builder = SparkSession.builder.master("local[2]")
     for name, value in settings.items():

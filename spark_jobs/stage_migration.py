@@ -4,8 +4,8 @@ The driver tells tasks what to do and adds up what they answer; it sees neither 
 partitions at a time. Executors list the folders, then read the footers of some hundred files each, whatever the
 folders are, and write a manifest of them. Nobody sees any of it before the flip.
 
-Tasks are functions over RDDs: no row of files is Spark's, so a DataFrame would only add its planning. For 10,000 files
-`mapInArrow` and `mapInPandas` took as long or longer (see `benchmarks/migrating.py`).
+Tasks are functions over RDDs: what Spark passes along are a few lines about hundreds of files each, so a DataFrame
+(`mapInArrow`, `mapInPandas`) would only add its planning.
 """
 
 from __future__ import annotations
@@ -198,7 +198,8 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
             partition_count,
             TOTALS,
         ),
-        problem_counts=dict(problems.counts),
+        unknown=sorted({each for part in found for each in part.unknown}),
+        problem_counts={str(problem): count for problem, count in problems.counts.items()},
     )
 
 

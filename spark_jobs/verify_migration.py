@@ -100,7 +100,7 @@ def _readable(catalog: Catalog, operation: Operation, staged: Staged, metadata_l
     stage = catalog.operations.get_job(operation.id, STAGE)
     assert stage is not None
     folder = f"{stage.result['location']}/{stage.result['folder']}/verify"
-    mapping = target.layout.name_mapping(staged.spellings)
+    mapping = target.layout.name_mapping(staged.spellings, staged.unknown)
     try:
         yield write_table(
             target.layout,

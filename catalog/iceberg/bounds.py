@@ -1,7 +1,7 @@
 """Bounds of columns in Iceberg's single-value serialization.
 
-Sources: https://iceberg.apache.org/spec/#appendix-d-single-value-serialization; how bounds of texts and binaries are cut:
-https://iceberg.apache.org/spec/#data-file-fields (a lower bound is cut, an upper one is cut and incremented).
+Source: https://iceberg.apache.org/spec/#appendix-d-single-value-serialization. Of texts and binaries a lower bound is
+cut, an upper one is cut and incremented: https://iceberg.apache.org/spec/#data-file-fields.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def unscaled(text: bytes, scale: int) -> int:
         ValueError: It is no number, or has more digits behind the point than the type.
     """
     whole, _, fraction = text.partition(b".")
-    if len(fraction) <= scale and b"e" not in text.lower():
+    if len(fraction) <= scale and text[-1:].isdigit() and b"E" not in text:
         return int(whole + fraction.ljust(scale, b"0"))
     shifted = Decimal(text.decode()).scaleb(scale)
     if shifted != int(shifted):

@@ -27,22 +27,7 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import FileProblem, UnusableFileError
-
-RESERVED_NAMES = frozenset(
-    (
-        "_file",
-        "_pos",
-        "_deleted",
-        "_spec_id",
-        "_partition",
-        "_row_id",
-        "_last_updated_sequence_number",
-        "_change_type",
-        "_change_ordinal",
-        "_commit_snapshot_id",
-    )
-)
-"""Source: https://iceberg.apache.org/spec/#reserved-field-ids."""
+from catalog.iceberg.layout import RESERVED_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +68,16 @@ class Match(NamedTuple):
 
     Attributes:
         spellings: Field id and the name in the file, where that is not the table's to the letter.
+        unknown: Columns that the table does not have, and what they are made of: the field id of the struct that they
+            are inside, 0 for the table, and the names from there on.
     """
 
     found: tuple[Found, ...]
     spellings: tuple[tuple[int, str], ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+_PARTS = {"list": ("element",), "map": ("key", "value")}
 
 
 _FITTING: dict[type[IcebergType], tuple[str, ...]] = {
@@ -114,8 +105,11 @@ class _Matching:
         self._path = path
         self.found: list[Found] = []
         self.spellings: list[tuple[int, str]] = []
+        self.unknown: list[tuple[int, tuple[str, ...]]] = []
 
-    def fields(self, wanted: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool) -> None:
+    def fields(
+        self, parent: int, wanted: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool
+    ) -> None:
         by_name: dict[str, FileColumn] = {}
         for column in columns:
             other = by_name.setdefault(column.name.lower(), column)
@@ -126,17 +120,25 @@ class _Matching:
                     "because names of columns have no case; rewrite the file with one of them",
                 )
         for field in wanted:
-            found = by_name.get(field.name.lower())
+            found = by_name.pop(field.name.lower(), None)
             if found is None:
                 continue
             if found.name != field.name:
                 self.spellings.append((field.field_id, found.name))
             self.column(field.field_id, field.field_type, found, inside + found.name, repeated)
+        for column in by_name.values():
+            self._unknown(parent, column, (column.name,))
+
+    def _unknown(self, parent: int, column: FileColumn, path: tuple[str, ...]) -> None:
+        self.unknown.append((parent, path))
+        names = _PARTS.get(column.kind) or [part.name for part in column.parts]
+        for name, part in zip(names, column.parts, strict=True):
+            self._unknown(parent, part, (*path, name))
 
     def column(self, field_id: int, wanted: IcebergType, column: FileColumn, name: str, repeated: bool) -> None:
         match wanted:
             case StructType() if column.kind == "struct":
-                self.fields(wanted.fields, column.parts, f"{name}.", repeated)
+                self.fields(field_id, wanted.fields, column.parts, f"{name}.", repeated)
             case ListType() if column.kind == "list":
                 self.column(wanted.element_id, wanted.element_type, column.parts[0], f"{name}.element", True)
             case MapType() if column.kind == "map":
@@ -192,5 +194,5 @@ def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], 
     """
     matching = _Matching(path)
     matching.check_reserved(columns)
-    matching.fields(wanted, columns, "", False)
-    return Match(tuple(matching.found), tuple(matching.spellings))
+    matching.fields(0, wanted, columns, "", False)
+    return Match(tuple(matching.found), tuple(matching.spellings), tuple(matching.unknown))

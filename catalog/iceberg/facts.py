@@ -25,6 +25,7 @@ class FileFacts:
             characters or bytes as Iceberg's metrics mode `truncate(16)` does.
         split_offsets: Where in the file readers may begin, ascending; None when it is not known.
         spellings: Field id and the name in the file, where that is not the table's to the letter.
+        unknown: Columns that the table does not have, as in `columns.Match`; known of Parquet and ORC files.
     """
 
     row_count: int
@@ -36,6 +37,7 @@ class FileFacts:
     upper_bounds: Mapping[int, bytes]
     split_offsets: tuple[int, ...] | None
     spellings: tuple[tuple[int, str], ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
 class _Reader(Protocol):

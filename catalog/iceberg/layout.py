@@ -34,8 +34,11 @@ RESERVED_NAMES = frozenset(
 Source: Iceberg's `MetadataColumns.isMetadataColumn`, asked by `SparkSchemaUtil.validateMetadataColumnReferences`.
 """
 
-_ELEMENT_NAMES = ("array_element", "array", "item")
-"""What writers of old call the elements of a list, Hive's first. Iceberg's readers do not care; DuckDB's does."""
+_ELEMENT_NAMES = ("bag", "array_element", "array", "item")
+"""What writers of old call the elements of a list, or the group around each; Hive's first.
+
+Iceberg's own readers do not look at these names. DuckDB 1.5 does, and reads nulls where it finds none that is mapped.
+"""
 
 _TOLD: dict[Loss, str] = {
     Loss.BLANKS: "char(n) becomes string: it has no length, and blanks at its end count",
@@ -134,11 +137,19 @@ class Layout:
                 raise PartitionValueError(name, text or "", hive_type, str(error)) from None
         return tuple(record)
 
-    def name_mapping(self, spellings: Mapping[int, Collection[str]] | None = None) -> str:
+    def name_mapping(
+        self,
+        spellings: Mapping[int, Collection[str]] | None = None,
+        unknown: Iterable[tuple[int, Sequence[str]]] = (),
+    ) -> str:
         """Return what readers find the columns of files by, which have no field ids: `schema.name-mapping.default`.
 
         Args:
             spellings: Other names that files use for a field, by field id.
+            unknown: Columns of files that the table does not have: the field id of the struct that they are inside, 0
+                for the table, and the names from there on. They get ids that no field has, as columns that were dropped
+                keep theirs: PyIceberg refuses to read a file with a column that is not mapped, and DuckDB 1.5 reads
+                null for those behind it.
 
         Raises:
             ValueError: There is no field of an id, or two fields side by side would have one name.
@@ -151,6 +162,8 @@ class Layout:
             raise ValueError(
                 f"there is no field with the id {', '.join(map(str, sorted(others)))} to be spelled otherwise"
             )
+        strangers = sorted({(parent, tuple(path)) for parent, path in unknown})
+        _map_unknown(mapping, strangers, self.schema.highest_field_id)
         return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
@@ -283,6 +296,39 @@ def _mapped(
             entry["fields"] = inside
         mapped.append(entry)
     return mapped
+
+
+def _map_unknown(mapping: list[dict[str, Any]], unknown: Iterable[tuple[int, tuple[str, ...]]], last_id: int) -> None:
+    """Map columns that the table does not have, each behind what it is inside."""
+    inside = {0: mapping, **dict(_parts(mapping))}
+    for parent, path in unknown:
+        beside = inside[parent]
+        for name in path:
+            entry = next((each for each in beside if name in each["names"]), None)
+            if entry is None:
+                last_id += 1
+                names = [name, *_ELEMENT_NAMES] if name == "element" and len(path) > 1 else [name]
+                entry = {"field-id": last_id, "names": names}
+                beside.append(entry)
+            beside = entry.setdefault("fields", []) if name is not path[-1] else entry.get("fields", [])
+
+
+def _parts(mapping: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    for entry in mapping:
+        if "fields" in entry:
+            yield entry["field-id"], entry["fields"]
+            yield from _parts(entry["fields"])
+
+
+def highest_mapped_id(name_mapping: str) -> int:
+    """Return the highest field id of a name mapping; 0 of an empty one."""
+
+    def ids(entries: Iterable[dict[str, Any]]) -> Iterator[int]:
+        for entry in entries:
+            yield entry.get("field-id", 0)
+            yield from ids(entry.get("fields", ()))
+
+    return max(ids(json.loads(name_mapping)), default=0)
 
 
 def _warnings(table: Table, fields: Sequence[NestedField], lossy: Mapping[Loss, Sequence[str]]) -> Iterator[str]:

@@ -216,7 +216,7 @@ class ManifestWriter:
 
     def _record(self, partition: tuple[Any, ...]) -> bytes:
         output = io.BytesIO()
-        self._partition_writer.write(BinaryEncoder(output), Record(*partition))  # type: ignore[arg-type]
+        self._partition_writer.write(BinaryEncoder(output), Record(*partition))
         encoded = output.getvalue()
         if self._remembers:
             self._records[partition] = encoded
@@ -241,9 +241,7 @@ class ManifestWriter:
         Folder(folder).write_bytes(name, b"".join(self._parts))
         records = [Record(*partition) for partition in self._partitions]
         summaries = construct_partition_summaries(self._spec, self._schema, records)
-        self.manifests.append(
-            WrittenManifest(path, self._length, self._file_count, self._row_count, tuple(summaries))
-        )
+        self.manifests.append(WrittenManifest(path, self._length, self._file_count, self._row_count, tuple(summaries)))
         self._begin()
 
 

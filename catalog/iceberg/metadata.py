@@ -31,6 +31,7 @@ from pyiceberg.table.update import (
 
 from catalog.clock import now_ms
 from catalog.errors import UnsupportedFormatError
+from catalog.iceberg.layout import highest_mapped_id
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -95,7 +96,8 @@ def write_table(
         **_dashed(
             location=location,
             last_updated_ms=now_ms(),
-            last_column_id=schema.highest_field_id,
+            # Columns that only files have keep their ids to themselves, as dropped ones do.
+            last_column_id=max(schema.highest_field_id, highest_mapped_id(name_mapping)),
             schemas=[schema],
             current_schema_id=schema.schema_id,
             partition_specs=[spec],

@@ -76,6 +76,7 @@ class _Plan(NamedTuple):
 
     leaves: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...]
 
 
 class OrcReader:
@@ -126,8 +127,9 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
     lower_bounds: dict[int, bytes] = {}
     upper_bounds: dict[int, bytes] = {}
     # Writers may leave statistics out.
-    statistics = list(footer.statistics) if len(footer.statistics) == len(footer.types) else None
-    for position, field_id, bounds_of, is_repeated, is_floating in plan.leaves if statistics is not None else ():
+    statistics = list(footer.statistics)
+    leaves = plan.leaves if len(statistics) == len(footer.types) else ()
+    for position, field_id, bounds_of, is_repeated, is_floating in leaves:
         known = statistics[position]
         size = known.bytesOnDisk
         if size:
@@ -152,7 +154,8 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
             if pair[1] is not None:
                 upper_bounds[field_id] = pair[1]
     offsets = tuple(sorted(stripe.offset for stripe in footer.stripes)) or None
-    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, plan.spellings)
+    names = plan.spellings, plan.unknown
+    return FileFacts(rows, sizes, values, nulls, nans, lower_bounds, upper_bounds, offsets, *names)
 
 
 def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
@@ -171,7 +174,7 @@ def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
         is_floating = found.column.kind in ("float", "double") and tail.footer.writer in (_JAVA, _CPP)
         how = None if found.is_repeated else _bounds_of(found, tail)
         leaves.append(_Leaf(found.column.position, found.field_id, how, found.is_repeated, is_floating))
-    return _Plan(tuple(leaves), match.spellings)
+    return _Plan(tuple(leaves), match.spellings, match.unknown)
 
 
 _POSITIONAL = re.compile("_col([0-9]+)")
@@ -187,7 +190,7 @@ def _match(columns: Sequence[NestedField], parts: tuple[FileColumn, ...], path: 
     ]
     match = match_columns(columns, named, path)
     unnamed = tuple((column.field_id, part.name) for column, part in zip(columns, parts, strict=False))
-    return Match(match.found, unnamed + match.spellings)
+    return Match(match.found, unnamed + match.spellings, match.unknown)
 
 
 def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
@@ -197,10 +200,10 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
     type_name = _NAMES[own.kind] if own.kind < len(_NAMES) else "of an unknown type"
     names: Sequence[str] = ("element",) if type_name == "array" else ("key", "value")
     if own.kind == _STRUCT:
-        names = own.fieldNames
+        names = [name.decode() for name in own.fieldNames]
     if any(part <= position for part in own.subtypes):
         raise ValueError("its types contain themselves")
-    parts = ()
+    parts: tuple[FileColumn, ...] = ()
     if type_name in ("array", "map", "struct"):
         parts = tuple(_file_column(part, types, number) for part, number in zip(names, own.subtypes, strict=True))
     if type_name == "decimal":
@@ -212,8 +215,7 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
 
 def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
     """Return how a column's statistics become bounds; its type fits the table's."""
-    writer, version = tail.footer.writer, tail.writer_version
-    if writer == _JAVA and version < _JAVA_RIGHT_MAXIMA:
+    if tail.footer.writer == _JAVA and tail.writer_version < _java_version_needed(found):
         return None
     is_gregorian = tail.footer.calendar == _PROLEPTIC
     match found.type:
@@ -228,21 +230,25 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
         case FloatType() | DoubleType():
             how = bounds.FLOAT if isinstance(found.type, FloatType) else bounds.DOUBLE
             # These writers give no minimum where there is a NaN, and never a sum.
-            needs_sum = writer not in (_PRESTO, _TRINO)
+            needs_sum = tail.footer.writer not in (_PRESTO, _TRINO)
             return lambda known: _floating(known.floating, how, needs_sum)
         case DateType():
             return lambda known: _date(known.date, is_gregorian)
         case TimestampType() | TimestamptzType():
-            if writer == _JAVA and version < _JAVA_UTC_TIMESTAMPS:
-                return None
             return lambda known: _timestamp(known.timestamp, is_gregorian)
-        case DecimalType():
-            is_short = found.column.precision <= _SHORT_DECIMAL_DIGITS
-            if writer == _JAVA and version < _JAVA_RIGHT_SHORT_DECIMALS and is_short:
-                return None
-            scale = found.type.scale
+        case DecimalType(scale=scale):
             return lambda known: _decimal(known.decimal, scale)
     return None
+
+
+def _java_version_needed(found: Found) -> int:
+    """Return the first version of ORC's Java writer whose minima and maxima of a column are right."""
+    match found.type:
+        case TimestampType() | TimestamptzType():
+            return _JAVA_UTC_TIMESTAMPS
+        case DecimalType() if found.column.precision <= _SHORT_DECIMAL_DIGITS:
+            return _JAVA_RIGHT_SHORT_DECIMALS
+    return _JAVA_RIGHT_MAXIMA
 
 
 def _whole(known: Any, pack: Callable[[int], bytes]) -> _Pair | None:

@@ -1,7 +1,7 @@
 """The parts of an ORC file's postscript and footer that facts are taken from, as Protocol Buffers messages.
 
-PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that presence needs no question
-of its own: there are some for each column of each file.
+PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that nobody has to ask, for
+each column of each file, whether they are there.
 
 Source: https://orc.apache.org/specification/ORCv1/ and `orc_proto.proto`.
 """
@@ -62,7 +62,7 @@ _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
     "Type": (
         (1, "kind", "uint32", None),
         (2, "subtypes", "repeated uint32", None),
-        (3, "fieldNames", "repeated string", None),
+        (3, "fieldNames", "repeated bytes", None),
         (5, "precision", "uint32", None),
         (6, "scale", "uint32", None),
     ),
@@ -135,8 +135,8 @@ def _messages() -> _Messages:
 
 
 def parse_type(encoded: bytes) -> Any:
-    """Return one of a footer's types: the message `Type`."""
-    return _messages().type.FromString(encoded)
+    """Return one of a footer's types: the message `Type`; raises `ValueError`."""
+    return _parse(_messages().type, encoded)
 
 
 def parse_tail(tail: bytes, size_bytes: int) -> OrcTail:

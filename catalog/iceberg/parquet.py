@@ -1,13 +1,15 @@
 """Facts of Parquet files.
 
-PyArrow parses the footer. What depends on the schema alone is worked out once for each schema: files of one table mostly
-begin their footers with the same bytes.
+PyArrow reads the schema. What depends on the schema alone is worked out once for each: files of one table mostly begin
+their footers with the same bytes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -20,6 +22,7 @@ from catalog.iceberg import bounds
 from catalog.iceberg.bounds import UNUSABLE, Bounds
 from catalog.iceberg.columns import FileColumn, Found, match_columns
 from catalog.iceberg.facts import FileFacts
+from catalog.iceberg.row_groups import Chunk, RowGroup, Shape, read_row_groups, shape_of
 from catalog.iceberg.tails import read_range, read_tail
 from catalog.iceberg.thrift import schema_end
 
@@ -27,7 +30,28 @@ _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ENDING = 8
 """Bytes behind the footer: its length and the magic."""
 _SCHEMAS_KEPT = 64
-_SIGNED_PHYSICAL_TYPES = ("BOOLEAN", "INT32", "INT64", "FLOAT", "DOUBLE")
+_LAST_FIELDS = 64
+"""Bytes that a footer may have behind the orders of its columns."""
+_DAMAGES = (
+    pyarrow.ArrowException,
+    OSError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+_UNPACK = {
+    "BOOLEAN": struct.Struct("?").unpack,
+    "INT32": struct.Struct("<i").unpack,
+    "INT64": struct.Struct("<q").unpack,
+    "FLOAT": struct.Struct("<f").unpack,
+    "DOUBLE": struct.Struct("<d").unpack,
+}
+"""The physical types whose order is by their sign, which even old writers kept."""
+_BOUNDS_AS_THEY_ARE = (("BOOLEAN", bounds.BOOLEAN), ("INT32", bounds.INT), ("INT64", bounds.LONG))
+"""Parquet's plain encoding of these is Iceberg's."""
 _TIMESTAMP_BOUNDS = {
     "milliseconds": bounds.MILLISECONDS,
     "microseconds": bounds.LONG,
@@ -41,11 +65,15 @@ class _Leaf(NamedTuple):
     Attributes:
         position: Of its chunk in a row group.
         bounds: None where the column has none, or none that can be relied on.
+        unpack: Makes a number of a minimum or maximum; None for bytes.
+        is_bound: A minimum or maximum is a bound as it is.
     """
 
     position: int
     field_id: int
     bounds: Bounds | None
+    unpack: Callable[[bytes], tuple[Any, ...]] | None
+    is_bound: bool
 
 
 class _Plan(NamedTuple):
@@ -63,6 +91,8 @@ class _Plan(NamedTuple):
     unordered: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
     orders: bytes
+    shapes: tuple[Shape, ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...]
 
 
 class ParquetReader:
@@ -77,16 +107,17 @@ class ParquetReader:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
         footer = self._footer(file)
         try:
-            # A footer and its ending are all of a file that PyArrow looks at.
-            metadata = pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
-        except (pyarrow.ArrowException, OSError) as error:
+            plan = self._plan(file.path, footer)
+            rows, groups = read_row_groups(footer, len(plan.start), plan.shapes)
+        except _DAMAGES as error:
             text = f"its Parquet footer cannot be read: {str(error).strip()}; write the file again"
             raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
-        plan = self._plan(file.path, footer, metadata)
-        leaves = plan.ordered if plan.orders in footer[-len(plan.orders) - 64 :] else plan.unordered
-        if metadata.num_row_groups == 1:
-            return _facts_of_one(metadata, leaves, plan.spellings)
-        return _facts_of_many(metadata, leaves, plan.spellings)
+        leaves = plan.ordered if plan.orders in footer[-len(plan.orders) - _LAST_FIELDS :] else plan.unordered
+        if len(groups) == 1:
+            facts = _facts_of_one(rows, groups[0], leaves, plan.spellings)
+        else:
+            facts = _facts_of_many(rows, groups, leaves, plan.spellings)
+        return replace(facts, unknown=plan.unknown) if plan.unknown else facts
 
     def _footer(self, file: FileInfo) -> bytes:
         """Return a file's bytes from the footer on, with the ending."""
@@ -101,133 +132,116 @@ class ParquetReader:
             tail = read_tail(file, length)
         return tail[-length:]
 
-    def _plan(self, path: str, footer: bytes, metadata: Any) -> _Plan:
+    def _plan(self, path: str, footer: bytes) -> _Plan:
         for plan in self._plans:
             if footer.startswith(plan.start):
                 return plan
-        plan = _plan_of(self._columns, path, metadata, _beginning(footer))
+        # A footer and its ending are all of a file that PyArrow looks at.
+        metadata = pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
+        plan = _plan_of(self._columns, path, metadata.schema, footer[: schema_end(footer)])
         self._plans = [plan, *self._plans[: _SCHEMAS_KEPT - 1]]
         return plan
 
 
-def _beginning(footer: bytes) -> bytes:
-    try:
-        return footer[: schema_end(footer)]
-    except (ValueError, IndexError):
-        # A plan of its own for a footer of unusual order, which PyArrow could read all the same.
-        return footer
-
-
 def _no_parquet(file: FileInfo, tail: bytes) -> UnusableFileError:
     if tail[-4:] == _ENCRYPTED_MAGIC:
-        text = "it is an encrypted Parquet file, whose footer only its owner can read; write it again without encryption"
+        text = (
+            "it is an encrypted Parquet file, whose footer only its owner can read; write it again without encryption"
+        )
         return UnusableFileError(file.path, FileProblem.FOREIGN, text)
     if read_range(file, 0, len(_MAGIC)) == _MAGIC:
         return UnusableFileError(
             file.path, FileProblem.DAMAGED, "it begins as a Parquet file and does not end as one; write the file again"
         )
-    return UnusableFileError(
-        file.path, FileProblem.FOREIGN, "it is no Parquet file; move it away, or skip such files"
-    )
+    return UnusableFileError(file.path, FileProblem.FOREIGN, "it is no Parquet file; move it away, or skip such files")
 
 
-def _facts_of_one(metadata: Any, leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]) -> FileFacts:
+def _facts_of_one(
+    rows: int, group: RowGroup, leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]
+) -> FileFacts:
     """Return the facts of a file with one row group, as most have."""
-    sizes, values, nulls = {}, {}, {}
+    sizes, counts, nulls = {}, {}, {}
     lower_bounds: dict[int, bytes] = {}
     upper_bounds: dict[int, bytes] = {}
-    group = metadata.row_group(0)
-    chunk_at = group.column
-    for position, field_id, how in leaves:
-        chunk = chunk_at(position)
-        sizes[field_id] = chunk.total_compressed_size
-        values[field_id] = chunk.num_values
-        known = chunk.statistics
-        if known is None:
+    chunks = group.chunks
+    for position, field_id, how, unpack, is_bound in leaves:
+        counts[field_id], sizes[field_id], null_count, low, high = chunks[position]
+        if null_count is not None:
+            nulls[field_id] = null_count
+        if how is None or low is None or high is None:
             continue
-        if known.has_null_count:
-            nulls[field_id] = known.null_count
-        if how is None or not known.has_min_max:
+        if is_bound:
+            lower_bounds[field_id], upper_bounds[field_id] = low, high
             continue
         comparable, to_lower, to_upper = how
-        low, high = known.min_raw, known.max_raw
         try:
+            least, greatest = (low, high) if unpack is None else (unpack(low)[0], unpack(high)[0])
             if comparable is not None:
-                low, high = comparable(low), comparable(high)
-            lower, upper = to_lower(low), to_upper(high)
+                least, greatest = comparable(least), comparable(greatest)
+            lower, upper = to_lower(least), to_upper(greatest)
         except UNUSABLE:
             continue
         lower_bounds[field_id] = lower
         if upper is not None:
             upper_bounds[field_id] = upper
-    return FileFacts(
-        metadata.num_rows, sizes, values, nulls, {}, lower_bounds, upper_bounds, (_start(group),), spellings
-    )
+    return FileFacts(rows, sizes, counts, nulls, {}, lower_bounds, upper_bounds, (group.start,), spellings)
 
 
-def _facts_of_many(metadata: Any, leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]) -> FileFacts:
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    sizes, values, nulls = {}, {}, {}
+def _facts_of_many(
+    rows: int, groups: Sequence[RowGroup], leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]
+) -> FileFacts:
+    sizes, counts, nulls = {}, {}, {}
     lower_bounds: dict[int, bytes] = {}
     upper_bounds: dict[int, bytes] = {}
-    for position, field_id, how in leaves if groups else ():
-        chunks = [group.column(position) for group in groups]
-        statistics = [chunk.statistics for chunk in chunks]
-        sizes[field_id] = sum(chunk.total_compressed_size for chunk in chunks)
-        values[field_id] = sum(chunk.num_values for chunk in chunks)
-        if all(known is not None and known.has_null_count for known in statistics):
-            nulls[field_id] = sum(known.null_count for known in statistics)
-        if how is None:
-            continue
+    for leaf in leaves if groups else ():
+        chunks = [group.chunks[leaf.position] for group in groups]
+        values, bytes_, null_counts, _, _ = zip(*chunks, strict=True)
+        counts[leaf.field_id], sizes[leaf.field_id] = sum(values), sum(bytes_)
+        if None not in null_counts:
+            nulls[leaf.field_id] = sum(null_counts)
         try:
-            lower, upper = _merged(chunks, statistics, how)
+            lower, upper = _merged(chunks, leaf)
         except UNUSABLE:
             continue
         if lower is not None:
-            lower_bounds[field_id] = lower
+            lower_bounds[leaf.field_id] = lower
         if upper is not None:
-            upper_bounds[field_id] = upper
-    starts = tuple(sorted(map(_start, groups))) or None
-    return FileFacts(metadata.num_rows, sizes, values, nulls, {}, lower_bounds, upper_bounds, starts, spellings)
+            upper_bounds[leaf.field_id] = upper
+    starts = tuple(sorted(group.start for group in groups)) or None
+    return FileFacts(rows, sizes, counts, nulls, {}, lower_bounds, upper_bounds, starts, spellings)
 
 
-def _merged(chunks: Sequence[Any], statistics: Sequence[Any], how: Bounds) -> tuple[bytes | None, bytes | None]:
+def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes | None]:
     """Return a column's bounds over all row groups: none when one with values has no minimum and maximum."""
-    lows, highs = [], []
-    for chunk, known in zip(chunks, statistics, strict=True):
-        if known is not None and known.has_min_max:
-            lows.append(known.min_raw if how.comparable is None else how.comparable(known.min_raw))
-            highs.append(known.max_raw if how.comparable is None else how.comparable(known.max_raw))
-        elif known is None or not known.has_null_count or known.null_count != chunk.num_values:
-            return None, None
-    return (how.lower(min(lows)), how.upper(max(highs))) if lows else (None, None)
+    pairs = [(low, high) for _, _, _, low, high in chunks if low is not None and high is not None]
+    missing = [chunk for chunk in chunks if chunk[3] is None or chunk[4] is None]
+    if leaf.bounds is None or not pairs or any(values != nulls for values, _, nulls, _, _ in missing):
+        return None, None
+    lows, highs = map(list[Any], zip(*pairs, strict=True))
+    if leaf.unpack is not None:
+        lows, highs = [leaf.unpack(low)[0] for low in lows], [leaf.unpack(high)[0] for high in highs]
+    if leaf.bounds.comparable is not None:
+        lows, highs = list(map(leaf.bounds.comparable, lows)), list(map(leaf.bounds.comparable, highs))
+    return leaf.bounds.lower(min(lows)), leaf.bounds.upper(max(highs))
 
 
-def _start(group: Any) -> int:
-    """Return where a row group begins in the file."""
-    first = group.column(0)
-    data = first.data_page_offset
-    if first.has_dictionary_page:
-        dictionary = first.dictionary_page_offset
-        # Some writers say 0 where there is none.
-        return int(dictionary if 0 < dictionary < data else data)
-    return int(data)
-
-
-def _plan_of(columns: Sequence[NestedField], path: str, metadata: Any, start: bytes) -> _Plan:
-    schema = metadata.schema
+def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: bytes) -> _Plan:
     match = match_columns(columns, _file_columns(schema), path)
     ordered, unordered = [], []
     for found in match.found:
-        leaf = schema.column(found.column.position)
-        how = None if found.is_repeated else _bounds_of(leaf, found)
-        ordered.append(_Leaf(found.column.position, found.field_id, how))
-        is_signed = leaf.physical_type in _SIGNED_PHYSICAL_TYPES
-        unordered.append(_Leaf(found.column.position, found.field_id, how if is_signed else None))
+        position = found.column.position
+        physical = schema.column(position).physical_type
+        how = None if found.is_repeated else _bounds_of(schema.column(position), found)
+        unpack = _UNPACK.get(physical)
+        leaf = _Leaf(position, found.field_id, how, unpack, (physical, how) in _BOUNDS_AS_THEY_ARE)
+        ordered.append(leaf)
+        unordered.append(leaf if unpack is not None else leaf._replace(bounds=None))
     count = len(schema)
     # A list (0x19) of so many unions (0xc), each with its first field (0x1c) set to nothing.
     header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
-    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, header + b"\x1c\x00\x00" * count)
+    orders = header + b"\x1c\x00\x00" * count
+    shapes = tuple(shape_of(schema.column(position)) for position in range(count))
+    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown)
 
 
 def _varint(number: int) -> bytes:

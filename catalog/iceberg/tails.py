@@ -41,7 +41,7 @@ def read_range(file: FileInfo, start: int, length: int) -> bytes:
 
 
 def read_tail(file: FileInfo, length: int | None = None) -> bytes:
-    """Return the last bytes of a file: as many as asked for, or as mostly hold a footer; all when it has not so many."""
+    """Return the last bytes of a file: as many as asked for, or as mostly hold a footer; all of a shorter one."""
     if length is None:
         length = _LOCAL_BYTES if is_local(file.path) else _REMOTE_BYTES
     start = max(0, file.size_bytes - length)

@@ -1,4 +1,4 @@
-"""As much of Thrift's compact protocol as finds the end of a Parquet footer's schema.
+"""Thrift's compact protocol, as far as Parquet's footers need it.
 
 Sources: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md;
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (`FileMetaData`).
@@ -6,11 +6,15 @@ https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thr
 
 from __future__ import annotations
 
+from typing import Any
+
 _VERSION, _SCHEMA = 0x15, 0x19
 """Headers of the first two fields: each one number above the one before; an i32, a list."""
-_STRUCT, _BYTE, _DOUBLE, _BINARY = 12, 3, 7, 8
+_STRUCT, _BYTE, _DOUBLE, _BINARY, _LIST, _SET = 12, 3, 7, 8, 9, 10
 _TRUE, _FALSE, _I16, _I32, _I64 = 1, 2, 4, 5, 6
 _LONG_LIST = 15
+_LONGEST_NUMBER_BITS = 70
+_DEEPEST = 32
 
 
 def schema_end(footer: bytes) -> int:
@@ -21,38 +25,48 @@ def schema_end(footer: bytes) -> int:
     """
     if footer[0] != _VERSION:
         raise ValueError("a footer that begins with no version")
-    _, position = _varint(footer, 1)
+    _, position = read_varint(footer, 1)
     if footer[position] != _SCHEMA:
         raise ValueError("a footer whose second field is no schema")
     return _skip_list(footer, position + 1)
 
 
-def _varint(content: bytes, position: int) -> tuple[int, int]:
+def unzigzag(number: int) -> int:
+    """Return the signed number of an unsigned one, as numbers are stored."""
+    return number >> 1 ^ -(number & 1)
+
+
+def read_varint(content: bytes, position: int) -> tuple[int, int]:
+    """Return an unsigned number and where it ends; raises `IndexError` or `ValueError`."""
     number = shift = 0
-    while True:
+    while shift < _LONGEST_NUMBER_BITS:
         byte = content[position]
         position += 1
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number, position
         shift += 7
+    raise ValueError("a number in a footer that does not end")
 
 
 def _skip_list(content: bytes, position: int) -> int:
     header = content[position]
     count, position = header >> 4, position + 1
     if count == _LONG_LIST:
-        count, position = _varint(content, position)
+        count, position = read_varint(content, position)
+    if count > len(content):
+        raise ValueError("a list in a footer that is cut off")
     for _ in range(count):
         position = _skip_value(content, position, header & 0xF, is_element=True)
     return position
 
 
-def _skip_struct(content: bytes, position: int) -> int:
+def skip_struct(content: bytes, position: int) -> int:
+    """Return where a struct ends, of which some of the first fields may have been read."""
     while header := content[position]:
         position += 1
         if not header >> 4:
-            _, position = _varint(content, position)
+            _, position = read_varint(content, position)
         position = _skip_value(content, position, header & 0xF, is_element=False)
     return position + 1
 
@@ -64,12 +78,47 @@ def _skip_value(content: bytes, position: int, kind: int, *, is_element: bool) -
     if kind == _BYTE:
         return position + 1
     if kind in (_I16, _I32, _I64):
-        return _varint(content, position)[1]
+        return read_varint(content, position)[1]
     if kind == _DOUBLE:
         return position + 8
     if kind == _BINARY:
-        length, position = _varint(content, position)
+        length, position = read_varint(content, position)
         return position + length
     if kind == _STRUCT:
-        return _skip_struct(content, position)
+        return skip_struct(content, position)
+    if kind in (_LIST, _SET):
+        return _skip_list(content, position)
     raise ValueError(f"type {kind} in a footer's schema")
+
+
+def read_struct(content: bytes, position: int, depth: int = 0) -> tuple[dict[int, Any], int]:
+    """Return a struct's fields by their number, and where it ends; raises `IndexError` or `ValueError`."""
+    if depth > _DEEPEST:
+        raise ValueError("structs in a footer that are too deep")
+    fields: dict[int, Any] = {}
+    number = 0
+    while header := content[position]:
+        position += 1
+        if header >> 4:
+            number += header >> 4
+        else:
+            encoded, position = read_varint(content, position)
+            number = unzigzag(encoded)
+        kind = header & 0xF
+        if kind in (_TRUE, _FALSE):
+            fields[number] = kind == _TRUE
+        elif kind in (_I16, _I32, _I64):
+            encoded, position = read_varint(content, position)
+            fields[number] = unzigzag(encoded)
+        elif kind == _BINARY:
+            length, position = read_varint(content, position)
+            if position + length > len(content):
+                raise ValueError("a text in a footer that is cut off")
+            fields[number] = content[position : position + length]
+            position += length
+        elif kind == _STRUCT:
+            fields[number], position = read_struct(content, position, depth + 1)
+        else:
+            start, position = position, _skip_value(content, position, kind, is_element=False)
+            fields[number] = content[start:position]
+    return fields, position + 1

@@ -21,9 +21,9 @@ from sqlalchemy import Connection
 from catalog.definitions import Definitions
 from catalog.errors import (
     CatalogError,
+    FencedError,
     FileProblem,
     MigrationConflictError,
-    MigrationRefusedError,
     NestedFolderError,
     UnusableFilesError,
     VerificationFailedError,
@@ -233,7 +233,7 @@ class Migrations:
             target.location,
             staged.manifests,
             table_properties(table, is_snapshot=request.kind is OperationKind.SNAPSHOT),
-            target.layout.name_mapping(staged.spellings),
+            target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",
             metadata_location=f"{target.location}/{attempt_metadata(target.location, name)}",
@@ -293,8 +293,7 @@ class Migrations:
                 return dict(now.report[FLIP])
             if isinstance(error, MigrationConflictError):
                 self.discard_staged(operation_id, str(error))
-            if isinstance(error, MigrationConflictError | MigrationRefusedError):
-                self._operations.fail(operation_id, type(error).__name__, str(error))
+            self._let_go(operation_id, error)
             raise
 
     def _flip(
@@ -390,11 +389,17 @@ class Migrations:
         try:
             with self._operations.attempt(operation_id, REVERT) as attempt:
                 return self._flipper.revert(operation_id, attempt, name, lose_data=lose_data)
-        except MigrationConflictError as error:
-            self._operations.fail(operation_id, type(error).__name__, str(error))
+        except CatalogError as error:
+            self._let_go(operation_id, error)
             raise
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _let_go(self, operation_id: str, error: CatalogError) -> None:
+        """Let an operation that cannot go on as it is hold its table no longer; one that is tried again goes on."""
+        goes_on = isinstance(error, FencedError | VerificationFailedError) or error.retryable
+        if isinstance(error, MigrationConflictError) or not goes_on:
+            self._operations.fail(operation_id, type(error).__name__, str(error))
 
     def _target(self, connection: Connection, operation: Operation) -> Target:
         request = MigrationRequest.from_json(operation.request)

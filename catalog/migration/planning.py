@@ -152,11 +152,11 @@ def make_plan(
     if not table.partition_keys:
         totals.count_table(table)
     seen: set[tuple[int, str | None]] = set()
-    for partition in _chosen(connection, table, selection):
-        checks.check(partition)
+    for partition, has_own_folder in _chosen(connection, table, selection):
+        checks.check(partition, has_own_folder=has_own_folder)
         totals.count(table, partition)
         _check_values(layout, selection.values(partition), seen)
-    checks.finish(lambda: _chosen(connection, table, selection))
+    checks.finish(lambda: (partition for partition, _ in _chosen(connection, table, selection)))
     outside = checks.outside
     refuse_shared_location(connection, table, outside)
     sharing = tables_sharing(connection, table) if request.kind is OperationKind.MIGRATE else []
@@ -193,9 +193,8 @@ def fingerprint_of(connection: Connection, table: Table, request: MigrationReque
     return digest.hexdigest()
 
 
-def _chosen(connection: Connection, table: Table, selection: Selection) -> Iterator[Partition]:
-    for page in partitions_of(connection, table):
-        yield from filter(selection.includes, page)
+def _chosen(connection: Connection, table: Table, selection: Selection) -> Iterator[tuple[Partition, bool]]:
+    return (each for each in partitions_of(connection, table) if selection.includes(each[0]))
 
 
 _REMEMBERED = 10_000

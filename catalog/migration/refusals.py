@@ -124,14 +124,19 @@ class PartitionChecks:
         """Say whether a partition has a folder of its own inside the table's."""
         return any(is_within(location, self._root) for location in self._own)
 
-    def check(self, partition: Partition) -> None:
+    def check(self, partition: Partition, *, has_own_folder: bool) -> None:
         """Refuse one that cannot be part of an Iceberg table.
+
+        Args:
+            has_own_folder: It says itself where it lies; it may be the default folder all the same.
 
         Raises:
             QuarantinedPartitionError: It is held back from readers.
             UnsupportedFormatError: It is not stored as Parquet, ORC or Avro.
             SharedLocationError: It has the folder of another one.
         """
+        if not has_own_folder and partition.state is PartitionState.VISIBLE and partition.format is None:
+            return
         name, table = partition.name(self._table), self._table
         if partition.state is PartitionState.QUARANTINED:
             raise QuarantinedPartitionError(

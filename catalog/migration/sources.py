@@ -17,12 +17,13 @@ from typing import IO
 from sqlalchemy import Connection
 
 from catalog.model import FileFormat, Partition, PartitionState, Table
-from catalog.partitions.queries import Queries
+from catalog.partitions.queries import PARTITION_COLUMNS, Queries
 from catalog.partitions.scanning import PartitionFactory, read_pages
 from catalog.partitions.specs import spec_values
 from catalog.storage.bulk import batched
 from catalog.values import ValueEncoder
 
+_LOCATION = PARTITION_COLUMNS.index("location")
 _RUN = 50_000
 """Partitions that are in memory at once."""
 
@@ -45,12 +46,12 @@ class SourceFolder:
     partition_id: int | None = None
 
 
-def partitions_of(connection: Connection, table: Table) -> Iterator[Sequence[Partition]]:
-    """Yield the partitions of a table, visible or not, by their ids, some thousands at a time."""
+def partitions_of(connection: Connection, table: Table) -> Iterator[tuple[Partition, bool]]:
+    """Yield the partitions of a table, visible or not, by their ids, and whether each has a folder of its own."""
     factory = PartitionFactory(table)
     queries = Queries(connection.dialect.name == "postgresql")
     for page in read_pages(connection, queries.partitions_by_order(table.id)):
-        yield factory.make_all(page)
+        yield from zip(factory.make_all(page), [row[_LOCATION] is not None for row in page], strict=True)
 
 
 class Selection:
@@ -99,8 +100,7 @@ def source_folders(connection: Connection, table: Table, selection: Selection) -
         return
     records = (
         (selection.key(each), each.id, each.location, selection.values(each), each.format)
-        for page in partitions_of(connection, table)
-        for each in page
+        for each, _ in partitions_of(connection, table)
         if each.state is PartitionState.VISIBLE and selection.includes(each)
     )
     for ordinal, (_, number, location, values, own_format) in enumerate(_sorted(records)):

@@ -134,6 +134,7 @@ class Staged:
         problems: The files that are not part of the table, and why; of very many, the first.
         listing: The digest of all files that were listed, also of those that are not part of the table.
         counted: What `totals` would add up to; None to add them up.
+        unknown: Columns of files that the table does not have, as in `catalog.iceberg.columns.Match`.
         problem_counts: What is wrong → with how many files; None when `problems` has all of them.
     """
 
@@ -144,6 +145,7 @@ class Staged:
     problems: Sequence[RefusedFile]
     counted: Counted | None = None
     problem_counts: Mapping[str, int] | None = None
+    unknown: Sequence[tuple[int, Sequence[str]]] = ()
 
     @cached_property
     def _counted(self) -> Counted:
@@ -187,6 +189,7 @@ class Staged:
             "problems": [[each.path, each.problem, each.message] for each in self.problems],
             "counted": None if self.counted is None else list(self.counted),
             "problem_counts": None if self.problem_counts is None else dict(self.problem_counts),
+            "unknown": [[parent, list(path)] for parent, path in self.unknown],
         }
 
     @classmethod
@@ -202,6 +205,7 @@ class Staged:
             [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
             None if values["counted"] is None else Counted(*values["counted"]),
             values["problem_counts"],
+            [(parent, tuple(path)) for parent, path in values["unknown"]],
         )
 
 

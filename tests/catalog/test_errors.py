@@ -14,18 +14,25 @@ from catalog.errors import (
     CatalogUnavailableError,
     ConflictError,
     DuplicateColumnError,
+    DuplicateFilesError,
     ExpressionError,
+    FileProblem,
     IndexedKeyError,
     InvalidPartitionError,
+    MigrationConflictError,
+    NestedFolderError,
     OperationConflictError,
     PartitionProblem,
     PartitionValueError,
     PlanConflictError,
+    RefusedFile,
     RefusedPartition,
     ReservedColumnError,
     StatementError,
     UnsupportedColumn,
     UnsupportedIcebergTypeError,
+    UnusableFileError,
+    UnusableFilesError,
     WrongFieldError,
 )
 
@@ -33,24 +40,28 @@ CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if 
 REFUSED = RefusedPartition("n=foo", "n", "foo", "int", PartitionProblem.INVALID_TYPE, "by_n")
 
 
+ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
+    ExpressionError: ("cannot be read", "n = ", 4),
+    StatementError: ("cannot be read", "n = ", 4),
+    InvalidPartitionError: ("demo.t", [REFUSED]),
+    IndexedKeyError: ("demo.t", "partition key n cannot become m", ["by_n"]),
+    UnsupportedIcebergTypeError: ("demo.t", [UnsupportedColumn("c", "void", "there is no such type")]),
+    DuplicateColumnError: ("demo.t", ["a", "b"]),
+    ReservedColumnError: ("demo.t", ["a", "b"]),
+    PartitionValueError: ("n", "foo", "int", "it is not a whole number"),
+    UnusableFileError: ("/a", FileProblem.EMPTY, "it is empty"),
+    UnusableFilesError: ("demo.t", [RefusedFile("/a", FileProblem.EMPTY, "it is empty")]),
+    DuplicateFilesError: ("demo.t", ["/a", "/b"], 2),
+    NestedFolderError: ("/a", "/a/b"),
+    BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
+    WrongFieldError: ("items", "is empty"),
+}
+"""What the errors that build their own message are made from; subclasses from the same."""
+
+
 def make(error: type[CatalogError]) -> CatalogError:
-    if issubclass(error, (ExpressionError, StatementError)):
-        return error("cannot be read", "n = ", 4)
-    if issubclass(error, InvalidPartitionError):
-        return error("demo.t", [REFUSED])
-    if issubclass(error, IndexedKeyError):
-        return error("demo.t", "partition key n cannot become m", ["by_n"])
-    if issubclass(error, UnsupportedIcebergTypeError):
-        return error("demo.t", [UnsupportedColumn("c", "void", "there is no such type")])
-    if issubclass(error, DuplicateColumnError | ReservedColumnError):
-        return error("demo.t", ["a", "b"])
-    if issubclass(error, PartitionValueError):
-        return error("n", "foo", "int", "it is not a whole number")
-    if issubclass(error, BoundsNotAscendingError):
-        return error("RANGE_INFO", "2", "1")
-    if issubclass(error, WrongFieldError):
-        return error("items", "is empty")
-    return error("table demo.t is wrong")
+    arguments = next((given for known, given in ARGUMENTS.items() if issubclass(error, known)), None)
+    return error(*(arguments or ("table demo.t is wrong",)))
 
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
@@ -70,7 +81,8 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
-    assert retryable == {ConflictError, OperationConflictError, PlanConflictError, CatalogUnavailableError}
+    conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
+    assert retryable == {*conflicts, CatalogUnavailableError}
 
 
 def test_an_expression_error_points_at_the_place() -> None:

@@ -267,8 +267,14 @@ def test_names_that_case_or_dots_do_not_tell_apart_are_refused(
 def test_the_name_mapping_is_the_one_that_pyiceberg_makes(made: tuple[Table, list[Sample], list[Sample]]) -> None:
     layout = layout_of(made[0])
     mapping = parse_mapping_from_json(layout.name_mapping())
-    assert mapping == create_mapping_from_schema(layout.schema)
+    # Elements of lists have more names than PyIceberg gives them.
+    first_names = json.loads(layout.name_mapping(), object_hook=_with_first_name)
+    assert NameMapping(first_names) == create_mapping_from_schema(layout.schema)
     assert apply_name_mapping(layout.schema, mapping).fields == layout.schema.fields
+
+
+def _with_first_name(entry: dict[str, Any]) -> dict[str, Any]:
+    return {**entry, "names": entry["names"][:1]}
 
 
 @given(made=tables(), data=st.data())
@@ -281,9 +287,11 @@ def test_other_spellings_find_the_same_fields(
     spellings = {each.field_id: {each.name.upper(), each.name.title(), each.name} for each in chosen}
     mapping = parse_mapping_from_json(layout.name_mapping(spellings))
     names = {each.field_id: each.names for each in _mapped_fields(mapping.root)}
-    assert names == {
+    expected = {
         each.field_id: [each.name, *sorted(spellings.get(each.field_id, set()) - {each.name})] for each in fields
     }
+    # Elements of lists have more names at the end.
+    assert {number: found[: len(expected[number])] for number, found in names.items()} == expected
     assert apply_name_mapping(layout.schema, mapping).fields == layout.schema.fields
 
 

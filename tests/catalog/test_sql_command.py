@@ -20,6 +20,8 @@ pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 LOGS = """CREATE TABLE demo.logs (a int) PARTITIONED BY (logdate date) STORED BY 'carbondata'
 TBLPROPERTIES ('PARTITION_TYPE'='RANGE', 'RANGE_INFO'='2014/01/01, 2015/01/01')"""
 
+HEADER = "database  table  type  metadata_location"
+
 
 def sql(*arguments: str, stdin: str | None = None) -> Result:
     return CliRunner().invoke(main, ["sql", *arguments], input=stdin)
@@ -33,8 +35,8 @@ def test_one_column_is_printed_bare_and_several_as_a_table() -> None:
         "0, logdate = DEFAULT",
         "1, logdate < 2014/01/01",
         "2, 2014/01/01 <= logdate < 2015/01/01",
-        "database  table",
-        "demo      logs",
+        HEADER,
+        "demo      logs   HIVE",
     ]
 
 
@@ -79,7 +81,7 @@ def test_explain_is_text_or_the_object() -> None:
 @pytest.mark.usefixtures("catalog")
 def test_errors_go_to_stderr_with_a_mark_at_the_place() -> None:
     done = sql("--keep-going", "CREATE TABLE demo.t (\n\ta int,\n\tb flot);\nSHOW TABLES IN demo; DROP TABLE demo.none")
-    assert (done.exit_code, done.stdout.splitlines()) == (1, ["database  table"])
+    assert (done.exit_code, done.stdout.splitlines()) == (1, [HEADER])
     lines = done.stderr.splitlines()
     assert lines[0].startswith("UnknownTypeError: type flot is not known")
     assert lines[1:3] == ["  \tb flot)", "  \t  ^"]
@@ -101,7 +103,7 @@ def test_statements_come_from_a_file_or_from_standard_input(tmp_path: Path) -> N
     path = tmp_path / "script.sql"
     path.write_text("-- für uns\nCREATE DATABASE a;\n\nSHOW DATABASES;")
     assert sql("--file", str(path)).stdout.splitlines() == ["a", "demo"]
-    assert sql("--file", "-", stdin="USE demo; SHOW TABLES").stdout.splitlines() == ["database  table"]
+    assert sql("--file", "-", stdin="USE demo; SHOW TABLES").stdout.splitlines() == [HEADER]
     assert sql("").exit_code == 0
     path.write_bytes(b"SHOW DATABASES \xff")
     for arguments in ([], ["SHOW DATABASES", "--file", str(path)], ["--file", str(path)], ["--file", "none.sql"]):
@@ -113,7 +115,7 @@ def test_statements_come_from_a_file_or_from_standard_input(tmp_path: Path) -> N
 @pytest.mark.usefixtures("catalog")
 def test_a_database_that_is_meant_can_be_named() -> None:
     sql("CREATE DATABASE x; USE x; CREATE TABLE t (a int)")
-    assert sql("--database", "X", "SHOW TABLES").stdout.splitlines() == ["database  table", "x         t"]
+    assert sql("--database", "X", "SHOW TABLES").stdout.splitlines() == [HEADER, "x         t      HIVE"]
 
 
 def test_each_answer_is_there_before_the_next_statement_runs(catalog: Catalog) -> None:

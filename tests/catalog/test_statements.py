@@ -67,7 +67,7 @@ def test_databases_come_and_go(session: Session) -> None:
     assert rows(session, "SHOW DATABASES") == [["demo"], ["shop"]]
     assert ["Comment", "of things"] in rows(session, "DESCRIBE DATABASE shop")
     run(session, "USE shop", "CREATE TABLE t (a int)")
-    assert rows(session, "SHOW TABLES") == [["shop", "t"]]
+    assert rows(session, "SHOW TABLES") == [["shop", "t", "HIVE", None]]
     assert rows(session, "SHOW TABLES IN demo") == []
     assert refused(session, "CREATE DATABASE shop") == ("DatabaseAlreadyExistsError", "shop")
     assert refused(session, "DROP DATABASE shop") == ("DatabaseNotEmptyError", "shop")
@@ -81,7 +81,10 @@ def test_the_default_database_is_there_when_it_is_needed(catalog: Catalog) -> No
     with Session(catalog, start=no_engine) as session:
         assert rows(session, "SHOW TABLES") == []
         run(session, "CREATE TABLE t (a int)", "USE demo", "CREATE TABLE default.u (a int)")
-        assert rows(session, "SHOW TABLES IN default") == [["default", "t"], ["default", "u"]]
+        assert rows(session, "SHOW TABLES IN default") == [
+            ["default", "t", "HIVE", None],
+            ["default", "u", "HIVE", None],
+        ]
 
 
 def test_a_table_is_described_as_hive_does(session: Session) -> None:

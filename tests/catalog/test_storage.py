@@ -10,12 +10,13 @@ from threading import Barrier, Thread
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import func, insert, inspect, select, text
+from sqlalchemy import create_engine, func, insert, inspect, select, text
 
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError
+from catalog.iceberg.pointers import pointer_locations
 from catalog.storage import Storage
-from catalog.storage.schema import Base, PartitionCheckRow
+from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow
 from catalog.storage.upgrade import downgrade, upgrade
 
 
@@ -29,7 +30,7 @@ def storage(catalog_url: str) -> Iterator[Storage]:
 
 def tables(storage: Storage) -> set[str]:
     with storage.read() as connection:
-        return {name for name in inspect(connection).get_table_names() if name.startswith("calve_")}
+        return {name for name in inspect(connection).get_table_names() if name.startswith(("calve_", "iceberg_"))}
 
 
 def test_the_schema_goes_up_and_down_and_up_again(storage: Storage, catalog_url: str) -> None:
@@ -72,6 +73,55 @@ def test_going_down_and_up_again_loses_no_partition_and_gives_no_id_twice(catalo
         assert connection.scalar(select(func.count()).select_from(PartitionCheckRow)) == len(kept)
     catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None])])
     assert catalog.get_partition("demo.flights", ["JFK", "2013", None]).id > last
+
+
+def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:
+    row = {"table_namespace": "db", "table_name": "t", "metadata_location": "/t", "iceberg_type": "TABLE"}
+    with storage.write() as connection:
+        connection.execute(insert(IcebergTableRow), [{"catalog_name": each, **row} for each in ("calve", "theirs")])
+    downgrade(storage, "0006")
+    assert "iceberg_tables" in tables(storage)
+    assert "iceberg_namespace_properties" not in tables(storage)
+    upgrade(storage)
+    with storage.read() as connection:
+        assert list(connection.scalars(select(IcebergTableRow.catalog_name))) == ["theirs"]
+
+
+def test_tables_of_an_older_iceberg_catalog_are_completed(storage: Storage) -> None:
+    downgrade(storage, "0006")
+    with storage.write() as connection:
+        columns = ", ".join(
+            f"{name} varchar(255) NOT NULL" for name in ("catalog_name", "table_namespace", "table_name")
+        )
+        more = "metadata_location varchar(1000), previous_metadata_location varchar(1000)"
+        key = "PRIMARY KEY (catalog_name, table_namespace, table_name)"
+        connection.execute(text(f"CREATE TABLE iceberg_tables ({columns}, {more}, {key})"))
+        values = "'calve', 'db', 't', '/t', NULL"
+        connection.execute(text(f"INSERT INTO iceberg_tables VALUES ({values})"))
+    upgrade(storage)
+    with storage.read() as connection:
+        assert pointer_locations(connection) == {("db", "t"): "/t"}
+
+
+def test_the_tables_of_pointers_are_those_that_pyiceberg_makes(storage: Storage, tmp_path: Path) -> None:
+    from pyiceberg.catalog.sql import SqlCatalogBaseTable
+
+    theirs = create_engine(f"sqlite:///{tmp_path}/theirs.db")
+    SqlCatalogBaseTable.metadata.create_all(theirs)
+    for name in ("iceberg_tables", "iceberg_namespace_properties"):
+        with storage.read() as connection, theirs.connect() as other:
+            ours, expected = inspect(connection), inspect(other)
+            for found in (ours, expected):
+                found.clear_cache()
+            shapes = [
+                (
+                    [(each["name"], str(each["type"]), each["nullable"]) for each in found.get_columns(name)],
+                    found.get_pk_constraint(name)["constrained_columns"],
+                )
+                for found in (ours, expected)
+            ]
+            assert shapes[0] == shapes[1]
+    theirs.dispose()
 
 
 def test_initialising_twice_keeps_what_is_there(catalog: Catalog, catalog_url: str) -> None:

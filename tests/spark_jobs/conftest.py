@@ -12,6 +12,7 @@ import pytest
 from catalog import Catalog, OnInvalid
 
 if TYPE_CHECKING:
+    import duckdb
     from pyspark.sql import SparkSession
 
     from tests.spark_jobs.migrating import Migrator
@@ -120,3 +121,18 @@ def iceberg_spark(spark: SparkSession) -> SparkSession:
 def avro_package(spark: SparkSession) -> None:
     """Spark's reader of Avro, from Maven Central."""
     spark.sql("ADD JAR ivy://org.apache.spark:spark-avro_2.13:4.1.1?transitive=false")
+
+
+@pytest.fixture(scope="session")
+def duck() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with its Iceberg extension, from wheels."""
+    import duckdb
+    import duckdb_extension_avro
+    import duckdb_extension_iceberg
+
+    connection = duckdb.connect(config={"allow_unsigned_extensions": True})
+    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
+        (path,) = Path(package.__file__).parent.rglob(f"{name}.duckdb_extension")
+        connection.load_extension(str(path))
+    yield connection
+    connection.close()

@@ -83,11 +83,8 @@ class Lake:
         self.create(name, "id bigint, note string", "", stored)
         self.insert(name, "", "SELECT /*+ REPARTITION(1) */ id, concat('n', id) FROM range(10)")
         self.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (price decimal(9,2), tags array<string>)")
-        self.insert(
-            name,
-            "",
-            "SELECT /*+ REPARTITION(1) */ id + 10, null, CAST(id AS decimal(9,2)), array('t', CAST(id AS string)) FROM range(10)",
-        )
+        later = "id + 10, null, CAST(id AS decimal(9,2)), array('t', CAST(id AS string))"
+        self.insert(name, "", f"SELECT /*+ REPARTITION(1) */ {later} FROM range(10)")
 
     def three_keys(self, name: str, stored: str) -> None:
         """Keys of three types, nulls in each of them."""

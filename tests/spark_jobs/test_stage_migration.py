@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -302,3 +303,28 @@ def test_errors_of_tasks_come_as_they_are(spark: SparkSession) -> None:
 
 def _refuse(_: int) -> int:
     raise NestedFolderError("/x", "/x/nested")
+
+
+def test_columns_that_only_files_have_are_read_past(
+    migrator: Migrator, catalog: Catalog, duck: duckdb.DuckDBPyConnection
+) -> None:
+    """PyIceberg refuses a column that is not mapped, and DuckDB would read null for those behind it."""
+    catalog.create_database("shop")
+    columns = [("id", "bigint"), ("s", "struct<b:bigint>"), ("note", "string")]
+    table = catalog.create_table(NAME, columns=columns, partition_keys=[])
+    first = {"a": [[1], None], "x": [{"y": [1], "z": {"q": 1}}] * 2, "id": [1, 2], "s": [{"a": 1, "b": 2}] * 2}
+    pyarrow.parquet.write_table(pyarrow.table({**first, "note": ["m", "n"]}), make(table.location) / "a.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"note": ["o"], "new": [1], "id": [3]}), f"{table.location}/b.parquet")
+    report = migrator.stage(migrator.begin(NAME))
+    expected = [(1, {"b": 2}, "m"), (2, {"b": 2}, "n"), (3, None, "o")]
+    static = StaticTable.from_metadata(report["metadata_location"])
+    assert sorted((row["id"], row["s"], row["note"]) for row in static.scan().to_arrow().to_pylist()) == expected
+    assert static.metadata.last_column_id > static.schema().highest_field_id
+    read = duck.execute(f"SELECT id, note FROM iceberg_scan('{report['metadata_location']}') ORDER BY id").fetchall()
+    assert read == [(row[0], row[2]) for row in expected]
+
+
+def make(location: str) -> Path:
+    path = Path(location)
+    path.mkdir(parents=True)
+    return path

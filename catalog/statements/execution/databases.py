@@ -7,6 +7,8 @@ from catalog.statements import model as m
 from catalog.statements.context import Context
 from catalog.statements.results import DONE, StatementResult
 
+_VIEW = "VIEW"
+
 
 def create_database(context: Context, statement: m.CreateDatabase) -> StatementResult:
     """Run CREATE DATABASE."""
@@ -51,7 +53,13 @@ def describe_database(context: Context, statement: m.DescribeDatabase) -> Statem
 
 
 def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
-    """Run SHOW TABLES."""
+    """Run SHOW TABLES: of each table whether it is one of Hive or of Iceberg, and where Iceberg's metadata is."""
     context.make_default_database(statement.database)
     found = context.catalog.list_tables(statement.database or context.database)
-    return StatementResult(("database", "table"), [[each.database, each.name] for each in found])
+    return StatementResult(
+        ("database", "table", "type", "metadata_location"),
+        [
+            [each.database, each.name, _VIEW if each.is_view else each.table_type, each.metadata_location]
+            for each in found
+        ],
+    )
