@@ -26,6 +26,27 @@ def spark_pool() -> str:
     return os.environ.get("CALVE_SPARK_POOL") or "default_pool"
 
 
+_ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+_DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.14", "sqlite": "org.xerial:sqlite-jdbc:3.53.4.0"}
+
+
+def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[str, ...]:
+    """Return what Spark needs to read Iceberg tables, as Maven coordinates: those in `CALVE_SPARK_PACKAGES`.
+
+    They stand there with commas between them; `none` is for a Spark that has all of them among its jars. Unless it is
+    set, the versions that are tested together, which Spark gets from Maven Central when it first needs them.
+
+    Args:
+        avro: Hive's Avro tables are read, too.
+        database: `postgresql` or `sqlite`, where Spark is to find the tables in the catalog's own database.
+    """
+    said = os.environ.get("CALVE_SPARK_PACKAGES")
+    if said:
+        return () if said.lower() == "none" else tuple(each.strip() for each in said.split(",") if each.strip())
+    return (_ICEBERG, *((_AVRO,) if avro else ()), *((_DRIVERS[database],) if database else ()))
+
+
 def verification_schedule() -> str | None:
     """Return when all partition indexes are verified: `CALVE_VERIFY_SCHEDULE`, a cron expression, preset or `none`."""
     return _schedule("CALVE_VERIFY_SCHEDULE")

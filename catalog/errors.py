@@ -56,6 +56,8 @@ CatalogError
 │       ├── StatementTooLongError
 │       ├── UnknownTypeError         a column has a type that there is not
 │       ├── InvalidValueError        a value of INSERT is not of its column's type
+│       ├── UnknownProcedureError    there is no procedure of this name
+│       ├── ProcedureArgumentError   an argument of a procedure is missing, unknown, or not right
 │       └── InvalidQueryError        Spark cannot make sense of a query
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
@@ -617,6 +619,14 @@ class UnknownTypeError(StatementError):
 
 class InvalidValueError(StatementError):
     """A value of an INSERT is not of its column's type."""
+
+
+class UnknownProcedureError(StatementError):
+    """There is no procedure of this name."""
+
+
+class ProcedureArgumentError(StatementError):
+    """An argument of a procedure is missing, unknown, given twice, or not right."""
 
 
 class InvalidQueryError(StatementError):

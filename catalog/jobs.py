@@ -169,6 +169,19 @@ class VerifyMigrationJob(JobRequest):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaintainIcebergJob(JobRequest):
+    """Run Iceberg's own procedures on a table.
+
+    Attributes:
+        statements: As Spark understands them, with tables as `calve.database.table`.
+    """
+
+    script: ClassVar[str] = "maintain_iceberg"
+
+    statements: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunStatementJob(JobRequest):
     """Run SQL statements, one after the other; those that an earlier attempt has run are not run again.
 

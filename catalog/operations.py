@@ -51,6 +51,7 @@ class OperationKind(StrEnum):
     REVERT = "revert"
     SNAPSHOT = "snapshot"
     ADD_FILES = "add_files"
+    MAINTAIN_ICEBERG = "maintain_iceberg"
 
 
 class OperationState(StrEnum):

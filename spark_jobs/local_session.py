@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -22,11 +23,14 @@ DEFAULT_MASTER = "local[*]"
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-def start_session(name: str) -> SparkSession:
+def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
     """Start a session on the master that `CALVE_SPARK_MASTER` names, by default all cores of this machine.
 
     `SPARK_SUBMIT_OPTS` takes the place of the options of the JVM, and `PYSPARK_SUBMIT_ARGS` adds to Spark's settings,
     as for every PySpark program.
+
+    Args:
+        packages: Maven coordinates of what Spark needs besides its own jars.
 
     Raises:
         EngineUnavailableError: Spark does not start.
@@ -48,6 +52,7 @@ def start_session(name: str) -> SparkSession:
                 ("spark.sql.warehouse.dir", str(state_folder() / "spark-warehouse")),
                 ("spark.ui.enabled", "false"),
                 ("spark.ui.showConsoleProgress", "false"),
+                *([("spark.jars.packages", ",".join(packages))] if packages else []),
             ]
         )
     )
@@ -63,10 +68,24 @@ def start_session(name: str) -> SparkSession:
         except Exception as error:
             said.seek(0)
             lines = [*str(error).splitlines(), *said.read().decode(errors="replace").splitlines()]
+            # Of packages that cannot be had, Spark says which behind a page of others.
+            lines.sort(key=lambda line: "unresolved dependency" not in line)
             raise EngineUnavailableError(
                 f"Spark does not start on {master}; it needs Java 17 or 21, which JAVA_HOME or PATH name, and "
                 f"CALVE_SPARK_MASTER names another master. It says: {' / '.join(lines)[:1000]}"
             ) from error
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop a session with its JVM, so that another one can be started with other packages."""
+    spark.stop()
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.shutdown()
+        # The JVM ends with its input.
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 def _jvm_options() -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.jobs import JobRequest
-from catalog.operations import Operation
+from catalog.operations import JobState, Operation
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -191,10 +191,17 @@ class SignOfLife:
             try:
                 self._beat()
             except FencedError as error:
+                if self._has_succeeded():
+                    return
                 log.error("%s", error)
                 os._exit(1)
             except Exception:
                 log.exception("No sign of life could be given; trying again")
+
+    def _has_succeeded(self) -> bool:
+        """Say whether the attempt has committed, and only its process has not come to the end yet."""
+        job = self._catalog.operations.get_job(self._request.operation_id, self._request.step)
+        return job is not None and job.attempt == self._request.attempt and job.state is JobState.SUCCEEDED
 
     def _beat(self) -> None:
         request = self._request

@@ -12,10 +12,12 @@ from pyspark.sql import functions as f
 from catalog import Catalog, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.column_types import parse_column_type
+from catalog.environment import spark_packages
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.files import find_files
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.key_types import CharType, StringType
+from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import PartitionChange
@@ -26,7 +28,9 @@ from spark_jobs.advising import profile_table, spread_table
 from spark_jobs.answers import answer_of, engine_errors, row_errors
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.load_options import source_job
-from spark_jobs.local_session import start_session
+from spark_jobs.local_session import start_session, stop_session
+from spark_jobs.migrate import migrate
+from spark_jobs.packages import has_packages
 from spark_jobs.query import prune_query
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
@@ -34,6 +38,7 @@ from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unre
 from spark_jobs.value_loading import append_rows
 from spark_jobs.views import with_views
 
+_NAME = "calve sql"
 _SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")
 _UNREADABLE = "calve: this line cannot be read"
 
@@ -55,8 +60,17 @@ class SparkEngine:
             EngineUnavailableError: Spark does not start.
         """
         if self._spark is None:
-            self._spark = start_session("calve sql")
+            self._spark = start_session(_NAME)
         return self._spark
+
+    def _spark_with_packages(self) -> SparkSession:
+        """Return the session; one of the engine's own that cannot read Iceberg tables makes room for one that can."""
+        if self._is_own and (self._spark is None or not has_packages(self._spark, avro=True)):
+            if self._spark is not None:
+                stop_session(self._spark)
+                self._spark = None
+            self._spark = start_session(_NAME, spark_packages(avro=True))
+        return self.spark
 
     def close(self) -> None:
         """Stop the session, if it is the engine's own."""
@@ -177,6 +191,26 @@ class SparkEngine:
                 operation.id,
                 table.full_name,
                 change,
+                requested_by=operation.requested_by,
+            )
+
+    def migrate(
+        self,
+        operation: NewOperation,
+        table: Table,
+        request: MigrationRequest,
+        *,
+        verified_partitions: int | None = None,
+    ) -> Mapping[str, Any]:
+        """Make the files of a Hive table an Iceberg table's."""
+        with engine_errors(f"migrating {table.full_name}"):
+            return migrate(
+                self._spark_with_packages() if request.verify else self.spark,
+                self._catalog,
+                operation.id,
+                table.full_name,
+                request,
+                verified_partitions=verified_partitions,
                 requested_by=operation.requested_by,
             )
 

@@ -292,7 +292,7 @@ class Migrations:
                 # By another run of the same operation, meanwhile.
                 return dict(now.report[FLIP])
             if isinstance(error, MigrationConflictError):
-                self._discard_staged(operation_id, str(error))
+                self.discard_staged(operation_id, str(error))
             self._let_go(operation_id, error)
             raise
 
@@ -320,7 +320,7 @@ class Migrations:
                 "the plan has to be made anew"
             ) from error
 
-    def _discard_staged(self, operation_id: str, reason: str) -> None:
+    def discard_staged(self, operation_id: str, reason: str) -> None:
         """Let the files of an operation be staged again, because what was staged is not what is there."""
         attempt = self._operations.start_job(operation_id, STAGE)
         self._operations.fail_job(operation_id, STAGE, attempt, MigrationConflictError.__name__, reason)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.errors import EngineUnavailableError
+from catalog.migration.requests import MigrationRequest
 from catalog.model import PartitionIndex, Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
@@ -86,6 +87,24 @@ class Engine(Protocol):
 
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
         """Change a table's partitions where rows have to be moved."""
+        ...
+
+    def migrate(
+        self,
+        operation: NewOperation,
+        table: Table,
+        request: MigrationRequest,
+        *,
+        verified_partitions: int | None = None,
+    ) -> Mapping[str, Any]:
+        """Make the files of a Hive table an Iceberg table's; done again, it returns the same report.
+
+        Args:
+            verified_partitions: How many partitions are compared before the flip; None for all.
+
+        Returns:
+            The report of `catalog.migration.migrations.Migrations.flip`, with what was verified and passed over.
+        """
         ...
 
     def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:

@@ -398,6 +398,63 @@ class ShowIndexes(TableStatement):
     """SHOW PARTITION INDEXES."""
 
 
+# --- between Hive and Iceberg -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrationStatement(TableStatement):
+    """A statement that makes files of a Hive table an Iceberg table's.
+
+    Attributes:
+        options: Fields of `catalog.migration.requests.MigrationRequest`, as they were written.
+        verified_partitions: How many partitions are compared before the flip; None for all.
+    """
+
+    options: Mapping[str, str] = field(default_factory=dict)
+    verify: bool = True
+    verified_partitions: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrateTable(MigrationStatement):
+    """CALL iceberg.system.migrate."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotTable(MigrationStatement):
+    """CALL iceberg.system.snapshot.
+
+    Attributes:
+        target: The Iceberg table to be; without a database, it goes beside the Hive table.
+    """
+
+    target: TableReference
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddFilesFromTable(MigrationStatement):
+    """ALTER TABLE … EXECUTE add_files_from_table, about the Iceberg table.
+
+    Attributes:
+        source: The Hive table.
+        partitions: What some of its keys are; None for all partitions.
+    """
+
+    source: TableReference
+    partitions: PartitionValues | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RevertTable(TableStatement):
+    """CALL iceberg.system.revert.
+
+    Attributes:
+        lose_data: Also when Iceberg commits have written data since.
+    """
+
+    lose_data: bool = False
+
+
 # --- rows -----------------------------------------------------------------------------------------------------
 
 

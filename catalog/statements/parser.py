@@ -43,6 +43,7 @@ _SAID = {
     "INTEGER": "a whole number",
     "LESSTHAN": "'<'",
     "LPAR": "'('",
+    "LSQB": "'['",
     "MORETHAN": "'>'",
     "NAME": "a name",
     "NUMBER": "a number",
@@ -50,6 +51,8 @@ _SAID = {
     "QUERY": "SELECT",
     "QUOTED": "a text in quotes",
     "RPAR": "')'",
+    "RSQB": "']'",
+    "_ARROW": "'=>'",
     "$END": "the end",
 }
 _UNSAID = {"BACKQUOTED", "SIGN", "__IGNORE_0"}

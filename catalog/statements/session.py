@@ -16,7 +16,8 @@ from catalog.statements.parser import parse_statement
 from catalog.statements.results import Outcome, StatementResult
 from catalog.statements.splitting import split
 
-_TABLE = ("new_table", "table", "name", "database")
+_TABLE = ("new_table", "source", "table", "name", "database")
+_TARGET = ("new_table", "target", "table", "name")
 
 _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = (
     ((e.PartitionNotFoundError,), ("partition_ids", "partition_id", "values", "partitions")),
@@ -31,7 +32,12 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.PropertyNotFoundError,), ("names",)),
     ((e.InvalidTableError,), ("columns", "name", "new_name", "location", "table")),
     ((e.SourceFileError,), ("path",)),
-    ((e.DatabaseNotFoundError, e.TableNotFoundError), ("table", "name", "database")),
+    ((e.NestedFolderError,), ("recursive_directory", *_TABLE)),
+    ((e.DuplicateFilesError,), ("duplicate_files", *_TABLE)),
+    ((e.NotIcebergTableError, e.ColumnsDifferError), ("table",)),
+    ((e.TableAlreadyExistsError,), _TARGET),
+    ((e.MigrationRefusedError, e.UnsupportedIcebergTypeError, e.ReservedColumnError, e.PartitionValueError), _TABLE),
+    ((e.DatabaseNotFoundError, e.TableNotFoundError), ("target", "table", "name", "database")),
     ((e.NotFoundError, e.AlreadyExistsError, e.ConflictError, e.NotATableError, e.UnsupportedFormatError), _TABLE),
 )
 """Error → the fields of a statement, or properties, of which the first that it has is what the error is about."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
+AS_TRINO = "as Trino"
+"""What a form says for timestamps that become what Trino makes of them."""
+
 AS_LISTED = "as listed"
 """What a form says to leave a field to the table's entry in the YAML list."""
 
@@ -266,6 +269,137 @@ def advisor_params() -> dict[str, Param]:
             description="Only propose, also for tables whose entry in the YAML list lets the proposals be done.",
         ),
     }
+
+
+def migration_params() -> dict[str, Param]:
+    """Return the form of migrations from Hive to Iceberg: a dry run, unless told otherwise."""
+    return {
+        "tables": _patterns_param("Each becomes an Iceberg table in place."),
+        "dry_run": Param(
+            True,
+            type="boolean",
+            title="Dry run",
+            description="Only look: columns and their types, files, rows, bytes, and what stands against it.",
+        ),
+        "read_files": Param(
+            True,
+            type="boolean",
+            title="Read the files in a dry run",
+            description="List the folders and compare every footer with the table (Spark). Otherwise a dry run says "
+            "only what the catalog knows.",
+        ),
+        "recursive_directory": Param(
+            "fail",
+            type="string",
+            enum=["fail", "true", "false"],
+            title="Folders inside a table's or partition's folder",
+            description="fail: refuse the table, and name the folder. true: their files belong to it. false: they do "
+            "not.",
+        ),
+        "timestamps": Param(
+            AS_TRINO,
+            type="string",
+            enum=[AS_TRINO, "with zone", "without zone"],
+            title="Timestamps become",
+            description="As Trino: with zone in Parquet, without in ORC, and Avro's are refused.",
+        ),
+        "unusable_files": Param(
+            "fail",
+            type="string",
+            enum=["fail", "skip"],
+            title="Files that are empty, or of another format",
+            description="fail: refuse the table, and name them. skip: leave them out, and report them.",
+        ),
+        "verify": Param(
+            True,
+            type="boolean",
+            title="Verify",
+            description="Compare what Hive and Iceberg read, by partition and column, before anybody sees the change.",
+        ),
+        "verified_partitions": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Partitions to verify",
+            description="How many of each table, evenly spread. Empty: all.",
+        ),
+    }
+
+
+def iceberg_params() -> dict[str, Param]:
+    """Return the form of the upkeep of Iceberg tables: a dry run, unless told otherwise."""
+    return {
+        "tables": _patterns_param("Others than Iceberg tables are left out, or fail where they are named."),
+        "dry_run": Param(True, type="boolean", title="Dry run", description="Only say which statements would be run."),
+        "rewrite_data_files": Param(
+            True,
+            type="boolean",
+            title="Put small files together",
+            description="Iceberg's rewrite_data_files. The old files stay until their snapshots expire.",
+        ),
+        "target_file_mib": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Size of files, in MiB",
+            description="Empty: as the table says; 512 unless it says otherwise.",
+        ),
+        "expire_snapshots": Param(
+            True,
+            type="boolean",
+            title="Expire snapshots",
+            description="Iceberg's expire_snapshots: forgets old ones, and deletes files that no other snapshot has. "
+            "A migrated table whose Hive files were rewritten and have expired cannot be reverted any more.",
+        ),
+        "older_than_days": Param(
+            5,
+            type="number",
+            minimum=0,
+            title="Snapshots expire after, in days",
+            description="Readers of older ones would miss their files.",
+        ),
+        "retain_last": Param(
+            1,
+            type="integer",
+            minimum=1,
+            title="Snapshots that stay",
+            description="So many of the latest stay, whatever their age.",
+        ),
+        "partition_fields": Param(
+            None,
+            type=["null", "array"],
+            items={"type": "string", "minLength": 1},
+            title="Changes of the partition spec",
+            description="One a line: ADD PARTITION FIELD days(at), DROP PARTITION FIELD country, REPLACE PARTITION "
+            "FIELD days(at) WITH months(at). Every table above gets them; files keep their old spec until they are "
+            "rewritten.",
+        ),
+        "remove_orphan_files": Param(
+            False,
+            type="boolean",
+            title="Remove orphan files",
+            description="Iceberg's remove_orphan_files: deletes every file below the table's folder that no snapshot "
+            "has. A migrated table then cannot be reverted if files of the Hive table were left out.",
+        ),
+        "orphan_days": Param(
+            3,
+            type="number",
+            minimum=1,
+            title="Orphan files are deleted after, in days",
+            description="Younger ones may belong to commits that are under way.",
+        ),
+    }
+
+
+def _patterns_param(description: str) -> Param:
+    return Param(
+        type="array",
+        items={"type": "string", "pattern": TABLE_PATTERN},
+        minItems=1,
+        title="Tables",
+        description="Written as database.table, one a line; * and ? stand for characters: sales.orders_*, and sales.* "
+        f"is the whole database. {description}",
+    )
 
 
 def _tables_param(description: str) -> Param:

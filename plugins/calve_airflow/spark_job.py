@@ -39,9 +39,10 @@ class SparkJobOperator(BaseOperator):
     remember, and nothing to lose between submitting a job and remembering it.
 
     Args:
-        job: The step of the operation, and the name of the script without `.py`.
+        job: The name of the script without `.py`.
         operation_id: The operation that the job is part of (templated).
         request: The job's own arguments, JSON-able (templated). No secrets: they show in the list of processes.
+        step: The step of the operation; None for one of the job's name.
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
         conf: Spark configuration; wins over the defaults for small jobs.
         poll_seconds: Seconds between two looks at the job.
@@ -66,6 +67,7 @@ class SparkJobOperator(BaseOperator):
         job: str,
         operation_id: str,
         request: Mapping[str, Any],
+        step: str | None = None,
         conn_id: str = "spark_default",
         conf: Mapping[str, str] | None = None,
         poll_seconds: float = 1.0,
@@ -73,6 +75,7 @@ class SparkJobOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
+        self.step = step or job
         self.operation_id = operation_id
         self.request = request
         self.conn_id = conn_id
@@ -106,7 +109,7 @@ class SparkJobOperator(BaseOperator):
             process.terminate()
 
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.job)
+        job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None:
             return None
         process = JobProcess(Path(job.log_path or os.devnull))
@@ -132,9 +135,9 @@ class SparkJobOperator(BaseOperator):
         )
         operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
-        attempt = catalog.operations.start_job(self.operation_id, self.job, log_path=str(process.log_path))
+        attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
         self._followed = attempt, process
-        argument = {**self.request, "operation_id": self.operation_id, "step": self.job, "attempt": attempt}
+        argument = {**self.request, "operation_id": self.operation_id, "step": self.step, "attempt": attempt}
         process.start([*command, json.dumps(argument)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return attempt, process
@@ -161,7 +164,7 @@ class SparkJobOperator(BaseOperator):
             time.sleep(self.poll_seconds)
 
     def _current_job(self, catalog: Catalog, attempt: int) -> JobRun:
-        job = catalog.operations.get_job(self.operation_id, self.job)
+        job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None or job.attempt != attempt:
             raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} was given up for another one")
         return job
@@ -173,7 +176,7 @@ class SparkJobOperator(BaseOperator):
         raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} is lost: {reason}")
 
     def _give_up(self, catalog: Catalog, attempt: int, reason: str) -> None:
-        catalog.operations.fail_job(self.operation_id, self.job, attempt, SparkJobLostError.__name__, reason)
+        catalog.operations.fail_job(self.operation_id, self.step, attempt, SparkJobLostError.__name__, reason)
 
 
 def _is_running(job: JobRun, process: JobProcess) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from catalog import Catalog
     from catalog.statements.engine import Engine
-    from catalog.statements.model import DropTable, Statement
+    from catalog.statements.model import DropTable, RevertTable, Statement
 
 _POSITION = re.compile(r"at position (\d+)$")
 
@@ -183,6 +183,7 @@ class RunStatementOperator(SparkJobOperator):
             raise
 
     def _outcome_of_job(self, context: Context) -> dict[str, Any]:
+        self.conf = {**_packages(self.statement), **(self.conf or {})}
         try:
             (outcome,) = super().execute(context)["outcomes"]
         except (AirflowFailException, SparkJobFailedError) as error:
@@ -221,6 +222,16 @@ def give_up_statement(context: Context) -> None:
             catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
 
 
+def _packages(text: str) -> dict[str, str]:
+    """Return the Spark settings that give a statement what it needs besides Spark's own jars."""
+    from catalog.environment import spark_packages
+    from catalog.statements.model import MigrationStatement
+    from catalog.statements.parser import parse_statement
+
+    packages = spark_packages(avro=True) if isinstance(parse_statement(text), MigrationStatement) else ()
+    return {"spark.jars.packages": ",".join(packages)} if packages else {}
+
+
 def _pointer(text: str, position: int | None) -> list[str]:
     from catalog.statements.command import pointer
 
@@ -236,12 +247,33 @@ def _table(statement: Any) -> str:
 def _question(catalog: Catalog, statement: Statement, asker: str) -> dict[str, str] | None:
     """Return what has to be approved before a statement runs; None when it deletes nothing."""
     from catalog.rebalancing.changes import DropPartitions
-    from catalog.statements.model import DropSchemePartitions, DropTable
+    from catalog.statements.model import DropSchemePartitions, DropTable, RevertTable
 
     if isinstance(statement, DropSchemePartitions) and statement.with_data:
         plan = catalog.rebalancing.plan(_table(statement), DropPartitions(statement.partition_ids, with_data=True))
         return deletion_question(plan, asker) if plan.is_destructive else None
+    if isinstance(statement, RevertTable) and statement.lose_data:
+        return _revert_question(catalog, statement, asker)
     return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
+
+
+def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> dict[str, str] | None:
+    from catalog.migration.reverting import written_since_migration
+
+    table = catalog.get_table(_table(statement))
+    if table.metadata_location is None:
+        return None
+    written = written_since_migration(table.metadata_location)
+    if written.is_nothing:
+        return None
+    body = (
+        f"{asker} asks for\n\n`CALL iceberg.system.revert('{table.database}', '{table.name}', lose_data => true)`\n\n"
+        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}.\n\n"
+        "Reject ends the run, and nothing is changed."
+    )
+    # Each commit has metadata of its own.
+    key = f"table {table.id}: {table.metadata_location}"
+    return question(f"Lose what was written to {table.full_name} as Iceberg?", body, key)
 
 
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> dict[str, str] | None:

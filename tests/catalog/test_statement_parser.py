@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from catalog.errors import (
     CatalogError,
     InvalidIdentifierError,
+    ProcedureArgumentError,
     StatementSyntaxError,
     StatementTooLongError,
+    UnknownProcedureError,
     UnknownTypeError,
     UnsupportedStatementError,
 )
@@ -26,6 +28,8 @@ from catalog.statements.parser import MAXIMUM_LENGTH, MAXIMUM_TOKENS, parse_stat
 
 T = TableReference(None, "t")
 K = {"k": "v"}
+MIGRATE = "CALL iceberg.system.migrate"
+ADD_FILES = "ALTER TABLE i EXECUTE add_files_from_table"
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,57 @@ K = {"k": "v"}
                 ),
                 if_exists=True,
             ),
+        ),
+        (
+            "CALL iceberg.system.migrate(schema_name => 'TestDB', table_name => 'customer_orders', "
+            "recursive_directory => 'true')",
+            m.MigrateTable(table=TableReference("testdb", "customer_orders"), options={"recursive_directory": "true"}),
+        ),
+        (
+            "call `system`.migrate('db', 't', FALSE, NULL, 'SKIP', false)",
+            m.MigrateTable(
+                table=TableReference("db", "t"),
+                options={"recursive_directory": "false", "unusable_files": "skip"},
+                verify=False,
+            ),
+        ),
+        (
+            "CALL iceberg.system.migrate(verified_partitions => 10, timestamps => 'with zone', table_name => 't', "
+            "schema_name => 'db')",
+            m.MigrateTable(
+                table=TableReference("db", "t"), options={"timestamps": "with zone"}, verified_partitions=10
+            ),
+        ),
+        (
+            "CALL iceberg.system.revert(schema_name => 'db', table_name => 't')",
+            m.RevertTable(table=TableReference("db", "t")),
+        ),
+        ("CALL system.revert('db', 't', 'true')", m.RevertTable(table=TableReference("db", "t"), lose_data=True)),
+        (
+            "CALL iceberg.system.snapshot(schema_name => 'db', table_name => 't', target_table_name => 'u')",
+            m.SnapshotTable(table=TableReference("db", "t"), target=TableReference(None, "u")),
+        ),
+        (
+            "CALL iceberg.system.snapshot('db', 't', 'u', 'fail', 'trials', 's3://trials/u')",
+            m.SnapshotTable(
+                table=TableReference("db", "t"),
+                target=TableReference("trials", "u"),
+                options={"recursive_directory": "fail", "target_location": "s3://trials/u"},
+            ),
+        ),
+        (
+            "ALTER TABLE i EXECUTE add_files_from_table(schema_name => 'db', table_name => 't', partition_filter => "
+            "map(ARRAY['K', 'n'], ARRAY['v', NULL]), recursive_directory => 'true', duplicate_file => 'skip')",
+            m.AddFilesFromTable(
+                table=TableReference(None, "i"),
+                source=TableReference("db", "t"),
+                partitions={"k": "v", "n": None},
+                options={"recursive_directory": "true", "duplicate_files": "skip"},
+            ),
+        ),
+        (
+            "ALTER TABLE db.i EXECUTE add_files_from_table('db', 't', map())",
+            m.AddFilesFromTable(table=TableReference("db", "i"), source=TableReference("db", "t"), partitions={}),
         ),
         ("MSCK REPAIR TABLE t", m.RepairTable(table=T)),
         ("MSCK TABLE t ADD PARTITIONS", m.RepairTable(table=T)),
@@ -251,9 +306,9 @@ def test_rows_keep_what_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "place", "said"),
     [
-        ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CREATE, DESC"),
+        ("SELEC 1", "SELEC", "'SELEC' cannot be read; expected ALTER, CALL, CREATE, DESC"),
         ("CREATE TABLE", None, "ends too early; expected IF, a name"),
-        ("ALTER TABLE t PARTITIONX (4)", "PARTITIONX", "expected '.', ADD, CHANGE, DROP, MERGE, PARTITION"),
+        ("ALTER TABLE t PARTITIONX (4)", "PARTITIONX", "expected '.', ADD, CHANGE, DROP, EXECUTE, MERGE, PARTITION"),
         ("ALTER TABLE t SPLIT PARTITION ('4') INTO ('a')", "'4'", "expected a whole number"),
         ("ALTER TABLE t DROP PARTITION (1.5)", "1.5", "cannot be read"),
         ("ALTER TABLE t MERGE PARTITION (1, 2", None, "expected ')', ','"),
@@ -267,6 +322,10 @@ def test_rows_keep_what_was_written() -> None:
         ("INSERT INTO t VALUES (1, a)", "a)", "expected"),
         ("INSERT INTO t VALUES (1 + 1)", "+", "expected ')', ','"),
         ("INSERT INTO t VALUES (X'1')", "X'1'", "pairs of hexadecimal digits"),
+        (f"{MIGRATE}(schema_name = 'a')", "= 'a'", "expected '=>'"),
+        (f"{MIGRATE}('a', 'b'", None, "expected ')', ','"),
+        (MIGRATE, None, "expected '(', '.'"),
+        (f"{ADD_FILES}('a', 'b', map(ARRAY('k'), ARRAY['v']))", "('k')", "expected '['"),
         ("DROP TABLE 'x", "'x", "a quote is not closed"),
         ("DROP TABLE `x", "`x", "a quote is not closed"),
         ("DROP /* TABLE t", "/*", "a comment is not closed"),
@@ -303,6 +362,57 @@ def test_a_syntax_error_points_at_the_place(text: str, place: str | None, said: 
 )
 def test_what_is_done_elsewhere_is_said(text: str, place: str, said: str) -> None:
     with pytest.raises(UnsupportedStatementError) as caught:
+        parse_statement(text)
+    assert said in str(caught.value)
+    assert caught.value.position == text.index(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        (f"{MIGRATE}()", "iceberg", "migrate needs schema_name; write schema_name => 'shop'"),
+        (f"{MIGRATE}(schema_name => 'a')", "iceberg", "migrate needs table_name"),
+        (f"{MIGRATE}('a', NULL)", "NULL", "migrate needs table_name"),
+        (f"{MIGRATE}('a', tabel_name => 'b')", "tabel_name", "cannot be mixed"),
+        (f"{MIGRATE}(schema_name => 'a', 'b')", "'b'", "cannot be mixed"),
+        (f"{MIGRATE}(schema_name => 'a', tabel_name => 'b')", "tabel_name", "it takes schema_name, table_name, rec"),
+        (f"{MIGRATE}(table_name => 'a', TABLE_NAME => 'b')", "TABLE_NAME", "table_name is given twice"),
+        (f"{MIGRATE}('a', 'b', 'true', NULL, NULL, NULL, NULL, 9)", "9", "at most 7 arguments"),
+        (f"{MIGRATE}('a', 5)", "5", "table_name is a text in quotes"),
+        (f"{MIGRATE}('a', 'b/c')", "'b/c'", "contains '/'"),
+        (f"{MIGRATE}('a', 'b', 'yes')", "'yes'", "one of 'true', 'false', 'fail', not 'yes'"),
+        (f"{MIGRATE}('a', 'b', 'true', 'utc')", "'utc'", "one of 'with zone', 'without zone'"),
+        (f"{MIGRATE}('a', 'b', verify => 1)", "verify", "cannot be mixed"),
+        (f"{MIGRATE}(schema_name => 'a', table_name => 'b', verify => 1)", "1)", "verify is a text in quotes"),
+        (f"{MIGRATE}(schema_name => 'a', table_name => 'b', verified_partitions => 0)", "0)", "a whole number from 1"),
+        (f"{MIGRATE}(schema_name => 'a', table_name => map())", "map", "a text in quotes"),
+        (f"{ADD_FILES}('a', 'b', 'k=v')", "'k=v'", "is a map: map(ARRAY['key'], ARRAY['value'])"),
+        (f"{ADD_FILES}('a', 'b', map(ARRAY['k'], ARRAY[]))", "ARRAY[])", "1 key(s) and 0 value(s)"),
+        (f"{ADD_FILES}('a', 'b', map(ARRAY['k', 'K'], ARRAY['x', 'y']))", "'K'", "names 'k' twice"),
+        (f"{ADD_FILES}('a', 'b', map(ARRAY['k'], ARRAY[true]))", "true", "has texts as values"),
+        (f"{ADD_FILES}('a', 'b', duplicate_file => 'drop')", "duplicate_file", "cannot be mixed"),
+    ],
+)
+def test_an_argument_that_is_not_right_is_pointed_at(text: str, place: str, said: str) -> None:
+    with pytest.raises(ProcedureArgumentError) as caught:
+        parse_statement(text)
+    assert said in str(caught.value)
+    assert caught.value.position == text.index(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("CALL iceberg.system.migrat('a', 'b')", "iceberg", "no procedure iceberg.system.migrat; there are iceberg.s"),
+        ("CALL hive.system.migrate('a', 'b')", "hive", "there are iceberg.system.migrate, iceberg.system.revert"),
+        ("CALL migrate('a', 'b')", "migrate", "no procedure migrate"),
+        ("CALL iceberg.system.add_files_from_table('a', 'b')", "iceberg", "ALTER TABLE … EXECUTE add_files_from_tabl"),
+        ("ALTER TABLE t EXECUTE optimize()", "optimize", "a table has no procedure optimize"),
+        ("ALTER TABLE t EXECUTE revert('a', 'b')", "revert", "CALL iceberg.system.revert(…)"),
+    ],
+)
+def test_a_procedure_that_there_is_not_is_pointed_at(text: str, place: str, said: str) -> None:
+    with pytest.raises(UnknownProcedureError) as caught:
         parse_statement(text)
     assert said in str(caught.value)
     assert caught.value.position == text.index(place)

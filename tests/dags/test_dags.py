@@ -21,8 +21,8 @@ DAGS = REPOSITORY / "dags"
 LISTED = "add_partitions.demo.flights"
 BACKFILL, VERIFY = "backfill_partition_indexes", "verify_partition_indexes"
 MAINTENANCE, ADVISOR = "catalog_maintenance", "rebalance_advisor"
-IMPORT = "import_tables"
-OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT}
+IMPORT, MIGRATE, ICEBERG = "import_tables", "migrate_hive_to_iceberg", "maintain_iceberg"
+OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT, MIGRATE, ICEBERG}
 REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
@@ -161,10 +161,16 @@ def test_failed_run_gives_its_table_free(dags: dict[str, DAG], dag_id: str) -> N
 @pytest.mark.parametrize("dag_id", sorted(OF_MANY_TABLES))
 def test_run_over_many_tables_ends_as_its_summary_says(dags: dict[str, DAG], dag_id: str) -> None:
     (last,) = [task for task in dags[dag_id].tasks if not task.downstream_task_ids]
-    assert (last.task_id, last.trigger_rule) == ("summarise", "all_done")
+    assert (last.task_id, last.trigger_rule) == ("report" if dag_id == MIGRATE else "summarise", "all_done")
 
 
-@pytest.mark.parametrize(("dag_id", "task_id"), [(BACKFILL, "build"), (VERIFY, "verify"), (ADVISOR, "count_values")])
+@pytest.mark.parametrize(
+    ("dag_id", "task_id"),
+    [
+        *((BACKFILL, "build"), (VERIFY, "verify"), (ADVISOR, "count_values"), (ICEBERG, "maintain")),
+        *((MIGRATE, "stage"), (MIGRATE, "verify")),
+    ],
+)
 def test_mapped_spark_jobs_share_the_pool_that_the_environment_names(
     monkeypatch: pytest.MonkeyPatch, dags: dict[str, DAG], dag_id: str, task_id: str
 ) -> None:
@@ -223,6 +229,30 @@ def test_change_of_partitions_is_a_dry_run_unless_told_otherwise(dags: dict[str,
     assert params["with_data"] is False
     assert params.get_param("operation").schema["enum"] == list(CHANGES)
     assert not params.get_param("table").has_value
+
+
+@pytest.mark.parametrize("dag_id", [MIGRATE, ICEBERG])
+def test_forms_for_iceberg_are_dry_runs_of_named_tables_unless_told_otherwise(
+    dags: dict[str, DAG], dag_id: str
+) -> None:
+    params = dags[dag_id].params
+    assert params["dry_run"] is True
+    assert not params.get_param("tables").has_value
+
+
+def test_a_migration_is_verified_and_strict_and_removes_no_orphans_unless_told_otherwise(dags: dict[str, DAG]) -> None:
+    params = dags[MIGRATE].params
+    asked = [params[name] for name in ("verify", "recursive_directory", "unusable_files", "timestamps")]
+    assert asked == [True, "fail", "fail", "as Trino"]
+    assert dags[ICEBERG].params["remove_orphan_files"] is False
+
+
+def test_a_table_is_flipped_behind_its_own_verification(dags: dict[str, DAG]) -> None:
+    dag = dags[MIGRATE]
+    order = [("plan", "stage"), ("stage", "verify"), ("verify", "flip"), ("flip", "report")]
+    assert all(after in dag.get_task(before).downstream_task_ids for before, after in order)
+    # A skipped comparison does not skip the flip, a failed one does.
+    assert dag.get_task("flip").trigger_rule == "none_failed"
 
 
 @pytest.mark.parametrize(("dag_id", "first", "next_one"), [(REBALANCE, "plan", "rewrite"), (STATEMENT, "check", "run")])

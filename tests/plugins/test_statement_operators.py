@@ -18,6 +18,7 @@ from catalog import Catalog
 from catalog.operations import OperationKind, OperationState
 from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
+from tests.catalog.iceberg_tables import append, make_orders, migrate
 
 TABLE, RUN = "demo.delays", "run_statement/run"
 DROP = f"ALTER TABLE {TABLE} DROP PARTITION (1) WITH DATA"
@@ -74,7 +75,7 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
         state["ran"] += 1
-        state["request"] = operator.request
+        state["request"], state["conf"] = operator.request, operator.conf
         attempt = catalog.operations.start_job(operator.operation_id, operator.job)
         if error := state.get("error"):
             catalog.operations.fail_job(operator.operation_id, operator.job, attempt, "Error", str(error))
@@ -267,6 +268,31 @@ def test_approved_table_is_deleted_with_its_files(catalog: Catalog) -> None:
     run(PURGE, asked)
     assert [table.full_name for table in catalog.list_tables()] == []
     assert not folder.exists()
+
+
+def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    revert = "CALL iceberg.system.revert('demo', 'orders', lose_data => true)"
+    revert = revert.replace("'demo', 'orders'", "schema_name => 'demo', table_name => 'orders'")
+    assert check(revert)[1] is None
+    append(catalog_url, [8])
+    _, asked = check(revert)
+    assert asked is not None
+    assert "1 row(s) in 1 file(s) added" in asked["body"]
+    append(catalog_url, [9])
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(revert, asked)
+    assert catalog.get_table("demo.orders").is_iceberg
+    assert run(revert, check(revert)[1])["rows"][0][2:] == [2, 0]
+    assert not catalog.get_table("demo.orders").is_iceberg
+
+
+def test_a_migration_that_needs_spark_gets_its_packages(catalog: Catalog, job: dict[str, Any]) -> None:
+    make_orders(catalog)
+    run("CALL iceberg.system.migrate(schema_name => 'demo', table_name => 'orders')")
+    assert job["conf"]["spark.jars.packages"].startswith("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:")
+    assert not catalog.get_table("demo.orders").is_iceberg
 
 
 def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 from catalog.statements import model as m
 from catalog.statements.context import Context
-from catalog.statements.execution import databases, descriptions, indexes, partitions, rows, schemes, tables
+from catalog.statements.execution import (
+    databases,
+    descriptions,
+    indexes,
+    migrations,
+    partitions,
+    rows,
+    schemes,
+    tables,
+)
 from catalog.statements.results import StatementResult
 
 Handler = Callable[[Context, Any], StatementResult]
@@ -48,6 +57,10 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.CreateIndex: indexes.create_index,
     m.DropIndex: indexes.drop_index,
     m.ShowIndexes: indexes.show_indexes,
+    m.MigrateTable: migrations.migrate,
+    m.SnapshotTable: migrations.snapshot,
+    m.AddFilesFromTable: migrations.add_files,
+    m.RevertTable: migrations.revert,
     m.InsertValues: rows.insert_values,
     m.InsertQuery: rows.insert_query,
     m.LoadData: rows.load_data,

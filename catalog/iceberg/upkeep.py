@@ -1,0 +1,122 @@
+"""What keeps an Iceberg table small and quick: Iceberg's own procedures, as statements for Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from catalog.errors import WrongFieldError
+from catalog.iceberg.jdbc import CATALOG
+from catalog.iceberg.pointers import shared_locations
+from catalog.identifiers import TableName
+from catalog.model import Table, TableKind
+from catalog.purging import comparable, is_within
+
+_FIELD = r"[^;'\"]+"
+_CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
+_MEBIBYTE = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What a form of `maintain_iceberg` says.
+
+    Attributes:
+        tables: Names and patterns, see `catalog.table_patterns`.
+        partition_fields: Changes of the partition spec, such as `ADD PARTITION FIELD days(at)`; files keep theirs until
+            they are rewritten.
+        rewrite_data_files: Put small files together.
+        target_file_mib: How large files become, in MiB; None for what the table says.
+        expire_snapshots: Forget snapshots, and delete the files that only they have.
+        older_than_days: Those of this age.
+        retain_last: How many stay whatever their age.
+        remove_orphan_files: Delete files below the table's location that no snapshot has, once they are
+            `orphan_days` old.
+        dry_run: Only say what would be run.
+    """
+
+    tables: Sequence[str]
+    partition_fields: Sequence[str] = ()
+    rewrite_data_files: bool = True
+    target_file_mib: int | None = None
+    expire_snapshots: bool = True
+    older_than_days: float = 5
+    retain_last: int = 1
+    remove_orphan_files: bool = False
+    orphan_days: float = 3
+    dry_run: bool = True
+
+    @classmethod
+    def read(cls, form: Mapping[str, Any]) -> Self:
+        """Return what a form says.
+
+        Raises:
+            WrongFieldError: A field is missing, or is not right.
+        """
+        if not form.get("tables"):
+            raise WrongFieldError("tables", "there is none; write database.table, or a pattern such as database.*")
+        for text in form.get("partition_fields") or ():
+            if not _CHANGE.fullmatch(text.strip()):
+                raise WrongFieldError(
+                    "partition_fields", f"{text!r} is no change; write for instance ADD PARTITION FIELD days(at)"
+                )
+        if form.get("remove_orphan_files") and form.get("orphan_days", 3) < 1:
+            raise WrongFieldError("orphan_days", "files of commits under way would be deleted; give at least 1")
+        return cls(**{**form, "partition_fields": tuple(each.strip() for each in form.get("partition_fields") or ())})
+
+    @property
+    def deletes_files(self) -> bool:
+        """Say whether files may be deleted."""
+        return self.expire_snapshots or self.remove_orphan_files
+
+    def statements(self, table: str, now: datetime, *, may_delete: bool = True) -> Iterator[str]:
+        """Yield the statements for one table, in their order.
+
+        Args:
+            table: `database.table`.
+            now: In UTC; ages are counted from it.
+            may_delete: False leaves out those that delete files.
+        """
+        database, name = TableName.parse(table)
+        for change in self.partition_fields:
+            yield f"ALTER TABLE {CATALOG}.`{database}`.`{name}` {change}"
+        named = f"table => '`{database}`.`{name}`'"
+        if self.rewrite_data_files:
+            size = self.target_file_mib
+            options = f", options => map('target-file-size-bytes', '{size * _MEBIBYTE}')" if size else ""
+            yield f"CALL {CATALOG}.system.rewrite_data_files({named}{options})"
+        if self.expire_snapshots and may_delete:
+            then = _before(now, self.older_than_days)
+            yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
+        if self.remove_orphan_files and may_delete:
+            yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {_before(now, self.orphan_days)})"
+
+
+def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:
+    """Return the other tables that need files of an Iceberg table: Hive tables whose files it was given, and others.
+
+    Iceberg knows nothing of them: once it has rewritten such a file, it deletes it with the last snapshot that has it.
+
+    Args:
+        tables: All of the catalog.
+    """
+    shared = [(comparable(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
+    mine = [location for location, name in shared if name == table.full_name]
+    others = (each for each in tables if each.full_name != table.full_name and each.kind is not TableKind.VIEW)
+    found = {each.full_name for each in others if any(_overlap(comparable(each.location), path) for path in mine)}
+    root = comparable(table.location)
+    found |= {name for location, name in shared if name != table.full_name and _overlap(location, root)}
+    return sorted(found)
+
+
+def _overlap(first: str, second: str) -> bool:
+    return is_within(first, second) or is_within(second, first)
+
+
+def _before(now: datetime, days: float) -> str:
+    return f"older_than => TIMESTAMP '{now - timedelta(days=days):%Y-%m-%d %H:%M:%S}'"

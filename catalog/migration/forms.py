@@ -1,0 +1,62 @@
+"""The form of a migration: which tables, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from catalog.errors import InvalidRequestError, WrongFieldError
+from catalog.migration.requests import MigrationRequest, OnUnusable
+
+AS_TRINO = "as Trino"
+"""What the form says for timestamps that become what Trino makes of them."""
+
+
+@dataclass(frozen=True)
+class MigrationForm:
+    """What a form of `migrate_hive_to_iceberg` says.
+
+    Attributes:
+        tables: Names and patterns, see `catalog.table_patterns`.
+        dry_run: Only look.
+        read_files: In a dry run, read the footers, too.
+        verified_partitions: How many partitions of each table are compared; None for all.
+    """
+
+    tables: Sequence[str]
+    request: MigrationRequest
+    dry_run: bool = True
+    read_files: bool = True
+    verified_partitions: int | None = None
+
+    @classmethod
+    def read(cls, form: Mapping[str, Any]) -> Self:
+        """Return what a form says.
+
+        Raises:
+            WrongFieldError: A field is missing, or is not right.
+        """
+        tables = form.get("tables")
+        if not tables:
+            raise WrongFieldError("tables", "there is none; write database.table, or a pattern such as database.*")
+        timestamps = form.get("timestamps")
+        try:
+            request = MigrationRequest(
+                recursive_directory=form.get("recursive_directory", "fail"),
+                timestamps=None if timestamps in (None, AS_TRINO) else timestamps,
+                unusable_files=OnUnusable(form.get("unusable_files", OnUnusable.FAIL)),
+                verify=bool(form.get("verify", True)),
+            )
+        except ValueError as error:
+            raise WrongFieldError("unusable_files", str(error)) from None
+        except InvalidRequestError as error:
+            name, _, problem = str(error).partition(" ")
+            raise WrongFieldError(name, problem) from None
+        return cls(
+            tuple(tables),
+            request,
+            dry_run=bool(form.get("dry_run", True)),
+            read_files=bool(form.get("read_files", True)),
+            verified_partitions=form.get("verified_partitions"),
+        )

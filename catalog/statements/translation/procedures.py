@@ -1,0 +1,303 @@
+"""Procedures: CALL, and ALTER TABLE … EXECUTE.
+
+Names, arguments and their order are Trino's; what it does not have comes behind. Source: Trino's `MigrateProcedure`,
+`AddFilesTableFromTableProcedure` and `CallTask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from lark import Token
+from lark.visitors import v_args
+
+from catalog.errors import InvalidIdentifierError, ProcedureArgumentError, UnknownProcedureError
+from catalog.identifiers import normalise_identifier
+from catalog.statements import model as m
+from catalog.statements.translation.changes import Change
+from catalog.statements.translation.words import Placed, Properties, Words, made
+
+_CATALOGS = ("iceberg", "calve")
+_SCHEMA = "system"
+
+Map = Sequence[tuple[m.Literal, m.Literal]]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument of a procedure.
+
+    Attributes:
+        name: None when its place says which it is.
+    """
+
+    name: Placed[str] | None
+    value: m.Literal | Placed[Map]
+
+    @property
+    def position(self) -> int:
+        """Where it begins."""
+        return self.value.position if self.name is None else self.name.position
+
+
+class _UnfitError(Exception):
+    """A value is not what a parameter takes."""
+
+    def __init__(self, problem: str, position: int) -> None:
+        super().__init__(problem)
+        self.position = position
+
+
+Read = Callable[[m.Literal | Placed[Map]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What a procedure takes.
+
+    Attributes:
+        read: Makes the statement's value of what was written, or raises `_UnfitError`.
+        example: A value, as it could be written.
+    """
+
+    name: str
+    read: Read
+    example: str
+    is_required: bool = False
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+def _text(value: m.Literal | Placed[Map]) -> str:
+    if not isinstance(value, m.Literal) or value.kind is not m.LiteralKind.TEXT or value.text is None:
+        raise _UnfitError("is a text in quotes", value.position)
+    if "\0" in value.text:
+        raise _UnfitError("contains U+0000, which the catalog cannot keep", value.position)
+    return value.text
+
+
+def _identifier(value: m.Literal | Placed[Map]) -> str:
+    try:
+        return normalise_identifier(_text(value), "a")
+    except InvalidIdentifierError as error:
+        raise _UnfitError(f"cannot be used: {str(error).removeprefix('a ')}", value.position) from None
+
+
+def _choice(*choices: str) -> Read:
+    def read(value: m.Literal | Placed[Map]) -> str:
+        is_boolean = isinstance(value, m.Literal) and value.kind is m.LiteralKind.BOOLEAN and "true" in choices
+        text = str(value.text) if is_boolean and isinstance(value, m.Literal) else _text(value)
+        if text.lower() not in choices:
+            raise _UnfitError(f"is one of {', '.join(map(repr, choices))}, not {text[:40]!r}", value.position)
+        return text.lower()
+
+    return read
+
+
+def _boolean(value: m.Literal | Placed[Map]) -> bool:
+    return bool(_choice("true", "false")(value) == "true")
+
+
+def _count(value: m.Literal | Placed[Map]) -> int:
+    text = value.text if isinstance(value, m.Literal) and value.kind is m.LiteralKind.NUMBER else None
+    if text is None or not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise _UnfitError("is a whole number from 1", value.position)
+    return int(text)
+
+
+def _partition_values(value: m.Literal | Placed[Map]) -> dict[str, str | None]:
+    if isinstance(value, m.Literal):
+        raise _UnfitError("is a map: map(ARRAY['key'], ARRAY['value'])", value.position)
+    found: dict[str, str | None] = {}
+    for key, cell in value.value:
+        name = _identifier(key)
+        if name in found:
+            raise _UnfitError(f"names {name!r} twice", key.position)
+        # Trino has texts here; a number is as clear.
+        if cell.kind not in (m.LiteralKind.TEXT, m.LiteralKind.NUMBER, m.LiteralKind.DATE, m.LiteralKind.NULL):
+            raise _UnfitError("has texts as values", cell.position)
+        found[name] = cell.text
+    return found
+
+
+# --- procedures -------------------------------------------------------------------------------------------------------
+
+_SOURCE = (
+    Parameter("schema_name", _identifier, "'shop'", is_required=True),
+    Parameter("table_name", _identifier, "'orders'", is_required=True),
+)
+_RECURSIVE = Parameter("recursive_directory", _choice("true", "false", "fail"), "'true'")
+_HOW = (
+    Parameter("timestamps", _choice("with zone", "without zone"), "'with zone'"),
+    Parameter("unusable_files", _choice("fail", "skip"), "'skip'"),
+    Parameter("verify", _boolean, "false"),
+    Parameter("verified_partitions", _count, "100"),
+)
+
+_PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
+    "migrate": (*_SOURCE, _RECURSIVE, *_HOW),
+    "revert": (*_SOURCE, Parameter("lose_data", _boolean, "true")),
+    "snapshot": (
+        *_SOURCE,
+        Parameter("target_table_name", _identifier, "'orders_trial'", is_required=True),
+        _RECURSIVE,
+        Parameter("target_schema_name", _identifier, "'trials'"),
+        Parameter("target_location", _text, "'/data/trials/orders'"),
+        *_HOW,
+    ),
+}
+"""What CALL runs, and what it takes, in order."""
+
+_TABLE_PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
+    "add_files_from_table": (
+        *_SOURCE,
+        Parameter("partition_filter", _partition_values, "map(ARRAY['country'], ARRAY['US'])"),
+        _RECURSIVE,
+        Parameter("duplicate_file", _choice("fail", "skip", "add"), "'skip'"),
+        *_HOW,
+    ),
+}
+"""What ALTER TABLE … EXECUTE runs."""
+
+_OPTIONS = {
+    "recursive_directory": "recursive_directory",
+    "timestamps": "timestamps",
+    "unusable_files": "unusable_files",
+    "duplicate_file": "duplicate_files",
+    "target_location": "target_location",
+}
+"""Argument → field of a migration's request."""
+
+Given = Mapping[str, Placed[Any]]
+
+
+@v_args(inline=True)
+class Procedures(Words):
+    """CALL, and ALTER TABLE … EXECUTE."""
+
+    def call_procedure(self, name: Placed[tuple[str, ...]], arguments: Sequence[Argument]) -> m.Statement:
+        *qualifiers, procedure = name.value
+        is_known = len(qualifiers) < 2 or qualifiers[-2] in _CATALOGS
+        if len(qualifiers) > 2 or not is_known or qualifiers[-1:] != [_SCHEMA] or procedure not in _PROCEDURES:
+            said = ".".join(name.value)
+            known = ", ".join(f"iceberg.system.{each}" for each in _PROCEDURES)
+            if procedure in _TABLE_PROCEDURES:
+                known += f"; {procedure} is run by ALTER TABLE … EXECUTE {procedure}(…)"
+            raise UnknownProcedureError(
+                f"there is no procedure {said}; there are {known}", self.original, name.position
+            )
+        given = self._bound(Placed(procedure, name.position), _PROCEDURES[procedure], arguments)
+        table = _table(given, "schema_name", "table_name")
+        if procedure == "revert":
+            return made(m.RevertTable, table=table, lose_data=given.get("lose_data"))
+        if procedure == "migrate":
+            return made(m.MigrateTable, table=table, **_how(given))
+        target = _table(given, "target_schema_name", "target_table_name")
+        return made(m.SnapshotTable, table=table, target=target, **_how(given))
+
+    def execute_procedure(self, name: Placed[str], arguments: Sequence[Argument]) -> Change:
+        if name.value not in _TABLE_PROCEDURES:
+            known = ", ".join(_TABLE_PROCEDURES)
+            if name.value in _PROCEDURES:
+                known += f"; {name.value} is run by CALL iceberg.system.{name.value}(…)"
+            raise UnknownProcedureError(
+                f"a table has no procedure {name.value}; there is {known}", self.original, name.position
+            )
+        given = self._bound(name, _TABLE_PROCEDURES[name.value], arguments)
+        source = _table(given, "schema_name", "table_name")
+        fields = {"source": source, "partitions": given.get("partition_filter"), **_how(given)}
+        return m.AddFilesFromTable, fields
+
+    def procedure(self, *names: Placed[str]) -> Placed[tuple[str, ...]]:
+        return Placed(tuple(each.value for each in names), names[0].position)
+
+    def arguments(self, *arguments: Argument) -> Sequence[Argument]:
+        return arguments
+
+    def argument(self, name: Placed[str] | None, value: m.Literal | Placed[Map]) -> Argument:
+        return Argument(name, value)
+
+    def map(
+        self,
+        word: Token,
+        keys: tuple[Token, Sequence[m.Literal]] | None,
+        values: tuple[Token, Sequence[m.Literal]] | None,
+    ) -> Placed[Map]:
+        position = word.start_pos or 0
+        if keys is None or values is None:
+            return Placed((), position)
+        if len(keys[1]) != len(values[1]):
+            raise ProcedureArgumentError(
+                f"the map has {len(keys[1])} key(s) and {len(values[1])} value(s); give one value for each key",
+                self.original,
+                values[0].start_pos,
+            )
+        return Placed(tuple(zip(keys[1], values[1], strict=True)), position)
+
+    def array(self, word: Token, *literals: m.Literal) -> tuple[Token, Sequence[m.Literal]]:
+        return word, literals
+
+    # --- arguments ----------------------------------------------------------------------------------------------
+
+    def _bound(self, procedure: Placed[str], parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> Given:
+        """Return what was given for each parameter; NULL is as if it was not."""
+        given: dict[str, Placed[Any]] = {}
+        named = dict(self._named(procedure.value, parameters, arguments))
+        for parameter in parameters:
+            argument = named.get(parameter.name)
+            is_null = argument is None or (
+                isinstance(argument.value, m.Literal) and argument.value.kind is m.LiteralKind.NULL
+            )
+            if argument is None or is_null:
+                if parameter.is_required:
+                    self._refuse(
+                        f"{procedure.value} needs {parameter.name}; write {parameter.name} => {parameter.example}",
+                        procedure.position if argument is None else argument.value.position,
+                    )
+                continue
+            try:
+                given[parameter.name] = Placed(parameter.read(argument.value), argument.value.position)
+            except _UnfitError as error:
+                self._refuse(f"{parameter.name} {error}; for instance {parameter.example}", error.position)
+        return given
+
+    def _named(
+        self, procedure: str, parameters: Sequence[Parameter], arguments: Sequence[Argument]
+    ) -> Iterator[tuple[str, Argument]]:
+        """Yield each argument with the name of its parameter."""
+        names = [each.name for each in parameters]
+        seen: set[str] = set()
+        for number, argument in enumerate(arguments):
+            if (argument.name is None) != (arguments[0].name is None):
+                self._refuse("arguments with and without names cannot be mixed; name all of them", argument.position)
+            if argument.name is None and number >= len(names):
+                self._refuse(f"{procedure} takes at most {len(names)} arguments: {', '.join(names)}", argument.position)
+            name = names[number] if argument.name is None else argument.name.value
+            if name not in names:
+                self._refuse(f"{procedure} has no argument {name}; it takes {', '.join(names)}", argument.position)
+            if name in seen:
+                self._refuse(f"argument {name} is given twice", argument.position)
+            seen.add(name)
+            yield name, argument
+
+    def _refuse(self, problem: str, position: int | None) -> NoReturn:
+        raise ProcedureArgumentError(problem, self.original, position)
+
+
+def _table(given: Given, schema: str, table: str) -> Placed[m.TableReference]:
+    database = given[schema].value if schema in given else None
+    return Placed(m.TableReference(database, given[table].value), given[table].position)
+
+
+def _how(given: Given) -> dict[str, Any]:
+    """Return the fields that all statements of migrations have."""
+    options = {field: given[name] for name, field in _OPTIONS.items() if name in given}
+    fields: dict[str, Any] = {name: given.get(name) for name in ("verify", "verified_partitions")}
+    if options:
+        values = {field: each.value for field, each in options.items()}
+        places = {field: each.position for field, each in options.items()}
+        fields["options"] = Properties(values, min(places.values()), places)
+    return fields

@@ -1,0 +1,178 @@
+"""Iceberg's own procedures on many tables: which statements, run by Spark, and what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from calve_airflow.errors import catalog_errors
+from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.summary import Outcome, SummaryOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog, Table
+    from catalog.iceberg.upkeep import Upkeep
+
+JOB = "maintain_iceberg"
+STATEMENTS = "statements"
+"""The XCom in which `plan` says what is run on each table."""
+
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+
+class PlanIcebergUpkeepOperator(BaseOperator):
+    """Finds the tables, and says in its log which statements are run on them; changes nothing.
+
+    Args:
+        operation_id: The run (templated); what is done to each table is an operation of its own below it.
+        form: The fields of `catalog.iceberg.upkeep.Upkeep` (templated).
+
+    Returns:
+        The arguments of a `MaintainIcebergOperator` for each Iceberg table; none in a dry run. Another XCom,
+        `statements`, has all tables: `table`, `statements`, `reason`, why there are none, and `left_out`, why some are
+        not run: files of theirs are needed by other tables, which Iceberg does not know.
+
+    Raises:
+        AirflowFailException: A field is not right; the message begins with its name.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "form")
+    template_fields_renderers = {"form": "json"}  # noqa: RUF012 - read by Airflow
+
+    def __init__(self, *, operation_id: str, form: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.form = form
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Plan."""
+        from catalog import Catalog
+        from catalog.iceberg.upkeep import Upkeep
+        from catalog.table_patterns import matching_tables
+
+        # Ages are counted from the start of the run, so that a task that is run again asks for the same.
+        now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
+        with catalog_errors(), Catalog.open() as catalog:
+            upkeep = Upkeep.read(self.form)
+            tables = {table.full_name: table for table in catalog.list_tables()}
+            found: list[dict[str, Any]] = []
+            for name, is_named in matching_tables(tables.values(), upkeep.tables, "tables").items():
+                table = tables.get(name)
+                if table is not None and table.is_iceberg:
+                    found.append(_planned(catalog, upkeep, table, tables.values(), now))
+                elif is_named:
+                    reason = "there is no such table" if table is None else "it is no Iceberg table"
+                    found.append({"table": name, "statements": [], "reason": reason, "left_out": None})
+        for each in found:
+            self.log.info("%s: %s", each["table"], each["reason"] or each["left_out"] or "")
+            for statement in each["statements"]:
+                self.log.info("  %s", statement)
+        context["ti"].xcom_push(key=STATEMENTS, value=found)
+        if upkeep.dry_run:
+            self.log.info("This is a dry run: nothing is run. With dry_run off, it is")
+            return []
+        return [
+            {
+                "operation_id": f"{self.operation_id}/{each['table']}",
+                "request": {"table": each["table"], "statements": each["statements"]},
+            }
+            for each in found
+            if each["statements"]
+        ]
+
+
+class MaintainIcebergOperator(SparkJobOperator):
+    """Runs the statements of one table as a Spark job, which finds it through Iceberg's JDBC catalog `calve`.
+
+    Returns:
+        `answers`: of each statement, its text and the rows that it returned.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job=JOB, **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Journal, and run."""
+        from catalog import Catalog
+        from catalog.environment import spark_packages
+        from catalog.operations import OperationKind
+
+        with catalog_errors(), Catalog.open() as catalog:
+            database = catalog.storage.url.get_backend_name()
+            catalog.operations.begin(
+                self.operation_id,
+                OperationKind.MAINTAIN_ICEBERG,
+                self.request["table"],
+                {"statements": list(self.request["statements"])},
+                requested_by=context["dag_run"].triggering_user_name,
+            )
+        packages = ",".join(spark_packages(database=database))
+        conf = {"spark.sql.extensions": _EXTENSIONS, **({"spark.jars.packages": packages} if packages else {})}
+        self.conf = {**conf, **(self.conf or {})}
+        found = super().execute(context)
+        for each in found["answers"]:
+            self.log.info("%s: %s", each["statement"], each["rows"])
+        return found
+
+
+class SummariseIcebergUpkeepOperator(SummaryOperator):
+    """Says what the procedures answered, table by table; fails if one failed, or a table is no Iceberg table.
+
+    Args:
+        operation_id: The run (templated).
+        planned: The XCom `statements` of `PlanIcebergUpkeepOperator` (templated).
+        is_dry_run: Nothing was run (templated).
+    """
+
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "is_dry_run")
+
+    def __init__(self, *, is_dry_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.is_dry_run = is_dry_run
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at the operations, where the jobs have recorded what was answered."""
+        return [outcome for each in self.planned for outcome in self._outcomes(catalog, each)]
+
+    def _outcomes(self, catalog: Catalog, planned: Mapping[str, Any]) -> list[Outcome]:
+        table = planned["table"]
+        if planned["reason"] is not None:
+            return [_outcome(table, None, planned["reason"], f"{table}: {planned['reason']}")]
+        kept = [] if planned["left_out"] is None else [_outcome(table, None, planned["left_out"])]
+        return [*self._of_statements(catalog, table, planned["statements"]), *kept]
+
+    def _of_statements(self, catalog: Catalog, table: str, statements: Sequence[str]) -> list[Outcome]:
+        if not statements:
+            return []
+        if self.is_dry_run:
+            return [_outcome(table, each, "would be run") for each in statements]
+        operation = catalog.operations.find(f"{self.operation_id}/{table}")
+        job = operation and catalog.operations.get_job(operation.id, JOB)
+        if job and job.state == "SUCCEEDED":
+            return [_outcome(table, each["statement"], str(each["rows"])) for each in job.result["answers"]]
+        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+        if operation:
+            catalog.operations.fail(operation.id, "RUN_FAILED", reason)
+        return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
+
+
+def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:
+    from catalog.iceberg.upkeep import sharing_tables
+
+    left_out = None
+    if upkeep.deletes_files:
+        with catalog.storage.read() as connection:
+            sharing = sharing_tables(connection, table, tables)
+        if sharing:
+            left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop what is not needed first"
+    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None))
+    return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
+
+
+def _outcome(table: str, statement: str | None, said: str, failure: str | None = None) -> Outcome:
+    return Outcome({"table": table, "statement": statement, "outcome": said}, failure)

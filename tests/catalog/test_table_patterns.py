@@ -1,0 +1,47 @@
+"""Tables by name, by pattern, or all of a database."""
+
+from __future__ import annotations
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import InvalidIdentifierError, WrongFieldError
+from catalog.table_patterns import matching_tables
+
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def lake(catalog: Catalog) -> Catalog:
+    for database, names in (("sales", ("orders", "orders_old", "returns")), ("salesforce", ("orders",))):
+        catalog.create_database(database)
+        for name in names:
+            catalog.create_table(f"{database}.{name}", columns=[("a", "int")])
+    return catalog
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (["sales.*"], {"sales.orders": False, "sales.orders_old": False, "sales.returns": False}),
+        (["SALES.orders*"], {"sales.orders": False, "sales.orders_old": False}),
+        (["sales*.orders"], {"sales.orders": False, "salesforce.orders": False}),
+        (["sales.order?"], {"sales.orders": False}),
+        (["sales.gone", "Sales.Orders"], {"sales.gone": True, "sales.orders": True}),
+        (["sales.returns", "sales.r*"], {"sales.returns": True}),
+        (["sales.r*", "sales.returns"], {"sales.returns": True}),
+    ],
+)
+def test_names_and_patterns_mean_tables(lake: Catalog, wanted: list[str], found: dict[str, bool]) -> None:
+    matched = matching_tables(lake.list_tables(), wanted, "tables")
+    assert matched == found
+    assert list(matched) == list(found)
+
+
+@on_sqlite
+def test_what_means_no_table_is_refused(lake: Catalog) -> None:
+    with pytest.raises(WrongFieldError, match=r"tables: no table is like 'sales\.x\*'; there are sales\.orders, "):
+        matching_tables(lake.list_tables(), ["sales.x*"], "tables")
+    with pytest.raises(InvalidIdentifierError):
+        matching_tables(lake.list_tables(), ["a.b.c"], "tables")

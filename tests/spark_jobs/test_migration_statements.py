@@ -1,0 +1,186 @@
+"""Migrations through the statement engine, on a real session: what becomes of tables and their files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import CatalogError, InvalidConfigurationError
+from catalog.migration.requests import MigrationRequest
+from catalog.operations import OperationState
+from catalog.statements.results import as_text
+from catalog.statements.session import Session
+from tests.catalog.iceberg_tables import iceberg_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+ORDERS = "CREATE TABLE orders (id bigint, note string) PARTITIONED BY (country string, year int) STORED AS PARQUET"
+ROWS = "INSERT INTO orders VALUES (1, 'a', 'nl', 2024), (2, 'b', 'nl', 2025), (3, NULL, 'de/at', 2024)"
+EXPECTED = [(1, "a", "nl", 2024), (2, "b", "nl", 2025), (3, None, "de/at", 2024)]
+MIGRATE = "CALL iceberg.system.migrate(schema_name => 'shop', table_name => 'orders')"
+ADD_MORE = "ALTER TABLE orders EXECUTE add_files_from_table(schema_name => 'shop', table_name => 'more'{})"
+
+
+@pytest.fixture
+def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    from spark_jobs.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    start = lambda opened: SparkEngine(opened, configure(iceberg_spark))  # noqa: E731
+    with Session(catalog, database="shop", start=start) as opened:
+        opened.execute(ORDERS)
+        opened.execute(ROWS)
+        yield opened
+
+
+def refused(session: Session, text: str) -> tuple[str, str | None]:
+    """Return the error's class, and the text at the place that it points at."""
+    with pytest.raises(CatalogError) as caught:
+        session.execute(text)
+    place = caught.value.position
+    return type(caught.value).__name__, None if place is None else text[place:]
+
+
+def files_below(folder: str) -> dict[str, bytes]:
+    """Return the data files of a table."""
+    return {str(path): path.read_bytes() for path in Path(folder).glob("country=*/**/*.parquet")}
+
+
+def test_a_table_is_migrated_reverted_and_migrated_again(session: Session, catalog: Catalog, catalog_url: str) -> None:
+    files = files_below(catalog.get_table("shop.orders").location)
+    said = session.execute(MIGRATE)
+    assert list(said.rows[0][:3]) == ["shop.orders", 3, 3]
+    assert said.rows[0][4] == 3
+    assert as_text(said)[0] == "shop.orders is an Iceberg table of 3 file(s) with 3 row(s)"
+    assert as_text(said)[2] == "what Hive and Iceberg read was compared in 3 of 3 partition(s)"
+    assert iceberg_rows(catalog_url, "shop.orders") == EXPECTED
+    session.execute("CALL iceberg.system.revert('shop', 'orders')")
+    answer = session.execute("SELECT * FROM orders ORDER BY id")
+    assert [tuple(row) for row in answer.rows] == EXPECTED
+    session.execute(MIGRATE[:-1] + ", verified_partitions => 1)")
+    assert iceberg_rows(catalog_url, "shop.orders") == EXPECTED
+    assert files_below(catalog.get_table("shop.orders").location) == files
+
+
+@on_sqlite
+def test_files_of_chosen_partitions_are_added_and_duplicates_are_not(
+    session: Session, catalog: Catalog, catalog_url: str
+) -> None:
+    session.execute(MIGRATE[:-1] + ", verify => false)")
+    session.execute(ORDERS.replace("orders", "more"))
+    session.execute("INSERT INTO more VALUES (7, 'x', 'nl', 2024), (8, 'y', 'fr', 2025), (9, 'z', 'fr', 2026)")
+    french = ADD_MORE.format(", partition_filter => map(ARRAY['country'], ARRAY['fr'])")
+    assert as_text(session.execute(french))[0] == "shop.orders has 2 file(s) with 2 row(s) of shop.more now"
+    assert refused(session, ADD_MORE.format("")) == ("DuplicateFilesError", "'more')")
+    said = as_text(session.execute(ADD_MORE.format(", duplicate_file => 'skip'")))
+    assert said[0] == "shop.orders has 1 file(s) with 1 row(s) of shop.more now"
+    assert said[-1] == "2 file(s) were there already and were left out"
+    assert [row[0] for row in iceberg_rows(catalog_url, "shop.orders")] == [1, 2, 3, 7, 8, 9]
+
+
+@on_sqlite
+def test_a_snapshot_stands_beside_the_table_that_goes_on(session: Session, catalog: Catalog, catalog_url: str) -> None:
+    session.execute("CALL iceberg.system.snapshot('shop', 'orders', 'trial')")
+    assert iceberg_rows(catalog_url, "shop.trial") == EXPECTED
+    session.execute("INSERT INTO orders VALUES (4, 'd', 'nl', 2024)")
+    assert len(session.execute("SELECT * FROM orders").rows) == 4
+    assert iceberg_rows(catalog_url, "shop.trial") == EXPECTED
+
+
+@on_sqlite
+def test_what_stands_against_it_is_pointed_at_and_holds_no_table(session: Session, catalog: Catalog) -> None:
+    folder = Path(catalog.get_partition("shop.orders", ("nl", "2024")).location, "nested")
+    folder.mkdir()
+    (folder / "empty.parquet").touch()
+    assert refused(session, MIGRATE) == ("NestedFolderError", "'orders')")
+    nested = MIGRATE[:-1] + ", recursive_directory => 'fail')"
+    assert refused(session, nested) == ("NestedFolderError", "'fail')")
+    assert refused(session, MIGRATE[:-1] + ", recursive_directory => 'true')")[0] == "UnusableFilesError"
+    states = {each.state for each in catalog.operations.list("shop.orders") if each.kind == "migrate"}
+    assert states == {OperationState.FAILED}
+    session.execute("INSERT INTO orders VALUES (4, 'd', 'nl', 2024)")
+    said = session.execute(MIGRATE[:-1] + ", recursive_directory => 'true', unusable_files => 'skip')")
+    assert f"  {folder}/empty.parquet: " in "\n".join(as_text(said))
+
+
+@on_sqlite
+def test_a_migration_of_one_call_that_is_done_again_has_the_same_report(
+    session: Session, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    from spark_jobs.migrate import migrate
+
+    first = migrate(iceberg_spark, catalog, "m", "shop.orders")
+    assert (first["partitions_verified"], first["partitions_total"]) == (3, 3)
+    assert migrate(iceberg_spark, catalog, "m", "shop.orders") == first
+    assert catalog.operations.get("m").is_committed
+
+
+@on_sqlite
+def test_a_table_that_changes_meanwhile_is_planned_anew(
+    session: Session,
+    catalog: Catalog,
+    catalog_url: str,
+    iceberg_spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from spark_jobs import migrate as job
+
+    stage, seen = job.stage_migration, []
+
+    def stage_and_add(spark: SparkSession, catalog: Catalog, request: object) -> None:
+        stage(spark, catalog, request)  # type: ignore[arg-type]  # as it came
+        if not seen:
+            known = catalog.get_partition("shop.orders", ("nl", "2024")).location
+            [path] = Path(known).glob("*.parquet")
+            (path.parent / "copy.parquet").write_bytes(path.read_bytes())
+        seen.append(1)
+
+    monkeypatch.setattr(job, "stage_migration", stage_and_add)
+    job.migrate(iceberg_spark, catalog, "m", "shop.orders", MigrationRequest(verify=False))
+    assert [row[0] for row in iceberg_rows(catalog_url, "shop.orders")] == [1, 1, 2, 3]
+    assert len(seen) == 2
+
+
+@on_sqlite
+def test_a_session_without_icebergs_runtime_is_refused_before_anything_is_begun(
+    session: Session, catalog: Catalog, iceberg_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs import packages
+    from spark_jobs.migrate import migrate
+
+    monkeypatch.setattr(packages, "_ICEBERG_CLASS", "org.apache.iceberg.NoSuchClass")
+    with pytest.raises(
+        InvalidConfigurationError, match=r"spark\.jars\.packages set to org\.apache\.iceberg:iceberg-sp"
+    ):
+        migrate(iceberg_spark, catalog, "m", "shop.orders")
+    assert catalog.operations.find("m") is None
+
+
+@on_sqlite
+@pytest.mark.slow
+def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: str, tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    script.write_text(f"CREATE DATABASE shop; USE shop; {ORDERS}; {ROWS}; {MIGRATE};")
+    with Catalog.initialise(catalog_url):
+        pass
+    ended = subprocess.run(
+        [sys.executable, "-m", "catalog.cli", "sql", "--file", str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CALVE_CATALOG_URL": catalog_url, "CALVE_WAREHOUSE": str(tmp_path / "lake")},
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "shop.orders is an Iceberg table of 3 file(s) with 3 row(s)" in ended.stdout
