@@ -54,8 +54,8 @@ with DAG(
         operation_id=OPERATION_ID,
         tables="{{ ti.xcom_pull('look', key='tables') }}",
         dry_run_asked="{{ params.dry_run }}",
-        # What could not be counted is proposed the next time.
-        trigger_rule="all_done_min_one_success",
+        # What could not be counted is proposed the next time; and mostly nothing has to be.
+        trigger_rule="all_done",
     )
     apply = ApplyProposalOperator.partial(
         task_id="apply",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import catalog_errors
 from calve_airflow.job_process import JobProcess
@@ -101,17 +102,20 @@ class ProposeOperator(BaseOperator):
 
     Args:
         operation_id: The run (templated).
-        tables: The tables (templated).
+        tables: The tables (templated); None when nobody has looked at them.
         dry_run_asked: Whether nothing shall be done, whatever the list allows (templated).
 
     Returns:
         The arguments of an `ApplyProposalOperator` for each proposal that the table's entry in the YAML list lets be
         done. Another XCom, `proposals`, has all: table, statement, reason, request, and the run that does it, if any.
+
+    Raises:
+        AirflowFailException: Nobody has looked at the tables.
     """
 
     template_fields: Sequence[str] = ("operation_id", "tables", "dry_run_asked")
 
-    def __init__(self, *, operation_id: str, tables: Sequence[str], dry_run_asked: bool, **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, tables: Sequence[str] | None, dry_run_asked: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
         self.tables = tables
@@ -123,6 +127,8 @@ class ProposeOperator(BaseOperator):
         from catalog.errors import NotFoundError
         from catalog.table_config import rebalance_rules
 
+        if self.tables is None:
+            raise AirflowFailException("no table was looked at; the log of `look` says why")
         proposals: list[dict[str, Any]] = []
         with catalog_errors(), Catalog.open() as catalog:
             for table in self.tables:
