@@ -24,6 +24,7 @@ from benchmarks.ground import Ground
 from benchmarks.spark_process import in_new_process, session
 from benchmarks.timing import seconds
 from catalog import FileFormat, Table
+from catalog.environment import ICEBERG_PACKAGE
 from catalog.files import FileInfo
 from catalog.iceberg.facts import FileFacts, FooterReader
 from catalog.iceberg.folders import Recursion, data_files
@@ -242,11 +243,9 @@ def _driver_megabytes(spark: SparkSession) -> float:
 
 def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
     """Return the seconds of Iceberg's own procedure, by format."""
-    from spark_jobs.iceberg_reading import ICEBERG_VERSION
-
     catalog = "spark.sql.catalog.ice"
     settings = {
-        "spark.jars.packages": f"org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:{ICEBERG_VERSION}",
+        "spark.jars.packages": ICEBERG_PACKAGE,
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "hadoop",
         f"{catalog}.warehouse": str(request.folder / "iceberg"),

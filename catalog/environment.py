@@ -26,8 +26,10 @@ def spark_pool() -> str:
     return os.environ.get("CALVE_SPARK_POOL") or "default_pool"
 
 
-_ICEBERG = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-_AVRO = "org.apache.spark:spark-avro_2.13:4.1.1"
+ICEBERG_PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
+"""What Spark 4.1 reads Iceberg tables, and Avro files, with: Maven coordinates that are tested together."""
+
 _DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.14", "sqlite": "org.xerial:sqlite-jdbc:3.53.4.0"}
 
 
@@ -44,7 +46,7 @@ def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[
     said = os.environ.get("CALVE_SPARK_PACKAGES")
     if said:
         return () if said.lower() == "none" else tuple(each.strip() for each in said.split(",") if each.strip())
-    return (_ICEBERG, *((_AVRO,) if avro else ()), *((_DRIVERS[database],) if database else ()))
+    return (ICEBERG_PACKAGE, *((AVRO_PACKAGE,) if avro else ()), *((_DRIVERS[database],) if database else ()))
 
 
 def verification_schedule() -> str | None:

@@ -5,17 +5,9 @@ from __future__ import annotations
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from catalog.environment import ICEBERG_PACKAGE
 from catalog.errors import InvalidConfigurationError
 from spark_jobs.sources import spark_path
-
-ICEBERG_VERSION = "1.12.0"
-"""Of Iceberg's runtime that is tested with this Spark."""
-
-
-def runtime_package(spark: SparkSession) -> str:
-    """Return the Maven coordinates of Iceberg's runtime for a session's Spark."""
-    version = ".".join(spark.version.split(".")[:2])
-    return f"org.apache.iceberg:iceberg-spark-runtime-{version}_2.13:{ICEBERG_VERSION}"
 
 
 def read_metadata_file(spark: SparkSession, metadata_location: str) -> DataFrame:
@@ -33,5 +25,5 @@ def read_metadata_file(spark: SparkSession, metadata_location: str) -> DataFrame
             raise
         raise InvalidConfigurationError(
             f"{metadata_location} cannot be read, because Spark does not have Iceberg's runtime; give Spark the "
-            f"package {runtime_package(spark)} in `spark.jars.packages`"
+            f"package {ICEBERG_PACKAGE} in `spark.jars.packages`"
         ) from error

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from catalog import Catalog, FileFormat, Partition, Table
+from catalog.environment import AVRO_PACKAGE
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
 from catalog.files import Folder, is_hidden
 from catalog.key_types import BooleanType, DateType, DecimalType, FloatingType, IntegerType, KeyType, StringType
@@ -414,7 +415,7 @@ def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
         if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
             raise InvalidConfigurationError(
                 f"table {table.full_name} is Avro, which Spark does not know by itself; give Spark the package "
-                f"org.apache.spark:spark-avro_2.13:{spark.version} in `spark.jars.packages`"
+                f"{AVRO_PACKAGE} in `spark.jars.packages`"
             ) from error
         raise
 
