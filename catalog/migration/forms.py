@@ -47,6 +47,7 @@ class MigrationForm:
                 timestamps=None if timestamps in (None, AS_TRINO) else timestamps,
                 unusable_files=OnUnusable(form.get("unusable_files", OnUnusable.FAIL)),
                 verify=bool(form.get("verify", True)),
+                flip_source=bool(form.get("flip_source", False)),
             )
         except ValueError as error:
             raise WrongFieldError("unusable_files", str(error)) from None

@@ -33,6 +33,7 @@ from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.planning import MigrationPlan, make_plan
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.migration.reverting import OPERATION_MARK
+from catalog.migration.source_entries import SourceEntries, require_entry
 from catalog.migration.sources import SourceFolder, source_folders
 from catalog.migration.staging import (
     ListingDigest,
@@ -72,6 +73,7 @@ class Migrations:
         self._definitions = definitions
         self._operations = operations
         self._flipper = Flipper(storage, definitions, operations)
+        self._sources = SourceEntries(definitions, operations)
 
     # --- plan -------------------------------------------------------------------------------------------------------
 
@@ -100,6 +102,8 @@ class Migrations:
             target = find_target(connection, self._definitions, definition, request)
             plan = make_plan(connection, definition, request, target.layout, target.selection)
         refuse_taken_metadata_folder(definition, request)
+        if request.flip_source:
+            require_entry(definition)
         return plan, target
 
     def begin(
@@ -280,8 +284,19 @@ class Migrations:
             VerificationFailedError: The files were not staged, or not verified where that was asked for.
             DuplicateFilesError: An Iceberg table has files already that should be added.
             FencedError: The attempt was given up.
+            SourceError, SourceEntryChangedError: The table is an Iceberg table here, and its entry in the metastore
+                could not be flipped; done again, only that is tried.
         """
         operation = self._operations.get(operation_id)
+        flipped = self._flipped(operation, listing, relist, report)
+        if MigrationRequest.from_json(operation.request).flip_source:
+            self._sources.flip(operation_id)
+        return flipped
+
+    def _flipped(
+        self, operation: Operation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        operation_id = operation.id
         if operation.is_committed:
             return dict(operation.report[FLIP])
         try:
@@ -309,6 +324,9 @@ class Migrations:
                     f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
                     f"{listing}); nothing was changed, and the plan has to be made anew"
                 )
+            if MigrationRequest.from_json(operation.request).flip_source:
+                assert metadata_location is not None
+                self._sources.prepare(operation, metadata_location)
             return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
 
     def _list_now(self, operation: Operation) -> str:
@@ -359,10 +377,11 @@ class Migrations:
         """Let an Iceberg table be the Hive table again that it was, with its partitions and indexes.
 
         No file is touched: those that Iceberg wrote since stay, and nobody reads them. Done again, it returns the same
-        report.
+        report. If the migration flipped the table's entry in a metastore, that becomes again what it was.
 
         Args:
-            lose_data: Also when Iceberg commits have added or deleted rows since, which the Hive table does not know.
+            lose_data: Also when Iceberg commits have added or deleted rows since, which the Hive table does not know;
+                those through the metastore included.
 
         Returns:
             `metadata_location`, of the Iceberg table that it was; and `lost`, what was written since.
@@ -370,14 +389,21 @@ class Migrations:
         Raises:
             NotIcebergTableError: It is none, or never was a Hive table.
             DataWrittenError: Rows would be lost, and are not to be.
+            SourceEntryChangedError: The entry in the metastore was changed since, and that is not to be lost.
             OperationConflictError: Another operation is at work on the table.
         """
+        definition = self._definitions.get_table(table)
+        flip = self._sources.flip_of(definition)
         operation = self._operations.find(operation_id)
         if operation is not None and operation.is_committed:
+            if flip is not None:
+                self._sources.restore(flip, is_forced=lose_data)
             return dict(operation.report[REVERT])
         # What is refused now holds no table.
         self._flipper.check_revert(table, lose_data=lose_data)
-        name = self._definitions.get_table(table).full_name
+        if flip is not None and not lose_data:
+            self._sources.check_restore(flip)
+        name = definition.full_name
         self._operations.begin(
             operation_id,
             OperationKind.REVERT,
@@ -388,10 +414,13 @@ class Migrations:
         )
         try:
             with self._operations.attempt(operation_id, REVERT) as attempt:
-                return self._flipper.revert(operation_id, attempt, name, lose_data=lose_data)
+                report = self._flipper.revert(operation_id, attempt, name, lose_data=lose_data)
         except CatalogError as error:
             self._let_go(operation_id, error)
             raise
+        if flip is not None:
+            self._sources.restore(flip, is_forced=lose_data)
+        return report
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class MigrationRequest:
         target_location: For SNAPSHOT: the folder of the metadata, and of what is written later; None for the usual one.
         partitions: Partition key → value: only partitions with these values are added; None for all.
         duplicate_files: Of files that are added.
+        flip_source: The table's own entry in the metastore that it was imported from becomes the Iceberg table's, too.
         fingerprint: Of the plan that was agreed to.
         location: Of the Iceberg table, below which its metadata go; known from the beginning of the operation on.
     """
@@ -59,6 +60,7 @@ class MigrationRequest:
     target_location: str | None = None
     partitions: Mapping[str, str | None] | None = None
     duplicate_files: OnDuplicate = OnDuplicate.FAIL
+    flip_source: bool = False
     fingerprint: str | None = None
     location: str | None = None
 
@@ -80,6 +82,8 @@ class MigrationRequest:
             )
         if self.target_location is not None and self.kind is not OperationKind.SNAPSHOT:
             raise InvalidRequestError(f"target_location is {self.target_location!r}; {self.kind} has none")
+        if self.flip_source and self.kind is not OperationKind.MIGRATE:
+            raise InvalidRequestError(f"flip_source is true; {self.kind} leaves the Hive table as it is")
         if self.partitions is not None and self.kind is not OperationKind.ADD_FILES:
             raise InvalidRequestError(f"partitions are {dict(self.partitions)}; {self.kind} takes all of a table")
 

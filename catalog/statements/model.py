@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from catalog.model import Buckets, Column, IndexDefinition
 
@@ -410,7 +410,7 @@ class MigrationStatement(TableStatement):
         verified_partitions: How many partitions are compared before the flip; None for all.
     """
 
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     verify: bool = True
     verified_partitions: int | None = None
 
@@ -494,7 +494,7 @@ class LoadData(TableStatement):
     """
 
     path: str
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,6 +323,13 @@ def migration_params() -> dict[str, Param]:
             title="Partitions to verify",
             description="How many of each table, evenly spread. Empty: all.",
         ),
+        "flip_source": Param(
+            False,
+            type="boolean",
+            title="Flip the source",
+            description="Let the entry in the Hive Metastore or in Glue that a table was imported from be the Iceberg "
+            "table's, too. A revert gives it back.",
+        ),
     }
 
 

@@ -67,6 +67,7 @@ def _request(statement: m.MigrationStatement, kind: OperationKind, **fields: Any
         unusable_files=OnUnusable(said.get("unusable_files", OnUnusable.FAIL)),
         duplicate_files=OnDuplicate(said.get("duplicate_files", OnDuplicate.FAIL)),
         target_location=said.get("target_location"),
+        flip_source=bool(said.get("flip_source", False)),
         verify=statement.verify,
         **fields,
     )

@@ -138,7 +138,7 @@ _HOW = (
 )
 
 _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
-    "migrate": (*_SOURCE, _RECURSIVE, *_HOW),
+    "migrate": (*_SOURCE, _RECURSIVE, *_HOW, Parameter("flip_source", _boolean, "true")),
     "revert": (*_SOURCE, Parameter("lose_data", _boolean, "true")),
     "snapshot": (
         *_SOURCE,
@@ -168,6 +168,7 @@ _OPTIONS = {
     "unusable_files": "unusable_files",
     "duplicate_file": "duplicate_files",
     "target_location": "target_location",
+    "flip_source": "flip_source",
 }
 """Argument → field of a migration's request."""
 
