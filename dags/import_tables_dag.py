@@ -44,7 +44,7 @@ with DAG(
     summarise = SummariseImportOperator(
         task_id="summarise",
         planned="{{ ti.xcom_pull('plan') }}",
-        reports="{{ ti.xcom_pull('import') | list }}",
+        reports="{{ (ti.xcom_pull('import') or []) | list }}",
     )
 
     each >> summarise

@@ -139,7 +139,8 @@ def kill_task_when(jobs: Jobs, condition: Callable[[], bool], arguments: dict[st
     """Run a task in a process of its own and `kill -9` it, and nothing else, when the condition holds."""
     command = [sys.executable, "-c", KILLED_TASK, json.dumps(arguments)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as task:
-        wait_until(lambda: condition() or task.poll() is not None)
+        # Spark alone takes its time to start beside other tests.
+        wait_until(lambda: condition() or task.poll() is not None, 120.0)
         assert task.poll() is None, "the task ended before it could be killed"
         task.kill()
 
