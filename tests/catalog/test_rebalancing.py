@@ -333,28 +333,28 @@ def test_a_list_of_files_counts_only_when_it_is_whole(catalog: Catalog, ranges: 
 @contextmanager
 def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
     """Look at a table again and again during the block: it always has one of some contents."""
-    stop, problems, looks = threading.Event(), list[Any](), list[int]()
+    stop, looked, problems = threading.Event(), threading.Event(), list[Any]()
 
     def run() -> None:
         with Catalog.open(url) as own:
             while not stop.is_set():
                 try:
                     found = contents(own, TABLE)
-                    looks.append(1)
                     if found not in allowed:
                         problems.append(found)
                 except Exception as error:
                     problems.append(error)
+                looked.set()
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
+        assert looked.wait(60), "the reader has not looked once"
         yield
     finally:
         stop.set()
         thread.join()
     assert not problems
-    assert looks
 
 
 @pytest.mark.parametrize("change", [MergePartitions((1, 2)), DropPartitions((2,), with_data=True)], ids=str)

@@ -377,7 +377,7 @@ def test_what_is_done_elsewhere_is_said(text: str, place: str, said: str) -> Non
         (f"{MIGRATE}(schema_name => 'a', 'b')", "'b'", "cannot be mixed"),
         (f"{MIGRATE}(schema_name => 'a', tabel_name => 'b')", "tabel_name", "it takes schema_name, table_name, rec"),
         (f"{MIGRATE}(table_name => 'a', TABLE_NAME => 'b')", "TABLE_NAME", "table_name is given twice"),
-        (f"{MIGRATE}('a', 'b', 'true', NULL, NULL, NULL, NULL, 9)", "9", "at most 7 arguments"),
+        (f"{MIGRATE}('a', 'b', 'true', NULL, NULL, NULL, NULL, NULL, 9)", "9", "at most 8 arguments"),
         (f"{MIGRATE}('a', 5)", "5", "table_name is a text in quotes"),
         (f"{MIGRATE}('a', 'b/c')", "'b/c'", "contains '/'"),
         (f"{MIGRATE}('a', 'b', 'yes')", "'yes'", "one of 'true', 'false', 'fail', not 'yes'"),

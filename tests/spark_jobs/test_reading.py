@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.errors import InvalidConfigurationError, TableNotFoundError, UnknownColumnError, VerificationFailedError
+from catalog.errors import TableNotFoundError, UnknownColumnError, VerificationFailedError
 from catalog.partition_names import partition_path
 
 if TYPE_CHECKING:
@@ -231,19 +231,6 @@ def test_parquet_equals_everything_filtered(make_lake: Callable[[str], Lake]) ->
 @pytest.mark.parametrize("file_format", ["orc", "csv"])
 def test_other_formats_equal_everything_filtered(make_lake: Callable[[str], Lake], file_format: str) -> None:
     check_format(make_lake(file_format), FILTERS[:4])
-
-
-# Before the other test of Avro: every session of this process keeps the package then.
-def test_avro_without_its_package_says_what_to_configure(spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
-    from spark_jobs.reading import read_table
-
-    catalog.create_database("shop")
-    catalog.create_table(TABLE, columns=[("id", "int")], partition_keys=[("n", "int")], format="avro")
-    catalog.add_partitions(TABLE, [NewPartition(("1",), str(tmp_path))])
-    with pytest.raises(
-        InvalidConfigurationError, match=r"org\.apache\.spark:spark-avro_2\.13:4.*spark\.jars\.packages"
-    ):
-        read_table(spark, TABLE)
 
 
 def test_avro_equals_everything_filtered(make_lake: Callable[..., Lake], avro_session: SparkSession) -> None:

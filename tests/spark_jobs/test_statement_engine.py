@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -333,11 +334,18 @@ def test_a_script_that_is_run_again_adds_nothing_twice(spark: SparkSession, cata
 @on_sqlite
 def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
-    script.write_text(f"CREATE DATABASE d; USE d;\n{LOGS};\n{LOGS_ROWS};\nSELECT nothing;\nSELECT max(id) FROM logs;")
+    avro = "CREATE TABLE a (id int) PARTITIONED BY (n int) STORED AS AVRO; ALTER TABLE a ADD PARTITION (n='1')"
+    script.write_text(
+        f"CREATE DATABASE d; USE d;\n{LOGS};\n{LOGS_ROWS};\nSELECT nothing;\n{avro};\nSELECT * FROM a;\n"
+        "SELECT max(id) FROM logs;"
+    )
     command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--keep-going", "--file", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (1, "")
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True]
+    assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True, True, False, True]
     assert (answers[4]["error"], answers[4]["position"]) == ("InvalidQueryError", 7)
-    assert answers[5]["rows"] == [[6]]
+    # A process of its own has no package of Avro that another test brought.
+    assert answers[7]["error"] == "InvalidConfigurationError"
+    assert re.search(r"org\.apache\.spark:spark-avro_2\.13:4.*spark\.jars\.packages", answers[7]["message"])
+    assert answers[8]["rows"] == [[6]]
