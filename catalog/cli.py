@@ -277,6 +277,21 @@ def import_(
         raise TablesNotImportedError(f"{len(failures)} of {len(reports)} tables were not imported: {reasons}")
 
 
+@main.command("spark-conf")
+@_reporting_errors
+def spark_conf_() -> None:
+    """Print the settings with which Spark reads and writes the catalog's Iceberg tables.
+
+    A file of them is for `--properties-file` of spark-sql, spark-shell and spark-submit, where the tables are
+    `calve.database.table`. It may contain the database's password.
+    """
+    # Imported late: other commands need none of it.
+    from catalog.iceberg.jdbc import spark_conf
+
+    with Catalog.open() as catalog:
+        click.echo(spark_conf(catalog.storage.url), nl=False)
+
+
 @main.command("cancel-build")
 @click.argument("table")
 @click.argument("index")

@@ -8,8 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
-from catalog.environment import state_folder
-from catalog.iceberg.jdbc import CATALOG, jdbc_settings
+from catalog.iceberg.jdbc import catalog_settings
 from catalog.jobs import MaintainIcebergJob
 from catalog.operations import JobState, OperationState
 from spark_jobs.answers import engine_errors
@@ -52,12 +51,7 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
 
 def use_catalog(spark: SparkSession, catalog: Catalog) -> None:
     """Let a session know Iceberg's catalog `calve`, if it does not yet; its password is in no command line."""
-    name = f"spark.sql.catalog.{CATALOG}"
-    settings = {name: "org.apache.iceberg.spark.SparkCatalog"}
-    settings |= {f"{name}.{key}": value for key, value in jdbc_settings(catalog.storage.url).items()}
-    # Iceberg asks for one; no table is created there.
-    settings[f"{name}.warehouse"] = str(state_folder() / "spark-warehouse")
-    for key, value in settings.items():
+    for key, value in catalog_settings(catalog.storage.url).items():
         spark.conf.set(key, value)
 
 

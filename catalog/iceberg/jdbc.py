@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from sqlalchemy import URL
 
+from catalog.environment import spark_packages, state_folder
+
 CATALOG = "calve"
+
+EXTENSIONS = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
+"""What lets Spark run Iceberg's statements; it has to know when it starts."""
 
 _OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 """What libpq and the JDBC driver of PostgreSQL call by one name."""
@@ -29,3 +35,30 @@ def jdbc_settings(url: URL) -> dict[str, str]:
     if url.password is not None:
         settings["jdbc.password"] = str(url.password)
     return settings
+
+
+def catalog_settings(url: URL) -> dict[str, str]:
+    """Return the settings by which a session of Spark knows the catalog; they may contain a password."""
+    name = f"spark.sql.catalog.{CATALOG}"
+    # Iceberg asks for one, also where it creates no table.
+    warehouse = os.environ.get("CALVE_WAREHOUSE") or str(state_folder() / "spark-warehouse")
+    settings = {**jdbc_settings(url), "warehouse": warehouse}
+    return {
+        name: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{name}.{key}": value for key, value in settings.items()},
+    }
+
+
+def spark_conf(url: URL) -> str:
+    """Return all that a Spark needs to read and write the Iceberg tables, as a file of properties.
+
+    Source: Spark's `--properties-file`, which is read as `java.util.Properties` are.
+    """
+    packages = ",".join(spark_packages(database=url.get_backend_name()))
+    settings = {**({"spark.jars.packages": packages} if packages else {}), **EXTENSIONS}
+    settings |= catalog_settings(url)
+    return "".join(f"{key} {_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\")

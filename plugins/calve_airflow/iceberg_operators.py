@@ -22,8 +22,6 @@ JOB = "maintain_iceberg"
 STATEMENTS = "statements"
 """The XCom in which `plan` says what is run on each table."""
 
-_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
-
 
 class PlanIcebergUpkeepOperator(BaseOperator):
     """Finds the tables, and says in its log which statements are run on them; changes nothing.
@@ -100,6 +98,7 @@ class MaintainIcebergOperator(SparkJobOperator):
         """Journal, and run."""
         from catalog import Catalog
         from catalog.environment import spark_packages
+        from catalog.iceberg.jdbc import EXTENSIONS
         from catalog.operations import OperationKind
 
         with catalog_errors(), Catalog.open() as catalog:
@@ -112,7 +111,7 @@ class MaintainIcebergOperator(SparkJobOperator):
                 requested_by=context["dag_run"].triggering_user_name,
             )
         packages = ",".join(spark_packages(database=database))
-        conf = {"spark.sql.extensions": _EXTENSIONS, **({"spark.jars.packages": packages} if packages else {})}
+        conf = {**EXTENSIONS, **({"spark.jars.packages": packages} if packages else {})}
         self.conf = {**conf, **(self.conf or {})}
         found = super().execute(context)
         for each in found["answers"]:

@@ -93,6 +93,19 @@ def test_tables_indexes_and_operations(flights: Catalog) -> None:
     assert json.loads(calve("operations", "--json").stdout)["state"] == "PLANNED"
 
 
+def test_spark_gets_the_settings_of_the_catalogs_iceberg_tables(catalog: Catalog, catalog_url: str) -> None:
+    done = calve("spark-conf", CALVE_WAREHOUSE="s3://lake/a b", CALVE_SPARK_PACKAGES="")
+    assert (done.exit_code, done.stderr) == (0, "")
+    settings = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert settings["spark.sql.catalog.calve"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert settings["spark.sql.catalog.calve.warehouse"] == "s3://lake/a b"
+    assert "iceberg-spark-runtime" in settings["spark.jars.packages"]
+    kind = catalog_url.partition(":")[0].partition("+")[0]
+    assert settings["spark.sql.catalog.calve.uri"].startswith(f"jdbc:{kind}:")
+    assert kind in settings["spark.jars.packages"]
+    assert "spark.jars.packages" not in calve("spark-conf", CALVE_SPARK_PACKAGES="none").stdout
+
+
 def test_verify_names_what_differs_and_repairs_it(flights: Catalog) -> None:
     exact = calve("verify", "demo.flights")
     assert (exact.exit_code, exact.stderr) == (0, "")
