@@ -10,16 +10,21 @@ from catalog.errors import InvalidConfigurationError
 from spark_jobs.sources import spark_path
 
 
-def read_metadata_file(spark: SparkSession, metadata_location: str) -> DataFrame:
+def read_metadata_file(spark: SparkSession, metadata_location: str, metadata_table: str | None = None) -> DataFrame:
     """Return the rows of the current snapshot of the table that a `…metadata.json` file describes.
+
+    Args:
+        metadata_table: `snapshots`, `files` or another of its metadata tables, whose rows to return instead.
 
     Raises:
         InvalidConfigurationError: The session does not have Iceberg's runtime.
 
-    Source: Iceberg's `IcebergSource` and `HadoopTables.load`, which take the path of a metadata file for a table.
+    Source: Iceberg's `IcebergSource` and `HadoopTables.load`, which take the path of a metadata file for a table, and
+    what follows a `#` for the name of a metadata table.
     """
     try:
-        return spark.read.format("iceberg").load(spark_path(metadata_location))
+        path = spark_path(metadata_location) + (f"#{metadata_table}" if metadata_table else "")
+        return spark.read.format("iceberg").load(path)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "Failed to find data source" not in str(error):
             raise

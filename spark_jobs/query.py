@@ -37,6 +37,7 @@ from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
+from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.join_regions import Source
 from spark_jobs.joining import join_partition_wise
 from spark_jobs.placement import partition_id
@@ -111,7 +112,8 @@ def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, part
     """Return the answer of a SELECT over catalog tables; the same as over the whole tables, from fewer partitions.
 
     Tables are named `database.table`, or `table` in the database `default`. The names of common table expressions and
-    of temporary views come first, and a name that the catalog does not know is left to Spark.
+    of temporary views come first, and a name that the catalog does not know is left to Spark. Of an Iceberg table,
+    `database.table.snapshots` and the like are its metadata tables, as everywhere in Spark.
 
     The partitions are those that readers see now, and `current_date` and the like are those of now, too.
 
@@ -124,6 +126,7 @@ def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, part
     Raises:
         ExpressionSyntaxError: The statement cannot be read.
         UnsupportedExpressionError: It is not one SELECT.
+        InvalidConfigurationError: It reads an Iceberg table, and Spark does not have Iceberg's runtime.
         CatalogError: As `read_table`.
     """
     answer = prune_query(spark, sql, catalog=catalog, partition_wise=partition_wise)
@@ -157,6 +160,15 @@ def prune_query(
     sources = [Source(each.frame, each.scan) for each in pruned if each.scan is not None and partition_wise]
     answer = join_partition_wise(frame, sources)
     return PrunedQuery(answer.frame, tuple(pruned), answer.joins)
+
+
+def reads_iceberg(catalog: Catalog, sql: str) -> bool:
+    """Say whether a SELECT names an Iceberg table; a text that is none does not."""
+    try:
+        nodes = _table_nodes(_parsed(sql))
+    except ExpressionError:
+        return False
+    return any(table is not None and table.is_iceberg for table in (_named_table(catalog, node) for node in nodes))
 
 
 def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog | None = None) -> list[str | None]:
@@ -207,8 +219,10 @@ def _with_ids(frame: DataFrame, table: Table) -> DataFrame:
 class _Statement:
     """A SELECT whose catalog tables can be replaced by DataFrames; the rest of its text stays as it is.
 
+    An Iceberg table is read by Iceberg, which finds its files itself.
+
     Attributes:
-        tables: The table of each occurrence, in the order of the text.
+        tables: The table of each other occurrence, in the order of the text.
         names_ids: Whether it says `_partition_id`. `*` does not mean this column, if all tables have it.
         is_selective: Whether there is anything by which the optimizer could find that it does not need all rows.
     """
@@ -219,37 +233,46 @@ class _Statement:
         occurrences = [
             (node, table) for node in _table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
         ]
-        self.tables = [table for _, table in occurrences]
+        self.tables = [table for _, table in occurrences if not table.is_iceberg]
         self.names_ids = any(column.name.lower() == PARTITION_ID for column in tree.find_all(exp.Column))
         self.is_selective = tree.find(*_SELECTIVE) is not None
         prefix = f"calve_{uuid4().hex}"
-        self._views = [f"{prefix}_{number}" for number in range(len(occurrences))]
+        self._views: list[str] = []
+        self._iceberg_views: dict[str, DataFrame] = {}
         edits: list[tuple[int, int, str]] = []
         unaliased = set()
-        for (node, table), view in zip(occurrences, self._views, strict=True):
+        for number, (node, table) in enumerate(occurrences):
+            view = f"{prefix}_{number}"
+            if table.is_iceberg:
+                self._iceberg_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
+            else:
+                self._views.append(view)
             start, end = _start(node.parts[0]), node.parts[-1].meta["end"] + 1
             edits.append((start, end, view))
             if not node.alias:
-                unaliased.add((table.database, table.name))
+                # Of a metadata table, its own name comes behind the table's.
+                unaliased.add((table.database, table.name, *([node.name.lower()] if node.catalog else [])))
                 sample = _SAMPLE.match(sql, end)
                 end = sample.end() if sample else end
-                edits.append((end, end, f" AS `{table.name}`"))
+                edits.append((end, end, f" AS `{node.name.lower()}`"))
         for column in tree.find_all(exp.Column):
-            names = tuple(part.name.lower() for part in column.parts[:2])
-            if len(column.parts) > 2 and names in unaliased:
-                edits.append((_start(column.parts[0]), _start(column.parts[1]), ""))
+            qualifiers = [part.name.lower() for part in column.parts[:-1]]
+            for length in range(2, len(qualifiers) + 1):
+                if tuple(qualifiers[:length]) in unaliased:
+                    edits.append((_start(column.parts[0]), _start(column.parts[length - 1]), ""))
         if self.names_ids and all(table.scheme is not None for table in self.tables):
             edits += [(end, end, f" EXCEPT ({PARTITION_ID})") for end in _ends_of_stars(sql)]
         self._text = _edited(sql, edits)
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Return the statement's answer with a frame in the place of each table."""
+        views = dict(zip(self._views, frames, strict=True)) | self._iceberg_views
         try:
-            for view, frame in zip(self._views, frames, strict=True):
+            for view, frame in views.items():
                 frame.createOrReplaceTempView(view)
             return self._spark.sql(self._text)
         finally:
-            for view in self._views:
+            for view in views:
                 self._spark.catalog.dropTempView(view)
 
 
@@ -281,16 +304,27 @@ def _table_nodes(tree: exp.Query) -> list[exp.Table]:
 
 def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Table | None:
     """Return the catalog table that a place names; None when it is Spark's to find."""
-    if node.catalog:
-        return None
+    table = _named_table(catalog, node)
+    if table is None or node.db:
+        return table
+    name = f"`{table.name}`"
+    return None if spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary else table
+
+
+def _named_table(catalog: Catalog, node: exp.Table) -> Table | None:
+    """Return the table of this name, or the Iceberg table of this name of a metadata table."""
     try:
-        table = catalog.get_table(f"{node.db or DEFAULT_DATABASE}.{node.name}")
+        if node.catalog:
+            table = catalog.get_table(f"{node.catalog}.{node.db}")
+            return table if table.is_iceberg else None
+        return catalog.get_table(f"{node.db or DEFAULT_DATABASE}.{node.name}")
     except (NotFoundError, InvalidIdentifierError):
         return None
-    name = f"`{table.name}`"
-    if not node.db and spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary:
-        return None
-    return table
+
+
+def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None) -> DataFrame:
+    assert table.metadata_location is not None
+    return read_metadata_file(spark, table.metadata_location, metadata_table)
 
 
 def _ends_of_stars(sql: str) -> Iterator[int]:

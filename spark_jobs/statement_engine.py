@@ -31,7 +31,7 @@ from spark_jobs.load_options import source_job
 from spark_jobs.local_session import start_session, stop_session
 from spark_jobs.migrate import migrate
 from spark_jobs.packages import has_packages
-from spark_jobs.query import prune_query
+from spark_jobs.query import prune_query, reads_iceberg
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
 from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
@@ -86,10 +86,11 @@ class SparkEngine:
             return answer_of(self._frame(query, database))
 
     def _frame(self, query: str, database: str) -> DataFrame:
-        # Spark says best what is wrong with a text.
-        self.spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         sql = with_views(self._catalog, query, database)
-        return prune_query(self.spark, sql, catalog=self._catalog).frame
+        spark = self._spark_with_packages() if reads_iceberg(self._catalog, sql) else self.spark
+        # Spark says best what is wrong with a text.
+        spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        return prune_query(spark, sql, catalog=self._catalog).frame
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
         """Measure the columns of a table, and what queries ask of it."""

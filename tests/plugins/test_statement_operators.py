@@ -62,9 +62,9 @@ def check(statement: str) -> tuple[str, dict[str, str] | None]:
     return text, task.get("question")
 
 
-def run(statement: str, approved: dict[str, str] | None = None) -> dict[str, Any]:
+def run(statement: str, approved: dict[str, str] | None = None, *, run_id: str = RUN) -> dict[str, Any]:
     approval = approved and {"key": approved["key"], "approved_by": "boss"}
-    operator = RunStatementOperator(task_id="run", operation_id=RUN, statement=statement, approval=approval)
+    operator = RunStatementOperator(task_id="run", operation_id=run_id, statement=statement, approval=approval)
     return operator.execute(Task().context())
 
 
@@ -293,6 +293,15 @@ def test_a_migration_that_needs_spark_gets_its_packages(catalog: Catalog, job: d
     run("CALL iceberg.system.migrate(schema_name => 'demo', table_name => 'orders')")
     assert job["conf"]["spark.jars.packages"].startswith("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:")
     assert not catalog.get_table("demo.orders").is_iceberg
+
+
+def test_a_select_gets_icebergs_packages_where_it_reads_an_iceberg_table(catalog: Catalog, job: dict[str, Any]) -> None:
+    make_orders(catalog)
+    run("SELECT count(*) FROM demo.orders")
+    assert "spark.jars.packages" not in job["conf"]
+    migrate(catalog)
+    run("SELECT count(*) FROM demo.Orders.files", run_id="another")
+    assert "iceberg-spark-runtime" in job["conf"]["spark.jars.packages"]
 
 
 def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> None:

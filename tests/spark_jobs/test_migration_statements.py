@@ -17,7 +17,7 @@ from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationState
 from catalog.statements.results import as_text
 from catalog.statements.session import Session
-from tests.catalog.iceberg_tables import iceberg_rows
+from tests.catalog.iceberg_tables import append, iceberg_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +72,27 @@ def test_a_table_is_migrated_reverted_and_migrated_again(session: Session, catal
     session.execute(MIGRATE[:-1] + ", verified_partitions => 1)")
     assert iceberg_rows(catalog_url, "shop.orders") == EXPECTED
     assert files_below(catalog.get_table("shop.orders").location) == files
+
+
+@on_sqlite
+def test_a_select_reads_iceberg_tables_also_beside_hive_tables(session: Session, catalog_url: str) -> None:
+    def ask(query: str) -> list[tuple[object, ...]]:
+        return [tuple(row) for row in session.execute(query).rows]
+
+    session.execute(MIGRATE[:-1] + ", verify => false)")
+    session.execute("CREATE TABLE names (country string, name string) STORED AS PARQUET")
+    session.execute("INSERT INTO names VALUES ('nl', 'Nederland'), ('de/at', 'Ö'), ('fr', 'France')")
+    append(catalog_url, [4], "shop.orders")
+    assert ask("SELECT * FROM orders WHERE shop.orders.year = 2024 ORDER BY id") == [EXPECTED[0], EXPECTED[2]]
+    joined = "SELECT n.name, count(*) FROM shop.orders JOIN names n USING (country) WHERE id > 1 GROUP BY 1 ORDER BY 1"
+    assert ask(joined) == [("France", 1), ("Nederland", 1), ("Ö", 1)]
+    assert ask("SELECT operation FROM shop.orders.snapshots ORDER BY shop.orders.snapshots.committed_at") == [
+        ("append",),
+        ("append",),
+    ]
+    assert ask("SELECT sum(f.record_count), count(*) FROM shop.orders.files f") == [(4, 4)]
+    session.execute("CREATE VIEW dutch AS SELECT id FROM orders WHERE country = 'nl'")
+    assert ask("SELECT max(id) FROM dutch") == [(2,)]
 
 
 @on_sqlite
