@@ -14,7 +14,7 @@ from catalog import Catalog
 from catalog.errors import NotFoundError
 from catalog.indexes.items import count_items
 from catalog.partitions.explaining import Explanation
-from standalone import delays
+from standalone import delays, migrating
 from standalone.guide import DemoError, Guide
 from standalone.landing import land_flights
 from standalone.stack import Stack
@@ -65,6 +65,7 @@ class _Tour:
         self._compare()
         self._show_quality(report)
         delays.lead(self._guide, self._catalog)
+        migrating.lead(self._guide, self._catalog, TABLE)
         self._show_next()
 
     # --- chapters -----------------------------------------------------------------------------------------------
@@ -182,6 +183,11 @@ class _Tour:
             ("make up", "start Airflow's UI; it says where to look and with which password"),
             (f". {environment}", "then, in this shell:"),
             ("calve tables", "the tables"),
+            (
+                f"spark-sql --properties-file {self._home}/spark-iceberg.conf",
+                f"ask Spark for calve.{TABLE}, an Iceberg table",
+            ),
+            ("calve sql \"CALL iceberg.system.revert('demo', 'flights')\"", "a Hive table again, with its indexes:"),
             (f'calve partitions {TABLE} --where "month = 12" --explain', "how partitions are found"),
             (f"calve indexes {TABLE}", "its indexes"),
             (f'calve sql "SHOW PARTITIONS {delays.TABLE}" --long', "the ranges, with rows, bytes and files"),

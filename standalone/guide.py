@@ -11,11 +11,13 @@ from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 from standalone.errors import StandaloneError
 from standalone.stack import Stack
 
 _RUN_TIMEOUT_SECONDS = 300.0
+_BETWEEN = "between_two_answers"
 _ENDED = ("success", "failed", "skipped", "upstream_failed")
 
 
@@ -54,14 +56,35 @@ class Guide:
         """
         for line in script.strip().splitlines():
             self.say(f"  {line}")
-        calve = Path(sys.executable).with_name("calve")
         with self._progress() as progress:
             progress.add_task("calve sql runs the statements", total=None)
-            done = subprocess.run(
-                [calve, "sql", script], env=self._environment, capture_output=True, text=True, check=False
-            )
-        if done.returncode:
-            raise DemoError(f"calve sql failed:\n{done.stdout}{done.stderr}")
+            self._run("calve", "sql", script)
+
+    def run_spark_sql(self, *queries: str) -> None:
+        """Let Spark's own `spark-sql` answer queries, by the settings of `calve spark-conf`; show both.
+
+        Raises:
+            DemoError: It failed.
+        """
+        settings = self.home / "spark-iceberg.conf"
+        settings.touch(mode=0o600)
+        settings.write_text(self._run("calve", "spark-conf"))
+        # Hive's metastore would make a database of its own in this folder.
+        more = ("spark.sql.catalogImplementation=in-memory", "spark.sql.cli.print.header=true")
+        options = [word for each in more for word in ("--conf", each)]
+        between = f"\n;\nSELECT '{_BETWEEN}' AS {_BETWEEN};\n"
+        with self._progress() as progress:
+            progress.add_task("spark-sql asks", total=None)
+            answer = self._run("spark-sql", "--properties-file", str(settings), *options, "-e", between.join(queries))
+        for query, rows in zip(queries, answer.split(f"{_BETWEEN}\n{_BETWEEN}\n"), strict=True):
+            self.say(f"\n  {query}\n")
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+            header, *lines = (line.split("\t") for line in rows.splitlines())
+            for name in header:
+                table.add_column(name, header_style="dim")
+            for cells in lines:
+                table.add_row(*cells)
+            self._console.print(table)
 
     def run_dag(self, dag_id: str, form: Mapping[str, object], expected: str = "success") -> str:
         """Trigger a DAG, show its tasks while they run, and return the run's id.
@@ -87,6 +110,14 @@ class Guide:
                 f"{self.api.task_log(dag_id, run_id, failed['task_id'], failed['try_number'])[-4000:]}"
             )
         return run_id
+
+    def _run(self, *command: str) -> str:
+        """Run a command of this installation as in a shell of the stack; return what it printed."""
+        path = Path(sys.executable).with_name(command[0])
+        done = subprocess.run([path, *command[1:]], env=self._environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise DemoError(f"{' '.join(command[:2])} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
 
     def _progress(self) -> Progress:
         columns = (TextColumn("  {task.description}"), BarColumn(), TimeElapsedColumn())

@@ -1,0 +1,61 @@
+"""The chapter of the tour on Iceberg: the flights' table in place, Spark SQL on it, the way back, and there again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from catalog import Catalog
+from standalone.guide import DemoError, Guide
+
+_DAG = "migrate_hive_to_iceberg"
+
+
+def lead(guide: Guide, catalog: Catalog, table: str) -> None:
+    """Migrate a table through Airflow, show it in Spark SQL, take it back with its indexes, and migrate it again.
+
+    Raises:
+        DemoError: A data file or an index is not what it was.
+    """
+    guide.title("8. The Hive table becomes an Iceberg table, without a copy, and back")
+    files, indexes = _files(catalog, table), catalog.get_partition_indexes(table)
+    _migrate(guide, catalog, table)
+    if _files(catalog, table) != files:
+        raise DemoError(f"data files of {table} changed, though only metadata was to be written beside them")
+    guide.say(f"All {len(files):,} data files are what and where they were. Spark SQL through Iceberg's own catalog:")
+    guide.run_spark_sql(*_questions(table))
+    guide.say("\nBack to Hive, with all partitions and indexes:")
+    database, _, name = table.partition(".")
+    guide.run_sql(f"CALL iceberg.system.revert(schema_name => '{database}', table_name => '{name}');")
+    if _files(catalog, table) != files or catalog.get_partition_indexes(table) != indexes:
+        raise DemoError(f"{table} is not what it was before it was migrated")
+    names = ", ".join(f"{each.name} ({each.state})" for each in indexes)
+    count = sum(1 for _ in catalog.get_partitions(table))
+    guide.say(f"{table} is a Hive table of {count:,} partitions; its indexes: {names}. And there again:")
+    _migrate(guide, catalog, table)
+
+
+def _migrate(guide: Guide, catalog: Catalog, table: str) -> None:
+    guide.run_dag(_DAG, {"tables": [table], "dry_run": False})
+    migrated = catalog.get_table(table)
+    if not migrated.is_iceberg:
+        raise DemoError(f"{table} is no Iceberg table, though its migration succeeded")
+    guide.say(f"{table} is an Iceberg table: {migrated.metadata_location}")
+
+
+def _questions(table: str) -> Sequence[str]:
+    name = f"calve.{table}"
+    return (
+        f"SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS delay FROM {name} WHERE month = 12\n"
+        "  GROUP BY carrier ORDER BY flights DESC LIMIT 3",
+        "SELECT operation, summary['total-data-files'] AS files, summary['total-records'] AS records\n"
+        f"  FROM {name}.snapshots",
+        "SELECT partition.month, count(*) AS files, sum(record_count) AS flights, sum(file_size_in_bytes) AS bytes\n"
+        f"  FROM {name}.files GROUP BY 1 ORDER BY 1 DESC LIMIT 3",
+    )
+
+
+def _files(catalog: Catalog, table: str) -> list[tuple[str, int, int]]:
+    """Return path, size and time of all data files."""
+    found = Path(catalog.get_table(table).location).rglob("*=*/*.parquet")
+    return sorted((str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in found)
