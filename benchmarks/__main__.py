@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from benchmarks import adding, building, carbon, changing, chart, finding, joining, rebalancing, report
+from benchmarks import adding, building, carbon, changing, chart, finding, joining, migrating, rebalancing, report
 from benchmarks.figures import BenchmarkError, Figure, save
 from benchmarks.ground import Ground
 from benchmarks.timing import Effort
@@ -23,7 +23,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, carbon, joining)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, carbon, joining, migrating)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

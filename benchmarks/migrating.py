@@ -1,4 +1,4 @@
-"""Staging a migration: how fast footers become manifests, beside others who do it, and what memory it takes."""
+"""Migrations: how fast files become an Iceberg table in place, beside others who do it, and how it is planned then."""
 
 from __future__ import annotations
 
@@ -6,82 +6,97 @@ import json
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
-import pyarrow
-import pyarrow.orc
 import pyarrow.parquet
-from pyarrow import types
 
 from benchmarks.figures import BenchmarkError, Figure
 from benchmarks.ground import Ground
+from benchmarks.many_files import DATABASE, FILES_A_PARTITION, table_of, write_files
 from benchmarks.spark_process import in_new_process, session
 from benchmarks.timing import seconds
-from catalog import FileFormat, Table
+from catalog import Catalog, FileFormat, NewPartition, Table
 from catalog.environment import ICEBERG_PACKAGE
 from catalog.files import FileInfo
 from catalog.iceberg.facts import FileFacts, FooterReader
 from catalog.iceberg.folders import Recursion, data_files
+from catalog.iceberg.jdbc import EXTENSIONS
 from catalog.iceberg.layout import Layout, layout_of
+from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import SourceFolder
-from catalog.model import Column
 from spark_jobs.migration_listing import StageSettings, UsualLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HEADINGS = {
-    "stage": "Staging ÷ Iceberg's Spark add_files: files of 50 columns",
-    "stage_pyiceberg": "Staging ÷ PyIceberg's add_files: the same",
-    "stage_limit": "Staging ÷ bare footers with statistics, read by two processes: the same",
-    "stage_remote": "Staging ÷ one thread: 20 ms added to each opening of a file",
-    "stage_memory": "Memory of the driver, staging many files ÷ a hundredth of them",
+    "migrate": "Migrating ÷ Iceberg's Spark add_files: files of 50 columns, two cores",
+    "migrate_limit": "Migrating ÷ bare footers: their statistics read by two processes, and nothing done with them",
+    "migrate_pyiceberg": "Migrating ÷ PyIceberg's add_files: by its speed in one partition",
+    "migrate_remote": "Staging ÷ one thread: 20 ms added to each opening of a file, as of an object store",
+    "migrate_memory": "Memory of the driver, migrating many files ÷ a hundredth of them",
+    "migrate_planning": "Planning scans of a migrated table ÷ of what Iceberg's Spark add_files made, by Iceberg",
 }
 MOST_OF_ICEBERG = 1 / 8
 MOST_OF_LIMIT = 1 / 0.65
 MOST_OF_ONE_THREAD = 1 / 20
 MOST_MEMORY = 1.1
+MOST_PLANNING = 1.0
 
-COLUMN_COUNT = 50
-_FILES_A_PARTITION = 100
+FORMATS = (FileFormat.PARQUET, FileFormat.ORC)
 _DELAY_SECONDS = 0.02
 _ONE_THREAD_FILES = 100
 """How many files show what one thread needs for each."""
-_VARIANTS = 16
+_SCANS = {"one_day": ("day", 7), "a_column": ("c0", 300), "everything": None}
+"""What is planned, by name: a column, and the value that it has to be equal to."""
+_PLANS = 15
 
 log = logging.getLogger(__name__)
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield how fast tables are staged in both formats, with files far away, and what memory it takes."""
-    file_count = ground.scales[0]
-    log.info("Staging migrations of %d files", file_count)
-    request = _Request(ground.folder / "migrating", file_count, ground.scales[1], ground.effort.least_runs)
+    """Yield how fast tables are migrated in both formats, with files far away, what memory it takes, and the plans."""
+    file_count, many = ground.scales[0], ground.scales[1]
+    log.info("Migrating tables of %d and %d files", file_count, many)
+    catalog = ground.catalog(ground.postgresql, "migrating")
+    request = _Request(
+        catalog.storage.url.render_as_string(hide_password=False),
+        ground.folder / "migrating",
+        file_count,
+        many,
+        ground.effort.least_runs,
+    )
     request.folder.mkdir()
     try:
-        times = in_new_process(ground.folder / "spark.log", _times_in_spark, request)
-        peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request)
-        for file_format in (FileFormat.PARQUET, FileFormat.ORC):
-            case = f"{file_format}.{file_count}.none"
-            ours = times[file_format]
-            limit = [_bare_seconds(request, file_format) for _ in ours]
-            yield _figure(f"stage.{case}", ours, peers[file_format], MOST_OF_ICEBERG, limit)
-            yield _figure(f"stage_limit.{case}", ours, limit, MOST_OF_LIMIT)
+        for file_format in FORMATS:
+            _create(catalog, request.table(file_format), file_count)
+        times = in_new_process(ground.folder / "spark.log", _times_of_ours, request)
+        limits = {each: [_bare_seconds(request, each) for _ in range(request.runs)] for each in FORMATS}
+        ours = {each: str(catalog.get_table(request.table(each).full_name).metadata_location) for each in FORMATS}
+        peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request, ours)
+        for file_format in FORMATS:
+            case, mine, limit = f"{file_format}.{file_count}", times[file_format], limits[file_format]
+            yield _figure(f"migrate.{case}", mine, peers[file_format], MOST_OF_ICEBERG, limit)
+            yield _figure(f"migrate_limit.{case}", mine, limit, MOST_OF_LIMIT)
         pyiceberg = [_pyiceberg_seconds(request)]
-        yield _figure(f"stage_pyiceberg.parquet.{file_count}.none", times["parquet"], pyiceberg, None)
-        yield _figure(
-            f"stage_remote.parquet.{file_count}.none", times["remote"], times["one thread"], MOST_OF_ONE_THREAD
-        )
-        more = request.many_count
-        yield _figure(
-            f"stage_memory.parquet.{more}.none", times["memory: many"], times["memory: few"], MOST_MEMORY, unit="MB"
-        )
+        yield _figure(f"migrate_pyiceberg.parquet.{file_count}", times[FileFormat.PARQUET], pyiceberg, None)
+        yield _figure(f"migrate_remote.parquet.{file_count}", times["remote"], times["one thread"], MOST_OF_ONE_THREAD)
+        megabytes = []
+        for count in (many, many // 100):
+            small = table_of(request.folder, FileFormat.PARQUET, count, 1)
+            _create(catalog, small, count)
+            megabytes.append([in_new_process(ground.folder / "spark.log", _driver_megabytes, request, small.full_name)])
+        yield _figure(f"migrate_memory.driver.{many}", *megabytes, MOST_MEMORY, unit="MB")
+        for scan in _SCANS:
+            mine, theirs = peers[f"{scan}: ours"], peers[f"{scan}: theirs"]
+            yield _figure(f"migrate_planning.{scan}.{file_count}", mine, theirs, MOST_PLANNING)
     finally:
         shutil.rmtree(request.folder)
 
@@ -95,7 +110,7 @@ def _figure(
     unit: str = "s",
 ) -> Figure:
     return Figure(
-        name=name,
+        name=f"{name}.postgresql",
         ours=median(ours),
         peer=median(peer),
         limit=None if limit is None else median(limit),
@@ -111,70 +126,58 @@ class _Request:
 
     Attributes:
         file_count: Of files with 50 columns.
-        many_count: Of small files.
+        many_count: Of files with one column.
     """
 
+    url: str
     folder: Path
     file_count: int
     many_count: int
     runs: int
 
-    def table(self, file_format: FileFormat, count: int | None = None) -> Table:
-        """Return a table of so many files in partitions of a hundred."""
-        location = self.folder / f"{file_format}-{count or self.file_count}"
-        return Table(
-            "bench",
-            location.name,
-            _columns(COLUMN_COUNT if count is None else 1),
-            (Column("day", "int"),),
-            file_format,
-            str(location),
-        )
+    def table(self, file_format: FileFormat) -> Table:
+        return table_of(self.folder, file_format, self.file_count)
 
 
-def _columns(count: int) -> tuple[Column, ...]:
-    kinds = ("bigint", "double", "string", "int", "date")
-    return tuple(Column(f"c{number}", kinds[number % len(kinds)]) for number in range(count))
+def _create(catalog: Catalog, table: Table, file_count: int) -> None:
+    """Write a table's files, and add it with its partitions to a catalog."""
+    write_files(table, file_count)
+    catalog.create_table(
+        table.full_name,
+        columns=table.columns,
+        partition_keys=table.partition_keys,
+        format=table.format,
+        location=table.location,
+    )
+    days = range(-(-file_count // FILES_A_PARTITION))
+    catalog.add_partitions(table.full_name, [NewPartition((str(day),)) for day in days])
 
 
-def _write(table: Table, file_count: int) -> None:
-    """Write a table's files: some that differ, and copies of these."""
-    root = Path(table.location)
-    written = [_write_one(root / f"_variant-{number}", table, number) for number in range(_VARIANTS)]
-    for number in range(file_count):
-        folder = root / f"day={number // _FILES_A_PARTITION}"
-        folder.mkdir(exist_ok=True)
-        shutil.copyfile(written[number % _VARIANTS], folder / f"{number:08d}")
+# --- ours -------------------------------------------------------------------------------------------------------
 
 
-def _write_one(path: Path, table: Table, number: int) -> Path:
-    arrow = {"bigint": pyarrow.int64(), "double": pyarrow.float64(), "string": pyarrow.string()}
-    arrow |= {"int": pyarrow.int32(), "date": pyarrow.date32()}
-    columns = {}
-    for column in table.columns:
-        kind = arrow[column.type]
-        values = [None if row == number else row * (number + 1) for row in range(20)]
-        if types.is_string(kind):
-            columns[column.name] = pyarrow.array([f"a text of some length, {value}" for value in values], kind)
-        else:
-            columns[column.name] = (
-                pyarrow.array(values, pyarrow.int64()).cast(pyarrow.int32() if types.is_date(kind) else kind).cast(kind)
-            )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = pyarrow.table(columns)
-    if table.format is FileFormat.ORC:
-        pyarrow.orc.write_table(rows, path)
-    else:
-        pyarrow.parquet.write_table(rows, path)
-    return path
+def _times_of_ours(request: _Request) -> dict[str, list[float]]:
+    """Return the seconds of everything that is measured with our jobs, by name."""
+    times: dict[str, list[float]] = {}
+    with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
+        for file_format in FORMATS:
+            name = request.table(file_format).full_name
+            _migrate(spark, catalog, name)
+            times[file_format] = []
+            for _ in range(request.runs):
+                catalog.migrations.revert(uuid4().hex, name)
+                times[file_format].append(seconds(lambda: _migrate(spark, catalog, name)))  # noqa: B023
+        table = request.table(FileFormat.PARQUET)
+        times["remote"] = [seconds(lambda: _stage_remote(spark, request, table)) for _ in range(2)][1:]
+        times["one thread"] = [_one_thread_seconds(table, request.file_count)]
+    return times
 
 
-def _folders(table: Table) -> list[SourceFolder]:
-    found = sorted(Path(table.location).glob("day=*"), key=lambda path: int(path.name.removeprefix("day=")))
-    return [
-        SourceFolder(ordinal, str(path), (path.name.removeprefix("day="),), table.format)
-        for ordinal, path in enumerate(found)
-    ]
+def _migrate(spark: SparkSession, catalog: Catalog, name: str) -> None:
+    from spark_jobs.migrate import migrate
+
+    # The peers compare nothing, either.
+    migrate(spark, catalog, uuid4().hex, name, MigrationRequest(verify=False))
 
 
 class SlowReader(FooterReader):
@@ -186,42 +189,27 @@ class SlowReader(FooterReader):
         return super().read(file)
 
 
-def _stage(spark: SparkSession, table: Table, target: Path, **settings: Any) -> None:
+def _stage_remote(spark: SparkSession, request: _Request, table: Table) -> None:
+    from spark_jobs.migration_listing import REMOTE_THREADS
     from spark_jobs.stage_migration import stage_files
 
+    target = request.folder / "staged"
     shutil.rmtree(target, ignore_errors=True)
     layout = json.dumps(layout_of(table).as_json())
-    told = StageSettings(str(target), layout, Recursion.FAIL, frozenset(), **settings)
-    folders = _folders(table)
-    staged = stage_files(spark, told, [folders], UsualLocation(table.location, table.key_names))
-    expected = sum(1 for _ in Path(table.location).glob("day=*/*"))
-    if staged.file_count != expected:
-        raise BenchmarkError(f"{staged.file_count} of {expected} files were staged")
+    settings = StageSettings(
+        str(target), layout, Recursion.FAIL, frozenset(), threads=REMOTE_THREADS, reader=SlowReader
+    )
+    staged = stage_files(spark, settings, [_folders(table)], UsualLocation(table.location, table.key_names))
+    if staged.file_count != request.file_count:
+        raise BenchmarkError(f"{staged.file_count} of {request.file_count} files were staged")
 
 
-def _times_in_spark(request: _Request) -> dict[str, list[float]]:
-    """Return the seconds of everything that is measured with our jobs, by name; and megabytes."""
-    times: dict[str, list[float]] = {}
-
-    def take(name: str, function: Callable[[], object], runs: int) -> None:
-        function()
-        times[name] = [seconds(function) for _ in range(runs)]
-
-    target = request.folder / "staged"
-    with session(request.folder / "spark", memory="1g") as spark:
-        for file_format in (FileFormat.PARQUET, FileFormat.ORC):
-            table = request.table(file_format)
-            _write(table, request.file_count)
-            take(file_format, lambda table=table: _stage(spark, table, target), request.runs)  # type: ignore[misc]
-        table = request.table(FileFormat.PARQUET)
-        take("remote", lambda: _stage(spark, table, target, threads=32, reader=SlowReader), 1)
-        times["one thread"] = [_one_thread_seconds(table, request.file_count)]
-        for name, count in (("memory: few", request.many_count // 100), ("memory: many", request.many_count)):
-            small = request.table(FileFormat.PARQUET, count)
-            _write(small, count)
-            _stage(spark, small, target)
-            times[name] = [_driver_megabytes(spark)]
-    return times
+def _folders(table: Table) -> list[SourceFolder]:
+    found = sorted(Path(table.location).glob("day=*"), key=lambda path: int(path.name.removeprefix("day=")))
+    return [
+        SourceFolder(ordinal, str(path), (path.name.removeprefix("day="),), table.format)
+        for ordinal, path in enumerate(found)
+    ]
 
 
 def _one_thread_seconds(table: Table, file_count: int) -> float:
@@ -231,8 +219,17 @@ def _one_thread_seconds(table: Table, file_count: int) -> float:
     return seconds(lambda: [reader.read(file) for file in files]) * file_count / len(files)
 
 
-def _driver_megabytes(spark: SparkSession) -> float:
-    """Return what is in use in both halves of the driver: the heap of the JVM after a collection, and this process."""
+def _driver_megabytes(request: _Request, name: str) -> float:
+    """Migrate a table; return what that takes in both halves of the driver.
+
+    Of the JVM that is the heap after a collection, of this process the most that it ever had.
+    """
+    with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
+        _migrate(spark, catalog, name)
+        return _megabytes_in_use(spark)
+
+
+def _megabytes_in_use(spark: SparkSession) -> float:
     jvm: Any = spark.sparkContext._jvm
     jvm.System.gc()
     runtime = jvm.Runtime.getRuntime()
@@ -241,30 +238,55 @@ def _driver_megabytes(spark: SparkSession) -> float:
     return float((runtime.totalMemory() - runtime.freeMemory()) / 2**20 + resident / 2**10)
 
 
-def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
-    """Return the seconds of Iceberg's own procedure, by format."""
+# --- others -----------------------------------------------------------------------------------------------------
+
+
+def _times_of_iceberg(request: _Request, ours: dict[FileFormat, str]) -> dict[str, list[float]]:
+    """Return the seconds of Iceberg's own procedure, by format; and of its plans for both tables."""
     catalog = "spark.sql.catalog.ice"
     settings = {
         "spark.jars.packages": ICEBERG_PACKAGE,
         catalog: "org.apache.iceberg.spark.SparkCatalog",
         f"{catalog}.type": "hadoop",
         f"{catalog}.warehouse": str(request.folder / "iceberg"),
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        **EXTENSIONS,
     }
     times: dict[str, list[float]] = {}
     with session(request.folder / "spark", memory="2g", more=settings) as spark:
-        for file_format in (FileFormat.PARQUET, FileFormat.ORC):
-            times[file_format] = []
+        for file_format in FORMATS:
+            table = request.table(file_format)
+            columns = ", ".join(f"{each.name} {each.type}" for each in (*table.columns, *table.partition_keys))
             for number in range(2):
-                name = f"ice.bench.{file_format}_{number}"
-                columns = ", ".join(f"{each.name} {each.type}" for each in request.table(file_format).columns)
-                spark.sql(f"CREATE TABLE {name} ({columns}, day int) USING iceberg PARTITIONED BY (day)")
+                name = f"ice.{DATABASE}.{file_format}_{number}"
+                spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (day)")
                 call = (
-                    f"CALL ice.system.add_files(table => 'bench.{file_format}_{number}', parallelism => 2, "
-                    f"source_table => '`{file_format}`.`{request.table(file_format).location}`')"
+                    f"CALL ice.system.add_files(table => '{DATABASE}.{file_format}_{number}', parallelism => 2, "
+                    f"source_table => '`{file_format}`.`{table.location}`')"
                 )
-                times[file_format].append(seconds(lambda call=call: spark.sql(call).collect()))  # type: ignore[misc]
-    return {name: each[1:] for name, each in times.items()}
+                # The second is warm.
+                times[file_format] = [seconds(lambda: spark.sql(call).collect())]  # noqa: B023
+        theirs = str(request.folder / "iceberg" / DATABASE / f"{FileFormat.PARQUET}_1")
+        times |= _planning_times(spark, ours[FileFormat.PARQUET], theirs)
+    return times
+
+
+def _planning_times(spark: SparkSession, ours: str, theirs: str) -> dict[str, list[float]]:
+    """Return the seconds of Iceberg's plans for both tables, in turn."""
+    jvm: Any = spark.sparkContext._jvm
+    iceberg = jvm.org.apache.iceberg
+    count = iceberg.relocated.com.google.common.collect.Iterables.size
+    tables = [iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(each) for each in (ours, theirs)]  # type: ignore[attr-defined]
+    times: dict[str, list[float]] = {}
+    for name, condition in _SCANS.items():
+        scans = [table.newScan().includeColumnStats() for table in tables]
+        if condition is not None:
+            scans = [scan.filter(iceberg.expressions.Expressions.equal(*condition)) for scan in scans]
+        found = [count(scan.planFiles()) for _ in range(2) for scan in scans]
+        if len(set(found)) != 1 or not found[0]:
+            raise BenchmarkError(f"the scan {name} finds {found[-2]} files of ours, and {found[-1]} of theirs")
+        pairs = [[seconds(lambda: count(scan.planFiles())) for scan in scans] for _ in range(_PLANS)]  # noqa: B023
+        times[f"{name}: ours"], times[f"{name}: theirs"] = map(list, zip(*pairs, strict=True))
+    return times
 
 
 def _bare_seconds(request: _Request, file_format: FileFormat) -> float:
@@ -298,7 +320,7 @@ def _bare_orc(layout: Layout, paths: list[str]) -> int:
 
 
 def _pyiceberg_seconds(request: _Request) -> float:
-    """Return what PyIceberg's own `add_files` needs."""
+    """Return what PyIceberg's own `add_files` would need for all files, by what it needs for one partition."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     table = request.table(FileFormat.PARQUET)
@@ -306,9 +328,9 @@ def _pyiceberg_seconds(request: _Request) -> float:
     warehouse = request.folder / "pyiceberg"
     warehouse.mkdir()
     iceberg = SqlCatalog("bench", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=str(warehouse))
-    iceberg.create_namespace("bench")
-    columns = Table("bench", "t", table.columns, (), table.format, table.location)
-    target = iceberg.create_table("bench.t", layout_of(columns).schema)
+    iceberg.create_namespace(DATABASE)
+    columns = Table(DATABASE, "t", table.columns, (), table.format, table.location)
+    target = iceberg.create_table(f"{DATABASE}.t", layout_of(columns).schema)
     taken = seconds(lambda: target.add_files(paths))
     iceberg.engine.dispose()
     return taken * request.file_count / len(paths)
