@@ -93,7 +93,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
             small = table_of(request.folder, FileFormat.PARQUET, count, 1)
             _create(catalog, small, count)
             megabytes.append([in_new_process(ground.folder / "spark.log", _driver_megabytes, request, small.full_name)])
-        yield _figure(f"migrate_memory.driver.{many}", *megabytes, MOST_MEMORY, unit="MB")
+        yield _figure(f"migrate_memory.driver.{many}", megabytes[0], megabytes[1], MOST_MEMORY, unit="MB")
         for scan in _SCANS:
             mine, theirs = peers[f"{scan}: ours"], peers[f"{scan}: theirs"]
             yield _figure(f"migrate_planning.{scan}.{file_count}", mine, theirs, MOST_PLANNING)
@@ -275,7 +275,7 @@ def _planning_times(spark: SparkSession, ours: str, theirs: str) -> dict[str, li
     jvm: Any = spark.sparkContext._jvm
     iceberg = jvm.org.apache.iceberg
     count = iceberg.relocated.com.google.common.collect.Iterables.size
-    tables = [iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(each) for each in (ours, theirs)]  # type: ignore[attr-defined]
+    tables = [iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(each) for each in (ours, theirs)]
     times: dict[str, list[float]] = {}
     for name, condition in _SCANS.items():
         scans = [table.newScan().includeColumnStats() for table in tables]
