@@ -1,8 +1,7 @@
-"""Fixtures for all tests: databases, a Spark session and the whole stack, each started only when a test asks."""
+"""Fixtures for all tests: databases and a Spark session, each started only when a test asks."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -22,17 +21,13 @@ from standalone.postgres import PostgresServer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from standalone.stack import Stack
     from tests.glue_endpoint import GlueEndpoint
     from tests.hive_metastore import HiveMetastoreServer
 
 REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
-_BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 TEMPLATE_DATABASE = "calve_template"
 _END_TO_END = "tests/end_to_end/"
-ADVISED = "advisor.delays"
-"""A table of the stack whose partitions may be changed without a person."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -212,26 +207,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
-
-
-@pytest.fixture(scope="session", params=["postgresql", "sqlite"])
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
-
-    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
-    """
-    from standalone.stack import Stack
-
-    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    test_dags = {"path": str(Path(__file__).parent / "end_to_end" / "dags"), "refresh_interval": 10}
-    bundles = [
-        {"name": "dags-folder", "classpath": local, "kwargs": {}},
-        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
-    ]
-    home = tmp_path_factory.mktemp("stack")
-    tables = home / "tables.yaml"
-    tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
-    environment = {_BUNDLES: json.dumps(bundles), "CALVE_TABLES": str(tables)}
-    catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
-    with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
-        yield running

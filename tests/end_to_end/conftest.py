@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ import pytest
 
 from catalog import Catalog, PartitionState
 from catalog.errors import NotFoundError
+from standalone.environment import REPOSITORY
 
 if TYPE_CHECKING:
     from standalone.airflow_api import AirflowApi
@@ -28,8 +30,36 @@ CARRIERS = ("AS", "F9", "HA", "YV")
 
 RUN_TIMEOUT_SECONDS = 300.0
 
+ADVISED = "advisor.delays"
+"""A table of the stack whose partitions may be changed without a person."""
 
-@pytest.fixture(scope="session")
+_BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
+
+
+@pytest.fixture(scope="package", params=["postgresql", "sqlite"])
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
+
+    A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
+    """
+    from standalone.stack import Stack
+
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 10}
+    bundles = [
+        {"name": "dags-folder", "classpath": local, "kwargs": {}},
+        {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
+    ]
+    home = tmp_path_factory.mktemp("stack")
+    tables = home / "tables.yaml"
+    tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
+    environment = {_BUNDLES: json.dumps(bundles), "CALVE_TABLES": str(tables)}
+    catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
+    with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
+        yield running
+
+
+@pytest.fixture(scope="package")
 def catalog(stack: Stack) -> Iterator[Catalog]:
     """The stack's catalog, seen from outside."""
     with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as opened:
@@ -107,7 +137,7 @@ class Run:
         return text if is_aligned else re.sub(" +", " ", text)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def start_dag(stack: Stack) -> Callable[..., Run]:
     """A function that starts a run: DAG and form."""
 
@@ -117,7 +147,7 @@ def start_dag(stack: Stack) -> Callable[..., Run]:
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def run_dag(start_dag: Callable[..., Run]) -> Callable[..., Run]:
     """A function that runs a DAG to its end: DAG, form, and the state in which it shall end."""
 
@@ -127,7 +157,7 @@ def run_dag(start_dag: Callable[..., Run]) -> Callable[..., Run]:
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def months(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, str]]]:
     """The first months' flights of a few carriers, as the source system has them."""
     from standalone.landing import land_flights
@@ -139,7 +169,7 @@ def months(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str,
     return flights
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def deliver() -> Callable[[Path, list[dict[str, str]]], Path]:
     """A function that writes flights to a raw file, all at once, and returns its path."""
 
@@ -163,7 +193,7 @@ _DIGEST = """
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def read_source() -> Callable[..., dict[str, tuple[Any, ...]]]:
     """A function that reads raw files with DuckDB and digests what belongs to each partition."""
 
@@ -174,7 +204,7 @@ def read_source() -> Callable[..., dict[str, tuple[Any, ...]]]:
     return read
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def read_table(catalog: Catalog) -> Callable[..., dict[str, tuple[Any, ...]]]:
     """A function that digests, with DuckDB, every data file below a table's location, whatever the catalog says."""
 
@@ -210,7 +240,7 @@ class TableState:
         return {file for file in self.files if file.rpartition("/")[0] not in folders}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def state_of(catalog: Catalog) -> Callable[[str], TableState | None]:
     """A function that looks at a table; None when there is none."""
 
@@ -230,7 +260,7 @@ def state_of(catalog: Catalog) -> Callable[[str], TableState | None]:
     return look
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def items_of(catalog: Catalog) -> Callable[[str, str], Counter[int]]:
     """A function that returns how many items an index has for each partition id."""
     from sqlalchemy import select

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from tests.conftest import ADVISED
+from tests.end_to_end.conftest import ADVISED
 from tests.end_to_end.delays import load_delays, make_delays, read_delays, row_counts
 
 pytestmark = [
