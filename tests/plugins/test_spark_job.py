@@ -24,6 +24,17 @@ from catalog.operations import JobRun, JobState, OperationKind
 
 OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 
+
+def instead_of_waiting(function: Callable[[], object]) -> Any:
+    """Call a function whenever the operator waits before it looks at its job again."""
+
+    def sleep(_seconds: float) -> None:
+        function()
+        time.sleep(0.02)
+
+    return mock.patch.object(spark_job, "time", mock.Mock(wraps=time, sleep=sleep))
+
+
 # Stands for spark-submit where the JVM is not what a test is about: it runs the script, and drops Spark's options.
 SUBMIT = """\
 #!/bin/sh
@@ -246,7 +257,7 @@ def test_a_retry_joins_the_job_that_outlived_the_killed_task(jobs: Jobs, capsys:
     )
     kill_task_when(jobs, jobs.is_running, jobs.arguments())
     retry = jobs.task()
-    with mock.patch.object(spark_job.time, "sleep", side_effect=lambda _: jobs.allow("go")):
+    with instead_of_waiting(lambda: jobs.allow("go")):
         assert retry.execute(context()) == {"rows": 3}
     assert jobs.runs == [1]
     assert "started" in capsys.readouterr().out
@@ -311,10 +322,10 @@ def test_a_silent_job_of_another_host_is_lost(jobs: Jobs, monkeypatch: pytest.Mo
 def test_joins_a_job_of_another_host_that_gives_signs_of_life(jobs: Jobs) -> None:
     number = jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
 
-    def finish(_seconds: float) -> None:
+    def finish() -> None:
         jobs.catalog.operations.finish_job(OPERATION, "step_one", number, {"rows": 3})
 
-    with mock.patch.object(spark_job.time, "sleep", side_effect=finish):
+    with instead_of_waiting(finish):
         assert jobs.task().execute(context()) == {"rows": 3}
     assert jobs.runs == []
 
@@ -337,12 +348,12 @@ def test_killing_the_task_ends_the_job_which_can_no_longer_commit(jobs: Jobs) ->
     )
     task = jobs.task()
 
-    def kill_when_ready(_seconds: float) -> None:
+    def kill_when_ready() -> None:
         if jobs.row is not None and "ready" in Path(str(jobs.row.log_path)).read_text():
             task.on_kill()
 
     with (
-        mock.patch.object(spark_job.time, "sleep", side_effect=kill_when_ready),
+        instead_of_waiting(kill_when_ready),
         pytest.raises(SparkJobFailedError, match="its Airflow task was killed"),
     ):
         task.execute(context())
@@ -360,11 +371,11 @@ def test_killing_a_task_that_follows_no_job_does_nothing(jobs: Jobs) -> None:
 def test_a_task_whose_attempt_was_given_up_leaves_the_job_to_the_other(jobs: Jobs) -> None:
     jobs.write("wait_for('never')")
 
-    def take_over(_seconds: float) -> None:
+    def take_over() -> None:
         jobs.catalog.operations.start_job(OPERATION, "step_one", log_path="/on/another/host/log")
 
     with (
-        mock.patch.object(spark_job.time, "sleep", side_effect=take_over),
+        instead_of_waiting(take_over),
         pytest.raises(SparkJobLostError, match="attempt 1 of Spark job step_one was given up for another one"),
     ):
         jobs.task().execute(context())
