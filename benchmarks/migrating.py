@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -56,7 +57,9 @@ _ONE_THREAD_FILES = 100
 """How many files show what one thread needs for each."""
 _SCANS = {"one_day": ("day", 7), "a_column": ("c0", 300), "everything": None}
 """What is planned, by name: a column, and the value that it has to be equal to."""
-_PLANS = 15
+_WARM_UPS, _PLANS = 5, 15
+
+_ICEBERG = "spark.sql.catalog.ice"
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +80,13 @@ def measure(ground: Ground) -> Iterator[Figure]:
     try:
         for file_format in FORMATS:
             _create(catalog, request.table(file_format), file_count)
+        # First, because Spark takes the metadata beside a table's folders for more of its data.
+        peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request)
         times = in_new_process(ground.folder / "spark.log", _times_of_ours, request)
         limits = {each: [_bare_seconds(request, each) for _ in range(request.runs)] for each in FORMATS}
-        ours = {each: str(catalog.get_table(request.table(each).full_name).metadata_location) for each in FORMATS}
-        peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request, ours)
+        migrated = catalog.get_table(request.table(FileFormat.PARQUET).full_name)
+        assert migrated.metadata_location is not None
+        plans = in_new_process(ground.folder / "iceberg.log", _times_of_plans, request, migrated.metadata_location)
         for file_format in FORMATS:
             case, mine, limit = f"{file_format}.{file_count}", times[file_format], limits[file_format]
             yield _figure(f"migrate.{case}", mine, peers[file_format], MOST_OF_ICEBERG, limit)
@@ -95,7 +101,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
             megabytes.append([in_new_process(ground.folder / "spark.log", _driver_megabytes, request, small.full_name)])
         yield _figure(f"migrate_memory.driver.{many}", megabytes[0], megabytes[1], MOST_MEMORY, unit="MB")
         for scan in _SCANS:
-            mine, theirs = peers[f"{scan}: ours"], peers[f"{scan}: theirs"]
+            mine, theirs = plans[f"{scan}: ours"], plans[f"{scan}: theirs"]
             yield _figure(f"migrate_planning.{scan}.{file_count}", mine, theirs, MOST_PLANNING)
     finally:
         shutil.rmtree(request.folder)
@@ -241,51 +247,55 @@ def _megabytes_in_use(spark: SparkSession) -> float:
 # --- others -----------------------------------------------------------------------------------------------------
 
 
-def _times_of_iceberg(request: _Request, ours: dict[FileFormat, str]) -> dict[str, list[float]]:
-    """Return the seconds of Iceberg's own procedure, by format; and of its plans for both tables."""
-    catalog = "spark.sql.catalog.ice"
+def _with_iceberg(request: _Request) -> AbstractContextManager[SparkSession]:
     settings = {
         "spark.jars.packages": ICEBERG_PACKAGE,
-        catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.type": "hadoop",
-        f"{catalog}.warehouse": str(request.folder / "iceberg"),
+        _ICEBERG: "org.apache.iceberg.spark.SparkCatalog",
+        f"{_ICEBERG}.type": "hadoop",
+        f"{_ICEBERG}.warehouse": str(request.folder / "iceberg"),
         **EXTENSIONS,
     }
+    return session(request.folder / "spark", memory="2g", more=settings)
+
+
+def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
+    """Return the seconds of Iceberg's own procedure, by format."""
     times: dict[str, list[float]] = {}
-    with session(request.folder / "spark", memory="2g", more=settings) as spark:
+    with _with_iceberg(request) as spark:
         for file_format in FORMATS:
             table = request.table(file_format)
             columns = ", ".join(f"{each.name} {each.type}" for each in (*table.columns, *table.partition_keys))
             for number in range(2):
-                name = f"ice.{DATABASE}.{file_format}_{number}"
-                spark.sql(f"CREATE TABLE {name} ({columns}) USING iceberg PARTITIONED BY (day)")
+                name = f"{DATABASE}.{file_format}_{number}"
+                spark.sql(f"CREATE TABLE ice.{name} ({columns}) USING iceberg PARTITIONED BY (day)")
                 call = (
-                    f"CALL ice.system.add_files(table => '{DATABASE}.{file_format}_{number}', parallelism => 2, "
+                    f"CALL ice.system.add_files(table => '{name}', parallelism => 2, "
                     f"source_table => '`{file_format}`.`{table.location}`')"
                 )
                 # The second is warm.
                 times[file_format] = [seconds(lambda: spark.sql(call).collect())]  # noqa: B023
-        theirs = str(request.folder / "iceberg" / DATABASE / f"{FileFormat.PARQUET}_1")
-        times |= _planning_times(spark, ours[FileFormat.PARQUET], theirs)
     return times
 
 
-def _planning_times(spark: SparkSession, ours: str, theirs: str) -> dict[str, list[float]]:
-    """Return the seconds of Iceberg's plans for both tables, in turn."""
-    jvm: Any = spark.sparkContext._jvm
-    iceberg = jvm.org.apache.iceberg
-    count = iceberg.relocated.com.google.common.collect.Iterables.size
-    tables = [iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration()).load(each) for each in (ours, theirs)]
+def _times_of_plans(request: _Request, ours: str) -> dict[str, list[float]]:
+    """Return the seconds of Iceberg's plans for our table and for its own, in turn."""
+    theirs = str(request.folder / "iceberg" / DATABASE / f"{FileFormat.PARQUET}_1")
     times: dict[str, list[float]] = {}
-    for name, condition in _SCANS.items():
-        scans = [table.newScan().includeColumnStats() for table in tables]
-        if condition is not None:
-            scans = [scan.filter(iceberg.expressions.Expressions.equal(*condition)) for scan in scans]
-        found = [count(scan.planFiles()) for _ in range(2) for scan in scans]
-        if len(set(found)) != 1 or not found[0]:
-            raise BenchmarkError(f"the scan {name} finds {found[-2]} files of ours, and {found[-1]} of theirs")
-        pairs = [[seconds(lambda: count(scan.planFiles())) for scan in scans] for _ in range(_PLANS)]  # noqa: B023
-        times[f"{name}: ours"], times[f"{name}: theirs"] = map(list, zip(*pairs, strict=True))
+    with _with_iceberg(request) as spark:
+        jvm: Any = spark.sparkContext._jvm
+        iceberg = jvm.org.apache.iceberg
+        count = iceberg.relocated.com.google.common.collect.Iterables.size
+        loader = iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration())
+        tables = [loader.load(each) for each in (ours, theirs)]
+        for name, condition in _SCANS.items():
+            scans = [table.newScan().includeColumnStats() for table in tables]
+            if condition is not None:
+                scans = [scan.filter(iceberg.expressions.Expressions.equal(*condition)) for scan in scans]
+            found = [count(scan.planFiles()) for _ in range(_WARM_UPS) for scan in scans]
+            if len(set(found)) != 1 or not found[0]:
+                raise BenchmarkError(f"the scan {name} finds {found[-2]} files of ours, and {found[-1]} of theirs")
+            pairs = [[seconds(lambda: count(scan.planFiles())) for scan in scans] for _ in range(_PLANS)]  # noqa: B023
+            times[f"{name}: ours"], times[f"{name}: theirs"] = map(list, zip(*pairs, strict=True))
     return times
 
 
