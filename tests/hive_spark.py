@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tests.hive_metastore import HiveMetastoreServer
 
 _REPOSITORY = Path(__file__).parent.parent
+_END_SECONDS = 60
 
 SESSION_CATALOG = {
     "spark.sql.catalog.spark_catalog": "org.apache.iceberg.spark.SparkSessionCatalog",
@@ -80,7 +81,12 @@ class HiveSpark:
         """Let the process end, which its input tells it to."""
         assert self._process is not None
         assert self._log is not None
-        self._process.communicate()
+        try:
+            self._process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            # In the midst of a statement. Its JVM ends with it.
+            self._process.kill()
+            self._process.communicate()
         self._log.close()
 
     def begin(self, settings: Mapping[str, str] | None = None) -> None:
