@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,19 @@ def orders(hive_metastore: HiveMetastoreServer, hive_spark: HiveSpark, tmp_path:
     hive_metastore.drop_database("depot")
 
 
+@pytest.fixture
+def flat(hive_metastore: HiveMetastoreServer, hive_spark: HiveSpark, tmp_path: Path) -> Iterator[Mapping[str, Path]]:
+    """Tables without partition keys: their names → their folders."""
+    hive_spark.begin()
+    hive_spark.rows("CREATE DATABASE flats")
+    folders = {f"flats.{stored.lower()}": tmp_path / stored for stored in ("PARQUET", "ORC")}
+    for name, folder in folders.items():
+        hive_spark.rows(f"CREATE TABLE {name} (id BIGINT) STORED AS {folder.name} LOCATION '{folder}'")
+        hive_spark.rows(f"INSERT INTO {name} VALUES (1), (2)")
+    yield folders
+    hive_metastore.drop_database("flats")
+
+
 ROWS = "SELECT * FROM depot.orders ORDER BY id"
 
 
@@ -158,3 +172,43 @@ def test_spark_on_the_metastore_reads_a_migrated_table_as_iceberg_and_a_reverted
     hive_spark.begin(SESSION_CATALOG)
     assert provider(hive_spark) == "hive"
     assert hive_spark.rows(ROWS) == rows
+
+
+HIVE_READERS = {"spark.sql.hive.convertMetastoreParquet": "false", "spark.sql.hive.convertMetastoreOrc": "false"}
+"""Hive's own readers, in the place of Spark's: they fail over a folder in a table's, or read what is in it."""
+
+
+def test_hives_readers_never_trip_over_what_iceberg_writes_into_a_table_without_partitions(
+    hive_metastore: HiveMetastoreServer,
+    hive_spark: HiveSpark,
+    flat: Mapping[str, Path],
+    catalog: Catalog,
+    migrator: Migrator,
+) -> None:
+    catalog.imports.import_tables(hive_metastore.source("/flats"))
+
+    def ids(settings: Mapping[str, str]) -> list[list[int]]:
+        hive_spark.begin(settings)
+        return [[row[0] for row in hive_spark.rows(f"SELECT id FROM {name} ORDER BY id")] for name in flat]
+
+    operations = {name: migrator.begin(name, flip_source=True, verify=False) for name in flat}
+    for operation_id in operations.values():
+        migrator.stage(operation_id)
+    assert ids(HIVE_READERS) == [[1, 2], [1, 2]]
+
+    for name, folder in flat.items():
+        catalog.migrations.flip(operations[name])
+        hive_spark.begin(SESSION_CATALOG)
+        hive_spark.rows(f"INSERT INTO {name} VALUES (3)")
+        orphan = folder / "_iceberg" / "data" / "orphan"
+        orphan.touch()
+        os.utime(orphan, (1, 1))
+        removed = hive_spark.rows(
+            f"CALL spark_catalog.system.remove_orphan_files(table => '{name}', location => '{folder}/_iceberg')"
+        )
+        assert [Path(each) for (each,) in removed] == [Path(f"file:{orphan}")]
+    assert ids(SESSION_CATALOG) == [[1, 2, 3], [1, 2, 3]]
+
+    for name in flat:
+        catalog.migrations.revert(f"back-{name}", name, lose_data=True)
+    assert ids(HIVE_READERS) == [[1, 2], [1, 2]]
