@@ -473,7 +473,7 @@ class QuarantinedPartitionError(MigrationRefusedError):
 
 
 class ReservedFolderError(MigrationRefusedError):
-    """The folder where Iceberg's metadata would go holds files of the table."""
+    """The folder where Iceberg's metadata usually are, and nobody looks for data, holds files of the table."""
 
 
 class ColumnsDifferError(MigrationRefusedError):

@@ -127,15 +127,14 @@ def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return url
 
 
-ICEBERG_RUNTIME = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
-
-
 def iceberg_runtime() -> Path | None:
     """Return the jar of Iceberg's runtime, which Spark fetches from Maven Central once; None if it cannot.
 
     It has to be there when Spark starts: executors do not find the classes of a jar that is added to a session.
     """
-    group, name, version = ICEBERG_RUNTIME.split(":")
+    from catalog.environment import ICEBERG_PACKAGE
+
+    group, name, version = ICEBERG_PACKAGE.split(":")
     jar = Path.home() / ".ivy2.5.2" / "jars" / f"{group}_{name}-{version}.jar"
     if not jar.exists():
         import pyspark
@@ -145,9 +144,17 @@ def iceberg_runtime() -> Path | None:
             nothing = Path(folder, "nothing.py")
             nothing.touch()
             environment = {**os.environ, "JAVA_HOME": str(require_java()), "PYSPARK_PYTHON": sys.executable}
-            command = [submit, "--packages", ICEBERG_RUNTIME, nothing]
+            command = [submit, "--packages", ICEBERG_PACKAGE, nothing]
             subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False)
     return jar if jar.exists() else None
+
+
+@pytest.fixture(scope="session")
+def iceberg_jar() -> Path:
+    """The jar of Iceberg's runtime; an error where Maven Central cannot be reached."""
+    jar = iceberg_runtime()
+    assert jar is not None, "Iceberg's runtime could not be fetched from Maven Central"
+    return jar
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,7 @@ from pyiceberg.table.update import (
 from catalog.clock import now_ms
 from catalog.errors import UnsupportedFormatError
 from catalog.iceberg.layout import highest_mapped_id
+from catalog.iceberg.places import METADATA
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -41,8 +42,6 @@ NAME_MAPPING = "schema.name-mapping.default"
 """The table property by which readers find the columns of files without field ids."""
 
 FORMAT_VERSION: Final = 2
-FOLDER = "metadata"
-"""The folder of an Iceberg table's metadata, below its location."""
 
 _UNASSIGNED_SEQUENCE = -1
 _CODEC: Final = "deflate"
@@ -81,14 +80,14 @@ def write_table(
         location: Of the table; engines write new files below it.
         manifests: Whose entries have neither a snapshot id nor a sequence number: they inherit this snapshot's.
         properties: Of the table, besides the name mapping.
-        folder: Where the manifest list goes; by default the table's metadata folder.
-        metadata_location: Of the file; by default a new name in the table's metadata folder.
+        folder: Where the manifest list goes; by default the usual folder of metadata.
+        metadata_location: Of the file; by default a new name in the usual folder of metadata.
 
     Returns:
         The location of the metadata.
     """
     added = added or AddedFiles(0)
-    metadata_folder = f"{location}/{FOLDER}"
+    metadata_folder = f"{location}/{METADATA}"
     target = metadata_location or f"{metadata_folder}/00000-{uuid4()}.metadata.json"
     io = load_file_io({}, target)
     schema, spec = layout.schema, layout.spec

@@ -74,13 +74,16 @@ class Upkeep:
         """Say whether files may be deleted."""
         return self.expire_snapshots or self.remove_orphan_files
 
-    def statements(self, table: str, now: datetime, *, may_delete: bool = True) -> Iterator[str]:
+    def statements(
+        self, table: str, now: datetime, *, may_delete: bool = True, hidden: str | None = None
+    ) -> Iterator[str]:
         """Yield the statements for one table, in their order.
 
         Args:
             table: `database.table`.
             now: In UTC; ages are counted from it.
             may_delete: False leaves out those that delete files.
+            hidden: The table's hidden folder (`catalog.iceberg.places`), in which orphans are looked for, too.
         """
         database, name = TableName.parse(table)
         for change in self.partition_fields:
@@ -94,7 +97,12 @@ class Upkeep:
             then = _before(now, self.older_than_days)
             yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
         if self.remove_orphan_files and may_delete:
-            yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {_before(now, self.orphan_days)})"
+            then = _before(now, self.orphan_days)
+            yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {then})"
+            if hidden is not None:
+                # Iceberg looks into no hidden folder unless told to.
+                place = hidden.replace("\\", "\\\\").replace("'", "\\'")
+                yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, location => '{place}')"
 
 
 def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:

@@ -29,6 +29,7 @@ from catalog.errors import (
     VerificationFailedError,
 )
 from catalog.failpoints import Point, reached
+from catalog.iceberg.places import path_properties
 from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.planning import MigrationPlan, make_plan
 from catalog.migration.requests import MigrationRequest, OnUnusable
@@ -173,7 +174,8 @@ class Migrations:
 
     def manifest_prefix(self, operation: Operation, attempt: int) -> str:
         """Return what the path of each manifest of an attempt at the stage begins with; it ends with a slash."""
-        return f"{self.target(operation).location}/{attempt_name(operation.number, attempt)}/"
+        target = self.target(operation)
+        return f"{target.location}/{attempt_name(target.metadata_folder, operation.number, attempt)}/"
 
     def is_staged(self, operation_id: str) -> bool:
         """Say whether the latest attempt at the stage of an operation succeeded, and what it wrote is there."""
@@ -201,7 +203,7 @@ class Migrations:
         _check(operation.table, request, staged)
         table = self._definitions.get_table(operation.table)
         target = self.target(operation)
-        name = attempt_name(operation.number, attempt)
+        name = attempt_name(target.metadata_folder, operation.number, attempt)
         metadata_location = None
         if request.kind is not OperationKind.ADD_FILES:
             metadata_location = self._write_metadata(operation, table, target, staged, name)
@@ -236,7 +238,7 @@ class Migrations:
             target.layout,
             target.location,
             staged.manifests,
-            table_properties(table, is_snapshot=request.kind is OperationKind.SNAPSHOT),
+            table_properties(table, target.location, is_snapshot=request.kind is OperationKind.SNAPSHOT),
             target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",
@@ -436,16 +438,20 @@ class Migrations:
         return find_target(connection, self._definitions, table, request)
 
 
-def table_properties(table: Table, *, is_snapshot: bool) -> dict[str, str]:
+def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:
     """Return the properties of the Iceberg table that a Hive table becomes.
 
     All of the Hive table's, but for three that Hive itself sets. Source: Trino's `MigrateProcedure` and
     Iceberg's `MigrateTableSparkAction`, `SnapshotTableSparkAction`.
+
+    Args:
+        location: Of the Iceberg table.
     """
     kept = {name: value for name, value in table.properties.items() if name.lower() not in _NOT_COPIED}
     if table.description is not None:
         kept.setdefault("comment", table.description)
     kept["write.format.default"] = table.format.value
+    kept |= path_properties(location, is_partitioned=bool(table.partition_keys))
     if is_snapshot:
         return {**kept, "snapshot": "true", "gc.enabled": "false"}
     return {**kept, "migrated": "true"}

@@ -1,13 +1,15 @@
 """What the stage of a migration leaves: manifests and metadata that nobody sees, and a file that says what they are.
 
-Each attempt has a folder of its own, `<location>/metadata/calve-<number of the operation>-<attempt>`. The file is the
-last thing that an attempt writes; one that died leaves none, and vacuum deletes its folder.
+Each attempt has a folder of its own, `calve-<number of the operation>-<attempt>`, in the table's folder of metadata
+(`catalog.iceberg.places`). The file is the last thing that an attempt writes; one that died leaves none, and vacuum
+deletes its folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,12 +21,10 @@ from uuid import NAMESPACE_URL, uuid5
 from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
+from catalog.iceberg.places import HIDDEN_METADATA, METADATA
 
 if TYPE_CHECKING:
     from catalog.iceberg.manifests import WrittenManifest
-
-METADATA = "metadata"
-"""The folder of an Iceberg table's metadata, below its location."""
 
 _NAME = re.compile(r"calve-([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
 _STAGED = "staged.json"
@@ -32,9 +32,13 @@ _END = "end"
 _BITS = 128
 
 
-def attempt_name(operation_number: int, attempt: int) -> str:
-    """Return the folder of an attempt, below the table's location."""
-    return f"{METADATA}/calve-{operation_number}-{attempt}"
+def attempt_name(metadata_folder: str, operation_number: int, attempt: int) -> str:
+    """Return the folder of an attempt, below the table's location.
+
+    Args:
+        metadata_folder: The one that the table's metadata are in, below its location.
+    """
+    return f"{metadata_folder}/calve-{operation_number}-{attempt}"
 
 
 def attempt_metadata(location: str, name: str) -> str:
@@ -45,14 +49,15 @@ def attempt_metadata(location: str, name: str) -> str:
     Args:
         name: The attempt's folder.
     """
-    return f"{METADATA}/00000-{uuid5(NAMESPACE_URL, f'{location}/{name}')}.metadata.json"
+    return f"{posixpath.dirname(name)}/00000-{uuid5(NAMESPACE_URL, f'{location}/{name}')}.metadata.json"
 
 
 def attempt_names(location: Folder) -> Iterator[tuple[str, int, int]]:
     """Yield the folders of attempts below a table's location: the folder, and the numbers of operation and attempt."""
-    for name in location.folders(METADATA):
-        if found := _NAME.fullmatch(name):
-            yield f"{METADATA}/{name}", int(found[1]), int(found[2])
+    for folder in (METADATA, HIDDEN_METADATA):
+        for name in location.folders(folder):
+            if found := _NAME.fullmatch(name):
+                yield f"{folder}/{name}", int(found[1]), int(found[2])
 
 
 class ListingDigest:

@@ -18,12 +18,13 @@ from catalog.errors import (
     TableNotFoundError,
 )
 from catalog.files import Folder
+from catalog.iceberg.places import METADATA, metadata_folder
 from catalog.iceberg.pointers import find_pointer
 from catalog.identifiers import TableName
 from catalog.migration.refusals import refuse_shared_location, refuse_table
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import Selection
-from catalog.migration.staging import METADATA, attempt_names
+from catalog.migration.staging import attempt_names
 from catalog.model import Table
 from catalog.operations import OperationKind
 
@@ -57,6 +58,11 @@ class Target:
     def full_name(self) -> str:
         """`database.name`."""
         return str(self.name)
+
+    @property
+    def metadata_folder(self) -> str:
+        """Where its metadata go, below its location."""
+        return metadata_folder(is_partitioned=self.layout.key_count > 0)
 
 
 def find_target(connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest) -> Target:
@@ -133,7 +139,7 @@ def _known_target(
 
 
 def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> None:
-    """Refuse a table of whose files some lie where Iceberg's metadata go, which nobody looks into for data.
+    """Refuse a table of whose files some lie where Iceberg's metadata usually are, which no listing looks into.
 
     Raises:
         ReservedFolderError: There are such files.
@@ -147,8 +153,8 @@ def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> Non
         is_hidden = any(part.startswith(("_", ".")) for part in file.path.split("/"))
         if not (is_hidden or _METADATA_FILE.fullmatch(name) or file.path.startswith(ours)):
             raise ReservedFolderError(
-                f"table {table.full_name}: {table.location}/{file.path} lies in the folder {METADATA}, where the "
-                "metadata of the Iceberg table would go; move the table's files out of it first"
+                f"table {table.full_name}: {table.location}/{file.path} lies in the folder {METADATA}, which "
+                "is taken for metadata of Iceberg's and not looked into; move the table's files out of it first"
             )
 
 

@@ -161,6 +161,7 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
 
 
 def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:
+    from catalog.iceberg.places import hidden_location
     from catalog.iceberg.upkeep import sharing_tables
 
     left_out = None
@@ -169,7 +170,8 @@ def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Ta
             sharing = sharing_tables(connection, table, tables)
         if sharing:
             left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop what is not needed first"
-    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None))
+    hidden = hidden_location(table) if upkeep.remove_orphan_files else None
+    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None, hidden=hidden))
     return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
 
 

@@ -21,6 +21,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.files import Folder
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
@@ -205,6 +206,17 @@ def test_the_keys_of_both_may_have_another_order_and_the_columns_too(catalog: Ca
     write_rows(f"{table.location}/year=2026/country=nl", [20, 21])
     migrate(catalog, MORE, "a1", ADD)
     assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, ("nl", "2026"): [20, 21]})
+
+
+def test_what_is_added_to_a_table_without_partitions_leaves_its_folder_as_hive_reads_it(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    for name, ids in ((NAME, [1]), (MORE, [2])):
+        write_rows(catalog.create_table(name, columns=COLUMNS).location, ids)
+    migrate(catalog)
+    migrate(catalog, MORE, "a1", ADD)
+    assert [row[0] for row in iceberg_rows(catalog_url)] == [1, 2]
+    assert Folder(catalog.get_table(NAME).location).visible_names("") == {"part-0.parquet"}
 
 
 def test_files_are_added_to_a_table_that_pyiceberg_made(catalog: Catalog, catalog_url: str, tmp_path: Path) -> None:

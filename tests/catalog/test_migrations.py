@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
+import pyarrow
 import pytest
 from sqlalchemy import select, update
 
@@ -30,6 +31,7 @@ from catalog.errors import (
     UnusableFilesError,
     VerificationFailedError,
 )
+from catalog.files import Folder
 from catalog.iceberg.metadata import read_metadata
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest, OnUnusable
@@ -71,16 +73,16 @@ def data_files(table: Table) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in files}
 
 
-def metadata_files(location: str) -> list[str]:
+def metadata_files(location: str, folder: str = "metadata") -> list[str]:
     """Return all files of an Iceberg table's metadata."""
-    return sorted(str(each) for each in Path(location, "metadata").rglob("*") if each.is_file())
+    return sorted(str(each) for each in Path(location, folder).rglob("*") if each.is_file())
 
 
-def make_old(catalog: Catalog, location: str, operation_id: str) -> None:
+def make_old(catalog: Catalog, location: str, operation_id: str, folder: str = "metadata") -> None:
     """Let an operation, and what it wrote, be older than every grace period."""
     import os
 
-    for each in metadata_files(location):
+    for each in metadata_files(location, folder):
         os.utime(each, (1, 1))
     with catalog.storage.write() as connection:
         connection.execute(update(OperationRow).where(OperationRow.id == operation_id).values(heartbeat_at_ms=1_000))
@@ -149,6 +151,35 @@ def test_a_table_without_partition_keys_is_one_folder(catalog: Catalog, catalog_
     write_rows(table.location, [3], "part-1.parquet")
     migrate(catalog, "demo.flat")
     assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2, 3]
+
+
+def test_readers_of_a_folder_without_partitions_never_see_what_iceberg_writes(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    table = catalog.create_table("demo.flat", columns=[("id", "bigint"), ("note", "string")])
+    folder = Folder(table.location)
+
+    def seen() -> set[str]:
+        return folder.visible_names("") - {"part-0.parquet"}
+
+    write_rows(table.location, [1, 2])
+    stage(catalog, catalog.migrations.begin("m1", "demo.flat", REQUEST))
+    assert not seen()
+    migrate(catalog, "demo.flat")
+    with sql_catalog(catalog_url) as iceberg:
+        rows = {"id": pyarrow.array([3], pyarrow.int64()), "note": pyarrow.array(["n3"])}
+        iceberg.load_table("demo.flat").append(pyarrow.table(rows))
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2, 3]
+    assert not seen()
+    catalog.migrations.revert("r1", "demo.flat", lose_data=True)
+    make_old(catalog, table.location, "m1", "_iceberg")
+    (cleared,) = catalog.vacuum(grace=timedelta(0)).tables
+    # A manifest, a manifest list, what was staged, and the first metadata; what PyIceberg wrote is not judged.
+    assert cleared.orphan_files == 4
+    assert not seen()
+    # What was written as Iceberg and lost does not come back.
+    migrate(catalog, "demo.flat", "m2", MigrationRequest(verify=False, recursive_directory="true"))
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2]
 
 
 def test_an_empty_table_becomes_an_empty_one(catalog: Catalog, catalog_url: str) -> None:

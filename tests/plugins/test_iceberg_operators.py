@@ -105,6 +105,16 @@ def test_every_procedure_has_its_field(catalog: Catalog) -> None:
 
 
 @on_sqlite
+def test_orphans_are_looked_for_in_the_folder_that_iceberg_passes_over(catalog: Catalog) -> None:
+    table = catalog.create_table("demo.flat", columns=[("id", "bigint")])
+    migrate(catalog, table.full_name, "m2")
+    form = {**FORM, "tables": [table.full_name], "remove_orphan_files": True, "orphan_days": 10}
+    (found,) = plan(form)
+    place = f"location => '{table.location}/_iceberg')"
+    assert [each.endswith(place) for each in found["request"]["statements"]] == [False, False, False, True]
+
+
+@on_sqlite
 def test_a_dry_run_only_says_what_would_be_run(catalog: Catalog) -> None:
     task = Task()
     assert plan({"tables": [NAME]}, task) == []
