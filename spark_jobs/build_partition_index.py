@@ -18,7 +18,8 @@ from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
 from spark_jobs.backfill_task import backfill_ranges, run_task
-from spark_jobs.session import TASKS_A_CORE, run_job
+from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.session import run_job
 
 log = logging.getLogger("spark_jobs.build_partition_index")
 
@@ -59,7 +60,7 @@ def _backfill_in_executors(
     url = catalog.storage.url.render_as_string(hide_password=False)
     task = partial(run_task, url, job, table, index)
     task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
-    outcomes = spark.sparkContext.parallelize(ranges, task_count).mapPartitions(task).collect()
+    outcomes = in_tasks(spark, ranges, task_count, task).collect()
     report = BackfillReport()
     for outcome in outcomes:
         if isinstance(outcome, CatalogError):

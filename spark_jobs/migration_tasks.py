@@ -10,6 +10,7 @@ from pyspark.accumulators import Accumulator
 from pyspark.sql import SparkSession
 
 from catalog.errors import CatalogError
+from spark_jobs.python_tasks import in_tasks
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -32,10 +33,8 @@ def run_tasks(
     """
     if not tasks:
         return []
-    context = spark.sparkContext
-    outcomes = context.parallelize(tasks, len(tasks)).mapPartitions(partial(_run, function, counted, counter)).collect()
     results: list[_R] = []
-    for outcome in outcomes:
+    for outcome in in_tasks(spark, tasks, len(tasks), partial(_run, function, counted, counter)).collect():
         if isinstance(outcome, CatalogError):
             raise outcome
         results.append(outcome)

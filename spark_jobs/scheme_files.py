@@ -22,6 +22,7 @@ from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
 from spark_jobs.observing import metrics
 from spark_jobs.placement import partition_id
+from spark_jobs.python_tasks import in_tasks
 from spark_jobs.sources import spark_path
 
 log = logging.getLogger("spark_jobs.scheme_files")
@@ -134,10 +135,7 @@ def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: st
     if len(paths) <= _LOCAL_FOOTERS:
         return _footers(table, scheme, folder, paths)
     slices = -(-len(paths) // _FOOTERS_A_TASK)
-    rows = spark.sparkContext.parallelize(paths, slices).mapPartitions(
-        lambda some: _footers(table, scheme, folder, list(some))
-    )
-    return rows.toLocalIterator()
+    return in_tasks(spark, paths, slices, lambda some: _footers(table, scheme, folder, list(some))).toLocalIterator()
 
 
 def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:

@@ -22,9 +22,6 @@ from catalog.operations import JobState, Operation
 
 HEARTBEAT_SECONDS = 5.0
 
-TASKS_A_CORE = 2
-"""Tasks in Python, each of many ranges: Spark takes a tenth of a second for one that does nothing."""
-
 log = logging.getLogger(__name__)
 
 Request = TypeVar("Request", bound=JobRequest)

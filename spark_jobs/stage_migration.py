@@ -47,7 +47,7 @@ log = logging.getLogger("spark_jobs.stage_migration")
 _LISTING_TASKS_A_CORE = 16
 _FOOTER_TASKS_A_CORE = 8
 _FEWEST_FILES, _MOST_FILES = 500, 4_000
-"""Files of a task: fewer than that, and Spark's own 50 ms a task count; more, and a manifest would be divided."""
+"""Files of a task: fewer than that, and manifests get small; more, and a manifest would be divided."""
 _SHOWN = 5
 
 

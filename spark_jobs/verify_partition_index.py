@@ -14,7 +14,8 @@ from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.jobs import VerifyPartitionIndexJob
 from catalog.operations import OperationState
-from spark_jobs.session import TASKS_A_CORE, run_job
+from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.session import run_job
 
 log = logging.getLogger("spark_jobs.verify_partition_index")
 
@@ -38,7 +39,7 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
 
     def check(ranges: Sequence[CheckedRange]) -> Iterable[Findings]:
         task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
-        return spark.sparkContext.parallelize(ranges, task_count).mapPartitions(check_own).collect()
+        return in_tasks(spark, ranges, task_count, check_own).collect()
 
     @contextmanager
     def guarded() -> Iterator[Connection]:
