@@ -30,7 +30,7 @@ def in_tasks(
 def _run(function: Callable[[Iterable[_T]], Iterable[_R]], items: Iterable[_T]) -> Iterator[_R]:
     yield from function(items)
     _forget_zip_files()
-    _settle()
+    _settle(len(sys.modules))
 
 
 def _forget_zip_files() -> None:
@@ -45,7 +45,7 @@ def _forget_zip_files() -> None:
 
 
 @cache
-def _settle() -> None:
-    """Leave what is imported by now out of the collections of garbage that PySpark makes behind each task."""
+def _settle(module_count: int) -> None:
+    """Leave what is imported by now, so many modules, out of the garbage that PySpark looks for behind each task."""
     gc.collect()
     gc.freeze()
