@@ -57,7 +57,7 @@ _ONE_THREAD_FILES = 100
 """How many files show what one thread needs for each."""
 _SCANS = {"one_day": ("day", 7), "a_column": ("c0", 300), "everything": None}
 """What is planned, by name: a column, and the value that it has to be equal to."""
-_WARM_UPS, _PLANS = 5, 15
+_WARM_UPS, _PLANS = 10, 31
 
 _ICEBERG = "spark.sql.catalog.ice"
 

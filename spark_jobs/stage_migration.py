@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("spark_jobs.stage_migration")
 
 _LISTING_TASKS_A_CORE = 16
-_FOOTER_TASKS_A_CORE = 8
+_FOOTER_TASKS_A_CORE = 4
 _FEWEST_FILES, _MOST_FILES = 500, 4_000
 """Files of a task: fewer than that, and manifests get small; more, and a manifest would be divided."""
 _SHOWN = 5
