@@ -95,6 +95,30 @@ def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, k
     assert sorted(row[0] for row in iceberg_rows(catalog_url, OTHER)) == sorted(ids)
 
 
+def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_says_why_not(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    make_orders(catalog)
+    names = ("a", "b", "c")
+    barrier, outcomes = context.Barrier(len(names)), context.SimpleQueue()
+    processes = [
+        context.Process(target=killed_migrations.race, args=(catalog_url, each, NAME, barrier, outcomes))
+        for each in names
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(names)
+    said = dict(outcomes.get() for _ in names)
+    (winner,) = (each for each, why in said.items() if not why)
+    for why in filter(None, said.values()):
+        assert why.startswith(("OperationConflictError", "AlreadyIcebergError"))
+        assert f"operation {winner}" in why or "is an Iceberg table already" in why
+    assert iceberg_rows(catalog_url) == expected_rows()
+    assert [each.id for each in catalog.operations.list(NAME)] == [winner]
+
+
 def make_anew(catalog: Catalog) -> Table:
     """Create the table where perhaps another one was."""
     if any(each.full_name == NAME for each in catalog.list_tables()):
