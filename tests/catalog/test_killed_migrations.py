@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition, Table
 from catalog.failpoints import Point
+from catalog.iceberg.metadata import metadata_files as named_files
 from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationKind
 from tests.catalog import killed_migrations
@@ -93,6 +94,9 @@ def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, k
     make_old(catalog, table.location.replace("orders", "other"), "m1")
     catalog.vacuum(grace=timedelta(0))
     assert sorted(row[0] for row in iceberg_rows(catalog_url, OTHER)) == sorted(ids)
+    target = catalog.get_table(OTHER)
+    left = {each for each in metadata_files(target.location) if each.endswith((".avro", ".metadata.json"))}
+    assert left == set(named_files(target.metadata_location or ""))
 
 
 def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_says_why_not(
