@@ -11,8 +11,8 @@ The folder is judged by its operation:
 | not known, or older than the table | stays: somebody else left it there | stays |
 
 Of a folder that stays, the metadata go that no Iceberg table has: of appends that were killed, or that another commit
-came before. Nothing goes that is younger than the grace period. Only these folders are looked into and only metadata is in them: no
-data file is ever touched, and neither is what engines have written beside them.
+came before. Nothing goes that is younger than the grace period. Only these folders are looked into and only metadata
+is in them: no data file is ever touched, and neither is what engines have written beside them.
 """
 
 from __future__ import annotations

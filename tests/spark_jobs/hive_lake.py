@@ -96,8 +96,8 @@ class Lake:
     def all_types(self, name: str, stored: str) -> None:
         """All types, one key, values that have to be escaped, nulls, and a partition at a location of its own."""
         self.create(name, TYPES, "k string", stored)
-        cross = " UNION ALL ".join(f"SELECT {sql_text(each)} AS k" for each in ODD_TEXTS)
-        self.insert(name, "k", f"SELECT r.*, keys.k FROM ({ROWS}) r CROSS JOIN ({cross}) keys DISTRIBUTE BY keys.k")
+        keys = f"array({', '.join(map(sql_text, ODD_TEXTS))})"
+        self.insert(name, "k", f"SELECT *, explode({keys}) AS k FROM ({ROWS}) DISTRIBUTE BY k")
         elsewhere = self.folder / "elsewhere" / name
         self.spark.sql(f"ALTER TABLE {name} ADD PARTITION (k = 'far') LOCATION '{elsewhere}'")
         self.insert(name, "k = 'far'", ROWS)
@@ -185,7 +185,7 @@ class Lake:
         return self.spark.sparkContext._jvm.org.apache.spark.sql.catalyst.TableIdentifier(name)
 
     def rows(self, name: str) -> pyarrow.Table:
-        return self.spark.table(name).toArrow()
+        return self.spark.table(name).coalesce(1).toArrow()
 
     def partitions(self, name: str) -> Iterator[dict[str, Any]]:
         nothing = self.spark.sparkContext._jvm.scala.Option.empty()
@@ -214,6 +214,7 @@ def main(folder: Path) -> None:
         "spark.hadoop.hive.metastore.schema.verification": "false",
         # Otherwise Hive runs a program for the permissions of each file and folder.
         "spark.hadoop.hive.warehouse.subdir.inherit.perms": "false",
+        "spark.hadoop.hive.stats.autogather": "false",
         "spark.hadoop.mapreduce.input.fileinputformat.input.dir.recursive": "true",
         "spark.sql.adaptive.enabled": "false",
         # Hive's own writers and readers, not Spark's in their place.
