@@ -76,14 +76,14 @@ class Case:
 
 CASES = {
     f"{name}_{each}": Case(each, columns, keys, is_nested)
-    for name, columns, keys, is_nested, formats in (
-        ("all", ALL_TYPES, {"k": "string"}, False, FORMATS),
-        ("flat", EVOLVED, {}, True, FORMATS),
-        ("two", EVOLVED, TWO_KEYS, True, FORMATS),
-        ("three", {"id": "bigint", "amount": "double"}, THREE_KEYS, False, FORMATS),
-        ("capitals", {"note": "string", "id": "bigint", "part": "struct<name:string>"}, {}, False, FORMATS[:2]),
+    for name, columns, keys, is_nested in (
+        ("all", ALL_TYPES, {"k": "string"}, False),
+        ("flat", EVOLVED, {}, True),
+        ("two", EVOLVED, TWO_KEYS, True),
+        ("three", {"id": "bigint", "amount": "double"}, THREE_KEYS, False),
+        ("capitals", {"id": "bigint", "note": "string", "part": "struct<name:string>"}, {}, False),
     )
-    for each in formats
+    for each in FORMATS
 } | {"mixed": Case(FileFormat.ORC, {"id": "bigint", "name": "string"}, {"n": "int"})}
 MIXED_FORMATS = (FileFormat.PARQUET, None, FileFormat.AVRO)
 
