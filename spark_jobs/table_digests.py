@@ -154,7 +154,10 @@ def compare(first: DataFrame, second: DataFrame, columns: Sequence[str], keys: S
 
 def _differing(both: DataFrame, keys: Sequence[Column]) -> Iterator[Difference]:
     texts = f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
-    shown = both.where("differs").sort(*keys).select(texts.alias("values"), "first", "second").limit(SHOWN)
+    differing = both.where("differs")
+    # A table without keys is one group, and nothing to sort by.
+    ordered = differing.sort(*keys) if keys else differing
+    shown = ordered.select(texts.alias("values"), "first", "second").limit(SHOWN)
     for row in shown.collect():
         yield Difference(tuple(row.values), _partition(row.first), _partition(row.second))
 

@@ -10,18 +10,19 @@ The folder is judged by its operation:
 | at work | | go if their attempt has failed |
 | not known, or older than the table | stays: somebody else left it there | stays |
 
-Nothing goes that is younger than the grace period. Only these folders are looked into and only metadata is in them: no
-data file is ever touched, and neither is what engines have written beside them.
+Of a folder that stays, the metadata go that no Iceberg table has: of appends that were killed, or that another commit
+came before. Nothing goes that is younger than the grace period. Only these folders are looked into and only metadata
+is in them: no data file is ever touched, and neither is what engines have written beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, select
 
-from catalog.files import Folder
+from catalog.files import FileInfo, Folder
 from catalog.iceberg.pointers import pointer_locations
 from catalog.maintenance.judging import Verdict, Writer, created_at_ms, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
@@ -32,6 +33,7 @@ from catalog.purging import comparable, is_within
 from catalog.storage import Storage
 from catalog.storage.schema import OperationRow
 
+_METADATA = (".avro", ".metadata.json")
 _KINDS = (OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
 
 
@@ -87,36 +89,57 @@ def _delete(
 ) -> None:
     files = folder.all_files(attempt.name)
     first = folder.file_info(attempt_metadata(attempt.location, attempt.name))
-    all_files = [*files, *([] if first is None else [first])]
-    if any(file.modified_at_ms > cutoff_ms for file in all_files):
+    gone = [*files, *([] if first is None else [first])]
+    if any(file.modified_at_ms > cutoff_ms for file in gone):
         return
     with storage.read() as connection:
-        if not _is_over(connection, table, attempt, cutoff_ms):
-            return
-    if not is_dry_run:
+        verdict, unknown = _judged(connection, table, attempt, files, cutoff_ms)
+    if verdict is Verdict.KEEP or (verdict is Verdict.SWEEP and not unknown):
+        return
+    if verdict is Verdict.SWEEP:
+        # No commit can come to have them: it has what was there when it began, and what it writes itself.
+        gone = unknown
+        if not is_dry_run:
+            for each in unknown:
+                folder.delete_file(each.path)
+    elif not is_dry_run:
         with storage.write() as connection:
-            if not _is_over(connection, table, attempt, cutoff_ms, hold=True):
+            if _judged(connection, table, attempt, files, cutoff_ms, hold=True)[0] is not Verdict.DELETE:
                 return
             # Without the list of what was staged nobody can commit it any more, should the operation go on.
             forget_staged(folder, attempt.name)
         if first is not None:
             folder.delete_file(attempt_metadata(attempt.location, attempt.name))
         folder.delete(attempt.name)
-    size = sum(file.size_bytes for file in all_files)
-    tally.add(TableVacuum(table.full_name, orphan_files=len(all_files), orphan_bytes=size))
+    size = sum(file.size_bytes for file in gone)
+    tally.add(TableVacuum(table.full_name, orphan_files=len(gone), orphan_bytes=size))
 
 
-def _is_over(connection: Connection, table: Table, attempt: _Attempt, cutoff_ms: int, *, hold: bool = False) -> bool:
+def _judged(
+    connection: Connection,
+    table: Table,
+    attempt: _Attempt,
+    files: Iterable[FileInfo],
+    cutoff_ms: int,
+    *,
+    hold: bool = False,
+) -> tuple[Verdict, list[FileInfo]]:
+    """Return what becomes of an attempt's folder, and the metadata among its files that no Iceberg table has."""
     writer = read_writers(connection, {attempt.number}, hold=hold).get(attempt.number)
-    has_known_files = _is_in_use(connection, attempt, writer)
+    metadata = {comparable(f"{attempt.location}/{each.path}"): each for each in files if each.path.endswith(_METADATA)}
+    unknown = dict(metadata)
+    for path in _known_files(connection, attempt, writer):
+        unknown.pop(path, None)
+        if not unknown:
+            break
     verdict = judge(
         attempt.attempt,
         writer,
-        has_known_files=has_known_files,
+        has_known_files=len(unknown) < len(metadata),
         table_created_at_ms=_since(connection, table, attempt),
         cutoff_ms=cutoff_ms,
     )
-    return verdict is Verdict.DELETE
+    return verdict, list(unknown.values())
 
 
 def _since(connection: Connection, table: Table, attempt: _Attempt) -> int:
@@ -124,20 +147,17 @@ def _since(connection: Connection, table: Table, attempt: _Attempt) -> int:
     return created_at_ms(connection, table) if attempt.location == table.location and not table.is_iceberg else 0
 
 
-def _is_in_use(connection: Connection, attempt: _Attempt, writer: Writer | None) -> bool:
-    """Say whether an Iceberg table may have an attempt's metadata."""
+def _known_files(connection: Connection, attempt: _Attempt, writer: Writer | None) -> Iterator[str]:
+    """Yield the metadata of the Iceberg tables that may have an attempt's, by their comparable paths."""
     if writer is None or writer.state not in FINISHED:
-        return False
+        return
     report = connection.scalar(select(OperationRow.report).where(OperationRow.number == attempt.number)) or {}
     if report.get("stage", {}).get("folder") != attempt.name:
-        return False
-    here, folder = comparable(attempt.location), comparable(f"{attempt.location}/{attempt.name}")
-    return any(
-        is_within(comparable(path), folder)
-        for pointer in pointer_locations(connection).values()
-        if is_within(comparable(pointer), here)
-        for path in _files_of(pointer)
-    )
+        return
+    here = comparable(attempt.location)
+    for pointer in pointer_locations(connection).values():
+        if is_within(comparable(pointer), here):
+            yield from map(comparable, _files_of(pointer))
 
 
 def _files_of(pointer: str) -> Iterable[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
 
 from catalog import Catalog
+from catalog.errors import CatalogError
 from catalog.failpoints import DIE_AT
 from catalog.migration.requests import MigrationRequest
 from tests.catalog.iceberg_tables import migrate
@@ -18,3 +21,15 @@ def run(url: str, operation_id: str, table: str, request: dict[str, object] | No
             catalog.migrations.revert(operation_id, table)
         else:
             migrate(catalog, table, operation_id, MigrationRequest.from_json(request))
+
+
+def race(url: str, operation_id: str, table: str, barrier: Barrier, outcomes: SimpleQueue[tuple[str, str]]) -> None:
+    """Migrate a table when the others do, and say how that ended: an empty text, or why it did not."""
+    with Catalog.open(url) as catalog:
+        barrier.wait()
+        try:
+            migrate(catalog, table, operation_id)
+        except CatalogError as error:
+            outcomes.put((operation_id, f"{type(error).__name__}: {error}"))
+        else:
+            outcomes.put((operation_id, ""))

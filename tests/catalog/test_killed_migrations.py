@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition, Table
 from catalog.failpoints import Point
+from catalog.iceberg.metadata import metadata_files as named_files
 from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationKind
 from tests.catalog import killed_migrations
@@ -93,6 +94,33 @@ def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, k
     make_old(catalog, table.location.replace("orders", "other"), "m1")
     catalog.vacuum(grace=timedelta(0))
     assert sorted(row[0] for row in iceberg_rows(catalog_url, OTHER)) == sorted(ids)
+    target = catalog.get_table(OTHER)
+    left = {each for each in metadata_files(target.location) if each.endswith((".avro", ".metadata.json"))}
+    assert left == set(named_files(target.metadata_location or ""))
+
+
+def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_says_why_not(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    make_orders(catalog)
+    names = ("a", "b", "c")
+    barrier, outcomes = context.Barrier(len(names)), context.SimpleQueue()
+    processes = [
+        context.Process(target=killed_migrations.race, args=(catalog_url, each, NAME, barrier, outcomes))
+        for each in names
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(names)
+    said = dict(outcomes.get() for _ in names)
+    (winner,) = (each for each, why in said.items() if not why)
+    for why in filter(None, said.values()):
+        assert why.startswith(("OperationConflictError", "AlreadyIcebergError"))
+        assert f"operation {winner}" in why or "is an Iceberg table already" in why
+    assert iceberg_rows(catalog_url) == expected_rows()
+    assert [each.id for each in catalog.operations.list(NAME)] == [winner]
 
 
 def make_anew(catalog: Catalog) -> Table:

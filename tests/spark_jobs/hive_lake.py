@@ -9,6 +9,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,47 @@ ROWS = """
         X'FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF', DATE '9999-12-31', TIMESTAMP '2038-01-19 03:14:08', null, null, null
 """
 
+BEFORE = """
+    gone string, n int, f float, d decimal(9,2), st struct<a:int>, ar array<struct<a:int>>,
+    ma map<string,struct<a:int>>, note string, id bigint
+"""
+AFTER = """
+    id bigint, note string, n bigint, f double, d decimal(18,2), st struct<a:int,b:string>,
+    ar array<struct<a:int,b:string>>, ma map<string,struct<a:int,b:string>>, added date
+"""
+"""Columns in another order, one dropped, one added, three of wider types, and structs with a field more."""
+
+ROWS_BEFORE = """
+    SELECT /*+ REPARTITION(1) */ 'gone', CAST(id AS int) AS n, id / 4F, id * 1.25BD, named_struct('a', id),
+        array(named_struct('a', id), null), map('k', named_struct('a', id)), concat('n', id), id
+    FROM range(5)
+"""
+ROWS_AFTER = """
+    SELECT /*+ REPARTITION(1) */ id, null, id * 10000000000, id / 3D, id * 10000000.25BD,
+        named_struct('a', id, 'b', 'x'), array(named_struct('a', id, 'b', 'x')),
+        map('k', named_struct('a', id, 'b', null)), date_add(DATE '2024-02-28', CAST(id AS int))
+    FROM range(5, 10)
+"""
+
+FORMATS = ("PARQUET", "ORC", "AVRO")
+AVRO_SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "row",
+        "fields": [
+            {"name": "ID", "type": ["null", "long"]},
+            {"name": "Note", "type": ["null", "string"]},
+            {
+                "name": "Part",
+                "type": [
+                    "null",
+                    {"type": "record", "name": "part", "fields": [{"name": "Name", "type": ["null", "string"]}]},
+                ],
+            },
+        ],
+    }
+)
+
 ODD_TEXTS = ["plain", "a b", "a/b:c=d%41", "ünï-日本", "it''s \"quoted\"", "__x", ".y", "", None]
 
 
@@ -60,10 +102,13 @@ class Lake:
     def location(self, name: str) -> Path:
         return self.folder / name
 
-    def create(self, name: str, columns: str, keys: str, stored: str) -> None:
+    def create(
+        self, name: str, columns: str, keys: str, stored: str, at: str | None = None, properties: str = ""
+    ) -> None:
         partitioned = f"PARTITIONED BY ({keys})" if keys else ""
-        place = f"STORED AS {stored} LOCATION '{self.location(name)}'"
-        self.spark.sql(f"CREATE EXTERNAL TABLE {name} ({columns}) {partitioned} {place}")
+        place = f"STORED AS {stored} LOCATION '{self.location(at or name)}'"
+        rest = f"TBLPROPERTIES ({properties})" if properties else ""
+        self.spark.sql(f"CREATE EXTERNAL TABLE {name} ({columns}) {partitioned} {place} {rest}")
 
     def insert(self, name: str, keys: str, select: str) -> None:
         partition = f"PARTITION ({keys})" if keys else ""
@@ -72,56 +117,107 @@ class Lake:
     def all_types(self, name: str, stored: str) -> None:
         """All types, one key, values that have to be escaped, nulls, and a partition at a location of its own."""
         self.create(name, TYPES, "k string", stored)
-        cross = " UNION ALL ".join(f"SELECT {sql_text(each)} AS k" for each in ODD_TEXTS)
-        self.insert(name, "k", f"SELECT r.*, keys.k FROM ({ROWS}) r CROSS JOIN ({cross}) keys DISTRIBUTE BY keys.k")
+        keys = f"array({', '.join(map(sql_text, ODD_TEXTS))})"
+        self.insert(name, "k", f"SELECT *, explode({keys}) AS k FROM ({ROWS}) DISTRIBUTE BY k")
         elsewhere = self.folder / "elsewhere" / name
         self.spark.sql(f"ALTER TABLE {name} ADD PARTITION (k = 'far') LOCATION '{elsewhere}'")
         self.insert(name, "k = 'far'", ROWS)
 
     def flat(self, name: str, stored: str) -> None:
-        """No keys, and columns that came later."""
-        self.create(name, "id bigint, note string", "", stored)
-        self.insert(name, "", "SELECT /*+ REPARTITION(1) */ id, concat('n', id) FROM range(10)")
-        self.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (price decimal(9,2), tags array<string>)")
-        later = "id + 10, null, CAST(id AS decimal(9,2)), array('t', CAST(id AS string))"
-        self.insert(name, "", f"SELECT /*+ REPARTITION(1) */ {later} FROM range(10)")
+        """No keys, files of before and after the columns changed, and folders inside."""
+        self.create(f"{name}_before", BEFORE, "", stored, at=name)
+        self.insert(f"{name}_before", "", f"SELECT * FROM ({ROWS_BEFORE})")
+        self.create(name, AFTER, "", stored)
+        with self.in_folders_inside(name):
+            self.insert(name, "", f"SELECT * FROM ({ROWS_AFTER})")
+
+    def capitals(self, name: str, stored: str) -> None:
+        """Files whose names have capitals, which those of a metastore never have."""
+        columns = "id bigint, note string, part struct<name:string>"
+        if stored == "AVRO":
+            # Hive's writer keeps to a schema that the table brings with it, and its reader needs that.
+            self.create(name, columns, "", stored, properties=f"'avro.schema.literal' = '{AVRO_SCHEMA}'")
+            self.insert(name, "", "SELECT id, concat('n', id), struct('x' AS name) FROM range(10)")
+            return
+        self.create(name, columns, "", stored)
+        # Spark's own writer keeps the names of its rows.
+        rows = self.spark.range(10).selectExpr("concat('n', id) AS Note", "id AS ID", "struct('x' AS Name) AS Part")
+        rows.repartition(1).write.format(stored).mode("append").save(str(self.location(name)))
+
+    def two_keys(self, name: str, stored: str) -> None:
+        """As `flat`, with files of before and after in each partition."""
+        keys, of_row = "flag boolean, rate decimal(5,2)", "id % 2 = 0, nullif(id % 3 * 1.5BD, 0)"
+        self.create(f"{name}_before", BEFORE, keys, stored, at=name)
+        self.insert(f"{name}_before", "flag, rate", f"SELECT *, {of_row} FROM ({ROWS_BEFORE})")
+        self.create(name, AFTER, keys, stored)
+        # Hive empties the folder of a partition that it does not know.
+        self.spark.sql(f"ALTER TABLE {name} RECOVER PARTITIONS")
+        with self.in_folders_inside(name):
+            self.insert(name, "flag, rate", f"SELECT *, {of_row} FROM ({ROWS_AFTER})")
+
+    @contextmanager
+    def in_folders_inside(self, name: str) -> Iterator[None]:
+        """Move the files that the block writes two folders deeper, and leave copies where nobody looks."""
+        before = self.data_files(name)
+        yield
+        for file in self.data_files(name) - before:
+            for folder in ("_temporary", "sub/.hidden", "sub/deep"):
+                (file.parent / folder).mkdir(parents=True, exist_ok=True)
+                shutil.copy(file, file.parent / folder)
+            file.unlink()
+
+    def data_files(self, name: str) -> set[Path]:
+        return {each for each in self.location(name).rglob("part-*") if each.is_file()}
 
     def three_keys(self, name: str, stored: str) -> None:
-        """Keys of three types, nulls in each of them."""
-        self.create(name, "id bigint, amount double", "country string, year int, day date", stored)
+        """Keys of three types, nulls in each of them, and two files in each partition, one with greater ids."""
+        self.create(name, "id bigint, amount double", "country string, at timestamp, day date", stored)
         self.insert(
             name,
-            "country, year, day",
-            """SELECT id, id / 4D, CASE id % 4 WHEN 0 THEN 'nl' WHEN 1 THEN 'be' WHEN 2 THEN 'n l' END,
-                CASE WHEN id % 3 > 0 THEN 2020 + CAST(id % 3 AS int) END,
-                CASE WHEN id % 5 > 0 THEN date_add(DATE '2024-02-27', CAST(id % 5 AS int)) END
-            FROM range(120) DISTRIBUTE BY id % 4""",
+            "country, at, day",
+            """SELECT /*+ REPARTITION_BY_RANGE(2, id) */ id, id / 4D,
+                CASE id % 4 WHEN 0 THEN 'nl' WHEN 1 THEN 'be' WHEN 2 THEN 'n l' END,
+                CASE id % 3 WHEN 0 THEN TIMESTAMP '2024-02-29 12:34:56'
+                    WHEN 1 THEN TIMESTAMP '1969-12-31 23:59:59.25' END,
+                CASE id % 6 WHEN 0 THEN DATE '2024-02-29' WHEN 1 THEN DATE '2024-02-29'
+                    WHEN 2 THEN DATE '1582-10-15' WHEN 3 THEN DATE '1582-10-15' END
+            FROM range(120)""",
         )
 
     def mixed(self, name: str) -> None:
         """Partitions of three formats."""
         self.create(name, "id bigint, name string", "n int", "ORC")
-        for number, stored in enumerate(("ORC", "PARQUET", "AVRO")):
+        for number, stored in enumerate(FORMATS):
             self.spark.sql(f"ALTER TABLE {name} ADD PARTITION (n = {number})")
-            if stored != "ORC":
-                # Spark changes no format; the files are written beside, and the catalog is told.
-                other = f"{name}_{stored.lower()}"
-                self.create(other, "id bigint, name string", "", stored)
-                self.insert(other, "", f"SELECT /*+ REPARTITION(1) */ id + {100 * number}, 'x' FROM range(5)")
-                target = self.location(name) / f"n={number}"
-                shutil.rmtree(target, ignore_errors=True)
-                shutil.copytree(self.location(other), target)
-            else:
-                self.insert(name, "n = 0", "SELECT /*+ REPARTITION(1) */ id, 'x' FROM range(5)")
+            part = f"{name}_{number}"
+            self.create(part, "id bigint, name string", "", stored, at=f"{name}/n={number}")
+            self.insert(part, "", f"SELECT /*+ REPARTITION(1) */ id + {100 * number}, 'x' FROM range(5)")
+            self.set_storage(name, number, part)
+
+    def set_storage(self, name: str, position: int, like: str) -> None:
+        """Give a partition the format and the folder of a table, as Hive's SET FILEFORMAT does; Spark has no such."""
+        jvm, catalog = self.spark.sparkContext._jvm, self.session_catalog
+        old = catalog.listPartitions(self.identifier(name), jvm.scala.Option.empty()).apply(position)
+        storage = catalog.getTableMetadata(self.identifier(like)).storage()
+        rest = old.parameters(), old.createTime(), old.lastAccessTime(), old.stats()
+        changed = jvm.java.util.List.of(old.copy(old.spec(), storage, *rest))
+        catalog.alterPartitions(
+            self.identifier(name), jvm.scala.jdk.javaapi.CollectionConverters.asScala(changed).toSeq()
+        )
+
+    @property
+    def session_catalog(self) -> Any:
+        return self.spark._jsparkSession.sessionState().catalog()
+
+    def identifier(self, name: str) -> Any:
+        return self.spark.sparkContext._jvm.org.apache.spark.sql.catalyst.TableIdentifier(name)
 
     def rows(self, name: str) -> pyarrow.Table:
-        return self.spark.table(name).toArrow()
+        return self.spark.table(name).coalesce(1).toArrow()
 
     def partitions(self, name: str) -> Iterator[dict[str, Any]]:
-        jvm = self.spark.sparkContext._jvm
-        identifier = jvm.org.apache.spark.sql.catalyst.TableIdentifier(name)
-        catalog = self.spark._jsparkSession.sessionState().catalog()
-        found = catalog.listPartitions(identifier, jvm.scala.Option.empty())
+        nothing = self.spark.sparkContext._jvm.scala.Option.empty()
+        found = self.session_catalog.listPartitions(self.identifier(name), nothing)
         for position in range(found.size()):
             partition = found.apply(position)
             values = {}
@@ -132,6 +228,16 @@ class Lake:
             yield {"values": values, "location": partition.location().getPath()}
 
 
+KINDS = {
+    "flat": Lake.flat,
+    "all": Lake.all_types,
+    "two": Lake.two_keys,
+    "three": Lake.three_keys,
+    "capitals": Lake.capitals,
+}
+"""What the names of tables begin with that there are of each format."""
+
+
 def main(folder: Path) -> None:
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -140,6 +246,11 @@ def main(folder: Path) -> None:
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:lake;create=true",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
+        # Otherwise Hive runs a program for the permissions of each file and folder.
+        "spark.hadoop.hive.warehouse.subdir.inherit.perms": "false",
+        "spark.hadoop.hive.stats.autogather": "false",
+        "spark.hadoop.mapreduce.input.fileinputformat.input.dir.recursive": "true",
+        "spark.sql.adaptive.enabled": "false",
         # Hive's own writers and readers, not Spark's in their place.
         "spark.sql.hive.convertMetastoreParquet": "false",
         "spark.sql.hive.convertMetastoreOrc": "false",
@@ -158,29 +269,24 @@ def main(folder: Path) -> None:
     spark = builder.getOrCreate()
     lake = Lake(spark, folder)
     written = []
-    for stored in ("PARQUET", "ORC", "AVRO"):
-        short = stored.lower()
-        lake.all_types(f"all_{short}", stored)
-        lake.flat(f"flat_{short}", stored)
-        written += [f"all_{short}", f"flat_{short}"]
-    lake.three_keys("keys_parquet", "PARQUET")
-    lake.three_keys("keys_orc", "ORC")
+    for stored in FORMATS:
+        for start, write in KINDS.items():
+            written.append(f"{start}_{stored.lower()}")
+            write(lake, written[-1], stored)
     lake.mixed("mixed")
-    written += ["keys_parquet", "keys_orc"]
-    # Hive's reader in Spark gives the name of the null partition for null.
-    spark.conf.set("spark.sql.hive.convertMetastoreParquet", "true")
-    spark.conf.set("spark.sql.hive.convertMetastoreOrc", "true")
+    written.append("mixed")
     tables = {}
-    for name in [*written, "mixed"]:
-        is_partitioned = not name.startswith("flat_")
+    for name in written:
+        is_partitioned = not name.startswith(("flat_", "capitals_"))
         tables[name] = {"partitions": list(lake.partitions(name)) if is_partitioned else None}
-        if name != "mixed":
-            rows = lake.rows(name)
-            with (
-                pyarrow.OSFile(str(folder / f"{name}.arrow"), "wb") as file,
-                pyarrow.ipc.new_file(file, rows.schema) as out,
-            ):
-                out.write_table(rows)
+        # Of names with capitals in ORC files, Hive's reader makes nulls, and Spark's own does not.
+        spark.conf.set("spark.sql.hive.convertMetastoreOrc", str(name == "capitals_orc").lower())
+        rows = lake.rows(name)
+        with (
+            pyarrow.OSFile(str(folder / f"{name}.arrow"), "wb") as file,
+            pyarrow.ipc.new_file(file, rows.schema) as out,
+        ):
+            out.write_table(rows)
     (folder / "tables.json").write_text(json.dumps(tables))
 
 

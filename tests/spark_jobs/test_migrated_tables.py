@@ -5,25 +5,32 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import fastavro
 import pyarrow
 import pytest
-from pyiceberg.expressions import EqualTo, GreaterThan, IsNull
+from pyiceberg.expressions import AlwaysTrue, EqualTo, GreaterThan, IsNull
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import FileFormat as IcebergFormat
 from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.name_mapping import MappedField
+from pyiceberg.types import DateType, IcebergType, ListType, MapType, StructType, TimestamptzType
 
 from catalog import Catalog, FileFormat, NewPartition
 from catalog.partition_names import NULL_VALUE
 from tests.catalog.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from tests.spark_jobs.migrating import Migrator
 
@@ -35,8 +42,14 @@ ALL_TYPES = {
     **{"st": "string", "ch": "char(5)", "vc": "varchar(8)", "bi": "binary", "da": "date", "ts": "timestamp"},
     **{"ar": "array<int>", "ma": "map<string,bigint>", "sr": "struct<a:int,b:array<string>,c:struct<d:date>>"},
 }
-FLAT = {"id": "bigint", "note": "string", "price": "decimal(9,2)", "tags": "array<string>"}
-THREE_KEYS = {"country": "string", "year": "int", "day": "date"}
+EVOLVED = {
+    **{"id": "bigint", "note": "string", "n": "bigint", "f": "double", "d": "decimal(18,2)"},
+    **{"st": "struct<a:int,b:string>", "ar": "array<struct<a:int,b:string>>"},
+    **{"ma": "map<string,struct<a:int,b:string>>", "added": "date"},
+}
+TWO_KEYS = {"flag": "boolean", "rate": "decimal(5,2)"}
+THREE_KEYS = {"country": "string", "at": "timestamp", "day": "date"}
+FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 
 
 @dataclass(frozen=True)
@@ -44,27 +57,35 @@ class Case:
     """A table as Hive has it.
 
     Attributes:
-        timestamps: What its timestamps are to become, where its format does not tell.
+        is_nested: There are folders inside the table's, or its partitions'.
     """
 
     format: FileFormat
     columns: Mapping[str, str]
     keys: Mapping[str, str]
-    timestamps: str | None = None
+    is_nested: bool = False
+
+    @property
+    def request(self) -> dict[str, Any]:
+        """What is asked of the migration."""
+        return {
+            "timestamps": "with zone" if self.format is FileFormat.AVRO else None,
+            "recursive_directory": "true" if self.is_nested else "fail",
+        }
 
 
 CASES = {
-    "all_parquet": Case(FileFormat.PARQUET, ALL_TYPES, {"k": "string"}),
-    "all_orc": Case(FileFormat.ORC, ALL_TYPES, {"k": "string"}),
-    "all_avro": Case(FileFormat.AVRO, ALL_TYPES, {"k": "string"}, "with zone"),
-    "flat_parquet": Case(FileFormat.PARQUET, FLAT, {}),
-    "flat_orc": Case(FileFormat.ORC, FLAT, {}),
-    "flat_avro": Case(FileFormat.AVRO, FLAT, {}),
-    "keys_parquet": Case(FileFormat.PARQUET, {"id": "bigint", "amount": "double"}, THREE_KEYS),
-    "keys_orc": Case(FileFormat.ORC, {"id": "bigint", "amount": "double"}, THREE_KEYS),
-    "mixed": Case(FileFormat.ORC, {"id": "bigint", "name": "string"}, {"n": "int"}),
-}
-MIXED_FORMATS = (None, FileFormat.PARQUET, FileFormat.AVRO)
+    f"{name}_{each}": Case(each, columns, keys, is_nested)
+    for name, columns, keys, is_nested in (
+        ("all", ALL_TYPES, {"k": "string"}, False),
+        ("flat", EVOLVED, {}, True),
+        ("two", EVOLVED, TWO_KEYS, True),
+        ("three", {"id": "bigint", "amount": "double"}, THREE_KEYS, False),
+        ("capitals", {"id": "bigint", "note": "string", "part": "struct<name:string>"}, {}, False),
+    )
+    for each in FORMATS
+} | {"mixed": Case(FileFormat.ORC, {"id": "bigint", "name": "string"}, {"n": "int"})}
+MIXED_FORMATS = (FileFormat.PARQUET, None, FileFormat.AVRO)
 
 
 @pytest.fixture(scope="session")
@@ -130,29 +151,110 @@ def plain(value: Any, *, is_char: bool = False) -> Any:
         case str() if is_char:
             return value.rstrip(" ")
         case str() if value == NULL_VALUE:
+            # So Hive's reader in Spark gives a null of a partition key.
             return None
     return value
 
 
-def rows_of(table: pyarrow.Table, case: Case) -> list[str]:
-    """Return the rows of an Arrow table, in no order of their own."""
+def texts(rows: Iterable[Mapping[str, Any]], case: Case) -> list[str]:
+    """Return rows so that they can be compared, in no order of their own."""
     names = [*case.columns, *case.keys]
     chars = {name for name, text in case.columns.items() if text.startswith("char")}
-    found = table.select(names).to_pylist()
-    return sorted(repr([plain(row[name], is_char=name in chars) for name in names]) for row in found)
+    return sorted(repr([plain(row[name], is_char=name in chars) for name in names]) for row in rows)
 
 
-def hive_rows(lake: Path, name: str) -> list[str]:
+def rows_of(table: pyarrow.Table, case: Case) -> list[str]:
+    """Return the rows of an Arrow table."""
+    return texts(table.to_pylist(), case)
+
+
+def hive_rows(lake: Path, name: str) -> list[dict[str, Any]]:
     """Return the rows that Hive reads."""
-    if name == "mixed":
-        texts = [repr([number + 100 * n, "x", n]) for n in range(3) for number in range(5)]
-        return sorted(texts)
     with pyarrow.memory_map(str(lake / f"{name}.arrow")) as file:
-        return rows_of(pyarrow.ipc.open_file(file).read_all(), CASES[name])
+        rows = pyarrow.ipc.open_file(file).read_all().to_pylist()
+    return [{column: plain(value) for column, value in row.items()} for row in rows]
+
+
+def pyiceberg_rows(table: Table) -> list[dict[str, Any]]:
+    """Return the rows of the files that PyIceberg plans to read; fastavro reads those of Avro for it."""
+    tasks = list(table.scan().plan_files())
+    others = [each for each in tasks if each.file.file_format is not IcebergFormat.AVRO]
+    rows: list[dict[str, Any]] = []
+    if others:
+        rows = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue()).to_table(others).to_pylist()
+    for each in tasks:
+        if each.file.file_format is IcebergFormat.AVRO:
+            found = list(avro_rows(table, each.file))
+            assert len(found) == each.file.record_count
+            rows += found
+    return rows
+
+
+def avro_rows(table: Table, file: DataFile) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an Avro file with the table's columns, as the specification says that readers find them."""
+    mapping = table.name_mapping()
+    assert mapping is not None
+    names = [each.name for each in table.spec().fields]
+    keys = {name: key_value(table.schema().find_type(name), file.partition[at]) for at, name in enumerate(names)}
+    with Path(file.file_path).open("rb") as content:
+        for record in fastavro.reader(content):
+            yield by_mapping(record, table.schema().as_struct(), mapping.root) | keys
+
+
+def by_mapping(value: Any, kind: IcebergType, mapping: Sequence[MappedField]) -> Any:
+    """Return a value of a file as the table has it, whose parts have the names that the mapping says."""
+    fields = {each.field_id: each for each in mapping}
+    match kind:
+        case _ if value is None:
+            return None
+        case StructType():
+            parts = {}
+            for each in kind.fields:
+                entry = fields[each.field_id]
+                found = next((value[name] for name in entry.names if name in value), None)
+                parts[each.name] = by_mapping(found, each.field_type, entry.fields)
+            return parts
+        case ListType():
+            return [by_mapping(each, kind.element_type, fields[kind.element_id].fields) for each in value]
+        case MapType():
+            inside = fields[kind.value_id].fields
+            return [(key, by_mapping(each, kind.value_type, inside)) for key, each in value.items()]
+    return value
+
+
+def key_value(kind: IcebergType, value: Any) -> Any:
+    """Return a partition's value as readers show it."""
+    match kind:
+        case DateType() if value is not None:
+            return datetime.date(1970, 1, 1) + datetime.timedelta(days=value)
+        case TimestamptzType() if value is not None:
+            return datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=value)
+    return value
+
+
+def duckdb_rows(duck: duckdb.DuckDBPyConnection, location: str, case: Case) -> list[str]:
+    """Return the rows that DuckDB reads of a table of Parquet files."""
+    names = ", ".join(f'"{name}"' for name in (*case.columns, *case.keys))
+    return texts(duck.execute(f"SELECT {names} FROM iceberg_scan('{location}')").to_arrow_table().to_pylist(), case)
 
 
 def planned_files(table: Table, **scan: Any) -> int:
     return sum(1 for _ in table.scan(**scan).plan_files())
+
+
+def duckdb_files_and_ids(duck: duckdb.DuckDBPyConnection, location: str, condition: str) -> tuple[int, list[int]]:
+    """Return how many files DuckDB reads for a condition, and the ids that it finds."""
+    query = f"SELECT id FROM iceberg_scan('{location}') WHERE {condition} ORDER BY id"
+    ((_, plan),) = duck.execute(f"EXPLAIN ANALYZE {query}").fetchall()
+    found = re.search(r"Total Files Read: (\d+)", plan)
+    assert found is not None, plan
+    return int(found[1]), [id for (id,) in duck.execute(query).fetchall()]
+
+
+def files_read_by_spark(rows: DataFrame) -> int:
+    """Return how many data files Spark planned to read, after an action."""
+    leaf = rows._jdf.queryExecution().executedPlan().collectLeaves().head()
+    return int(leaf.metrics().get("resultDataFiles").get().value())
 
 
 @pytest.fixture
@@ -177,8 +279,9 @@ def test_three_readers_read_what_hive_reads(
 
     case = CASES[name]
     full_name = register(catalog, lake, name)
-    expected = hive_rows(lake, name)
-    report = migrator.migrate(full_name, timestamps=case.timestamps)
+    hive = hive_rows(lake, name)
+    expected = texts(hive, case)
+    report = migrator.migrate(full_name, **case.request)
     location = str(report["metadata_location"])
     assert report["rows"] == len(expected)
 
@@ -186,36 +289,45 @@ def test_three_readers_read_what_hive_reads(
     with sql_catalog(catalog_url) as iceberg:
         table = iceberg.load_table(full_name)
         assert table.metadata_location == location
-        if name != "mixed" and case.format is not FileFormat.AVRO:
-            assert rows_of(table.scan().to_arrow(), case) == expected
+        assert texts(pyiceberg_rows(table), case) == expected
     if case.format is FileFormat.PARQUET:
-        read = duck.execute(f"SELECT * FROM iceberg_scan('{location}')").to_arrow_table()
-        assert rows_of(read, case) == expected
+        # DuckDB 1.5 refuses lists of structs of which files have fewer fields, when Hive wrote them ("bag not found").
+        read = replace(case, columns={name: text for name, text in case.columns.items() if "array<struct" not in text})
+        assert duckdb_rows(duck, location, read) == texts(hive, read)
 
 
-@pytest.mark.parametrize("name", ["keys_parquet", "keys_orc"])
+FILTERS = (
+    (EqualTo("country", "n l"), "country = 'n l'", lambda row: row["country"] == "n l"),
+    (EqualTo("day", "1582-10-15"), "day = DATE '1582-10-15'", lambda row: row["day"] == datetime.date(1582, 10, 15)),
+    (IsNull("country"), "country IS NULL", lambda row: row["country"] is None),
+    # No partition key: the bounds of the files tell.
+    (GreaterThan("id", 115), "id > 115", lambda row: row["id"] > 115),
+)
+
+
+@pytest.mark.parametrize("name", ["three_parquet", "three_orc"])
 def test_filters_leave_files_out_and_no_rows(
-    name: str, lake: Path, catalog: Catalog, migrator: Migrator, iceberg_spark: SparkSession
+    name: str,
+    lake: Path,
+    catalog: Catalog,
+    migrator: Migrator,
+    iceberg_spark: SparkSession,
+    duck: duckdb.DuckDBPyConnection,
 ) -> None:
-    from pyspark.sql import functions as f
-
     from spark_jobs.iceberg_reading import read_metadata_file
 
     location = str(migrator.migrate(register(catalog, lake, name), verify=False)["metadata_location"])
     table, rows = StaticTable.from_metadata(location), read_metadata_file(iceberg_spark, location)
-    with pyarrow.memory_map(str(lake / f"{name}.arrow")) as file:
-        expected = pyarrow.ipc.open_file(file).read_all().to_pylist()
+    expected = hive_rows(lake, name)
     every = planned_files(table)
-    for condition, text, is_wanted in (
-        (EqualTo("country", "n l"), "country = 'n l'", lambda row: row["country"] == "n l"),
-        (EqualTo("year", 2021), "year = 2021", lambda row: row["year"] == 2021),
-        (EqualTo("day", "2024-02-29"), "day = DATE '2024-02-29'", lambda row: row["day"] == datetime.date(2024, 2, 29)),
-        (IsNull("country"), "country IS NULL", lambda row: row["country"] is None),
-        # No partition key: the bounds of the files tell.
-        (GreaterThan("id", 115), "id > 115", lambda row: row["id"] > 115),
-    ):
+    for condition, text, is_wanted in FILTERS:
         ids = sorted(row["id"] for row in expected if is_wanted(row))
         assert ids
-        assert planned_files(table, row_filter=condition) < every / 2, text
+        planned = planned_files(table, row_filter=condition)
+        assert planned < every / 2, text
         assert sorted(table.scan(row_filter=condition).to_arrow().column("id").to_pylist()) == ids
-        assert rows.where(f.expr(text)).agg(f.sort_array(f.collect_list("id"))).head() == (ids,)
+        found = rows.where(text).select("id")
+        assert sorted(row.id for row in found.collect()) == ids
+        assert files_read_by_spark(found) == planned, text
+        if name == "three_parquet":
+            assert duckdb_files_and_ids(duck, location, text) == (planned, ids), text

@@ -82,6 +82,20 @@ def test_differences_are_named_by_partition_and_column(
     assert "column amount" not in message
 
 
+def test_differences_of_a_table_without_keys_are_named_by_column(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=COLUMNS, partition_keys=[])
+    path = Path(table.location) / "x.parquet"
+    write(path, [1, 2, 3])
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    write(path.with_name("y.parquet"), [4])
+    with pytest.raises(VerificationFailedError, match=r"the Hive table has 4 row\(s\) and the Iceberg table 3"):
+        migrator.verify(operation_id)
+
+
 def _metadata_over_copies(migrator: Migrator, operation_id: str, orders: Path, copies: Path) -> str:
     """Let the staged metadata be those of copies of the files; return their location."""
     from catalog.iceberg.facts import FooterReader
