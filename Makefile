@@ -7,10 +7,10 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench up down status lock clean
+.PHONY: help setup demo test check bench bench-trino up down status lock clean
 
 help: ## Show what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: setup ## Load real flights through Airflow and Spark, index them, and show what the index is good for
 	@$(BIN)/python -m standalone demo
@@ -29,6 +29,9 @@ test: check ## Run the checks and every test, in two processes
 
 bench: setup ## Measure beside the best that is possible without it; SCALE=small takes a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)
+
+bench-trino: setup ## Measure migrations beside Trino's, which is downloaded; it needs Maven and Java 24 or later
+	@$(BIN)/python -m benchmarks --scale $(SCALE) --trino
 
 check: setup ## Run the checks that need no database, no Spark and no Airflow
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: what `make bench` calls."""
+"""`python -m benchmarks`: what `make bench` and `make bench-trino` call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,19 @@ from typing import NoReturn
 
 from rich.console import Console
 
-from benchmarks import adding, building, carbon, changing, chart, finding, joining, migrating, rebalancing, report
+from benchmarks import (
+    adding,
+    building,
+    carbon,
+    changing,
+    chart,
+    finding,
+    joining,
+    migrating,
+    rebalancing,
+    report,
+    trino,
+)
 from benchmarks.figures import BenchmarkError, Figure, save
 from benchmarks.ground import Ground
 from benchmarks.timing import Effort
@@ -27,13 +39,14 @@ BENCHMARKS = (finding, adding, building, changing, rebalancing, carbon, joining,
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 
-HEADINGS = {what: heading for benchmark in BENCHMARKS for what, heading in benchmark.HEADINGS.items()}
+HEADINGS = {what: heading for benchmark in (*BENCHMARKS, trino) for what, heading in benchmark.HEADINGS.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all benchmarks; return the exit code, which a missed goal does not change: it may be the machine's day."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--scale", choices=SCALES, default="full", help="small takes a tenth of the partitions")
+    parser.add_argument("--trino", action="store_true", help="only measure migrations beside Trino's, downloading it")
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
     parser.add_argument("--chart", type=Path, help="where to copy the chart, for instance docs/benchmark.svg")
     options = parser.parse_args(arguments)
@@ -41,13 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s ...")
     logging.getLogger("benchmarks").setLevel(logging.INFO)
     signal.signal(signal.SIGTERM, _end_in_order)
+    folder, benchmarks = (home / "bench-trino", (trino,)) if options.trino else (home / "bench", BENCHMARKS)
     try:
-        run(home / "bench", SCALES[options.scale], Effort())
+        run(folder, SCALES[options.scale], Effort(), benchmarks)
     except (BenchmarkError, CatalogError, StandaloneError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     if options.chart:
-        shutil.copyfile(home / "bench" / "chart.svg", options.chart)
+        shutil.copyfile(folder / "chart.svg", options.chart)
     return 0
 
 

@@ -79,7 +79,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
     request.folder.mkdir()
     try:
         for file_format in FORMATS:
-            _create(catalog, request.table(file_format), file_count)
+            create_table(catalog, request.table(file_format), file_count)
         # First, because Spark takes the metadata beside a table's folders for more of its data.
         peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request)
         times = in_new_process(ground.folder / "spark.log", _times_of_ours, request)
@@ -97,7 +97,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
         megabytes = []
         for count in (many, many // 100):
             small = table_of(request.folder, FileFormat.PARQUET, count, 1)
-            _create(catalog, small, count)
+            create_table(catalog, small, count)
             megabytes.append([in_new_process(ground.folder / "spark.log", _driver_megabytes, request, small.full_name)])
         yield _figure(f"migrate_memory.driver.{many}", megabytes[0], megabytes[1], MOST_MEMORY, unit="MB")
         for scan in _SCANS:
@@ -145,7 +145,7 @@ class _Request:
         return table_of(self.folder, file_format, self.file_count)
 
 
-def _create(catalog: Catalog, table: Table, file_count: int) -> None:
+def create_table(catalog: Catalog, table: Table, file_count: int) -> None:
     """Write a table's files, and add it with its partitions to a catalog."""
     write_files(table, file_count)
     catalog.create_table(
@@ -168,21 +168,21 @@ def _times_of_ours(request: _Request) -> dict[str, list[float]]:
     with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
         for file_format in FORMATS:
             name = request.table(file_format).full_name
-            _migrate(spark, catalog, name)
+            migrate_table(spark, catalog, name)
             times[file_format] = []
             for _ in range(request.runs):
                 catalog.migrations.revert(uuid4().hex, name)
-                times[file_format].append(seconds(lambda: _migrate(spark, catalog, name)))  # noqa: B023
+                times[file_format].append(seconds(lambda: migrate_table(spark, catalog, name)))  # noqa: B023
         table = request.table(FileFormat.PARQUET)
         times["remote"] = [seconds(lambda: _stage_remote(spark, request, table)) for _ in range(2)][1:]
         times["one thread"] = [_one_thread_seconds(table, request.file_count)]
     return times
 
 
-def _migrate(spark: SparkSession, catalog: Catalog, name: str) -> None:
+def migrate_table(spark: SparkSession, catalog: Catalog, name: str) -> None:
+    """Make a Hive table an Iceberg table as the peers do it, who compare nothing."""
     from spark_jobs.migrate import migrate
 
-    # The peers compare nothing, either.
     migrate(spark, catalog, uuid4().hex, name, MigrationRequest(verify=False))
 
 
@@ -231,7 +231,7 @@ def _driver_megabytes(request: _Request, name: str) -> float:
     Of the JVM that is the heap after a collection, of this process the most that it ever had.
     """
     with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
-        _migrate(spark, catalog, name)
+        migrate_table(spark, catalog, name)
         return _megabytes_in_use(spark)
 
 

@@ -1,0 +1,239 @@
+"""Trino on one node of its own, from Maven Central, with a catalog of Hive tables and one of Iceberg tables."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+from benchmarks.figures import BenchmarkError
+from standalone.errors import SetUpError
+from standalone.java import JVM_DIR, java_version
+from standalone.postgres import HOST, free_port
+from standalone.server_process import ServerProcess
+
+VERSION = "476"
+LEAST_JAVA = 24
+JAVA_VARIABLE = "TRINO_JAVA_HOME"
+
+_NAME = f"trino-server-{VERSION}"
+_MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
+_PLUGINS = frozenset({"hive", "iceberg"})
+_ANSWER_SECONDS = 120
+# As Trino's own documentation advises, but for the memory.
+_JVM_OPTIONS = (
+    "-Xmx3G",
+    "-XX:G1HeapRegionSize=32M",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:-OmitStackTraceInFastThrow",
+    "-XX:ReservedCodeCacheSize=512M",
+    "-XX:PerMethodRecompilationCutoff=10000",
+    "-XX:PerBytecodeRecompilationCutoff=10000",
+    "-Djdk.attach.allowAttachSelf=true",
+    "-Djdk.nio.maxCachedBufferSize=2000000",
+    "-Dfile.encoding=UTF-8",
+    "-XX:+EnableDynamicAgentLoading",
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--add-modules=jdk.incubator.vector",
+)
+
+log = logging.getLogger(__name__)
+
+
+def installed(folder: Path) -> Path:
+    """Return Trino's folder below this one; it is downloaded when it is not there, about 800 MB.
+
+    Raises:
+        SetUpError: There is no Maven, or it could not download it.
+    """
+    home = folder / _NAME
+    if home.exists():
+        return home
+    log.info("Downloading Trino %s", VERSION)
+    unfinished = folder / "unfinished"
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir(parents=True)
+    with tarfile.open(_downloaded(unfinished / "maven")) as archive:
+        archive.extractall(unfinished, filter="data")
+    # A plugin more is a second more at each start.
+    for plugin in (unfinished / _NAME / "plugin").iterdir():
+        if plugin.name not in _PLUGINS:
+            shutil.rmtree(plugin)
+    (unfinished / _NAME).rename(home)
+    shutil.rmtree(unfinished)
+    return home
+
+
+def _downloaded(repository: Path) -> Path:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise SetUpError("Trino is downloaded by Maven. Install it: sudo apt-get install maven")
+    artifact = f"-Dartifact=io.trino:trino-server:{VERSION}:tar.gz"
+    command = [maven, "-B", "-q", f"{_MAVEN_PLUGIN}:get", artifact, "-Dtransitive=false"]
+    done = subprocess.run([*command, f"-Dmaven.repo.local={repository}"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SetUpError(f"Maven could not download {artifact}: {(done.stdout + done.stderr).strip()[-2000:]}")
+    return repository / "io" / "trino" / "trino-server" / VERSION / f"{_NAME}.tar.gz"
+
+
+def require_trino_java(environ: Mapping[str, str] = os.environ, jvm_dir: Path = JVM_DIR) -> Path:
+    """Return the home of a Java that Trino runs on: the one that is named, else the newest of the system's.
+
+    Raises:
+        SetUpError: There is none.
+    """
+    named = environ.get(JAVA_VARIABLE)
+    homes = [Path(named)] if named else sorted(jvm_dir.glob("*"))
+    version, home = max(((java_version(home) or 0, home) for home in homes), default=(0, jvm_dir))
+    if version < LEAST_JAVA:
+        raise SetUpError(
+            f"Trino {VERSION} needs Java {LEAST_JAVA} or later, found in {JAVA_VARIABLE} or {jvm_dir}. Install one "
+            f"beside the Java that Spark runs on, for instance Eclipse Temurin 25, or set {JAVA_VARIABLE}."
+        )
+    return home
+
+
+class TrinoServer:
+    """A Trino on a free port of this machine; a context manager that stops it.
+
+    Its catalogs are `hive` and `iceberg`, of one metastore, on local files.
+
+    Args:
+        home: What `installed` returned.
+        java: What `require_trino_java` returned.
+        folder: For its configuration, its data and its log; it must not exist.
+        metastore_uri: What `hive.metastore.uri` has to be.
+
+    Attributes:
+        client: Runs statements on it.
+    """
+
+    def __init__(self, home: Path, java: Path, folder: Path, metastore_uri: str) -> None:
+        self._home = home
+        self._java = java
+        self._folder = folder
+        self._metastore_uri = metastore_uri
+        self._process = ServerProcess("Trino", folder, folder / "trino.log")
+        self.client = TrinoClient(free_port())
+
+    def __enter__(self) -> Self:
+        """Start the server, and wait until it takes statements.
+
+        Raises:
+            StackError: It does not; the message carries the end of its log.
+        """
+        self._configure()
+        self._process.start(self._command(), self.client.is_ready)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop the server."""
+        self._process.stop()
+
+    def _configure(self) -> None:
+        shared = {
+            "hive.metastore.uri": self._metastore_uri,
+            "fs.hadoop.enabled": "true",
+        }
+        files = {
+            "config.properties": {
+                "coordinator": "true",
+                "node-scheduler.include-coordinator": "true",
+                "http-server.http.port": str(self.client.port),
+                "discovery.uri": f"http://{HOST}:{self.client.port}",
+                "plugin.dir": str(self._home / "plugin"),
+                "query.max-memory": "1GB",
+                "query.max-memory-per-node": "1GB",
+            },
+            "catalog/hive.properties": {"connector.name": "hive", **shared},
+            "catalog/iceberg.properties": {
+                "connector.name": "iceberg",
+                "iceberg.catalog.type": "hive_metastore",
+                # That metastore's locks are those of Hive's own tests, which refuse to be asked for as Trino asks.
+                "iceberg.hive-catalog.locking-enabled": "false",
+                **shared,
+            },
+        }
+        (self._folder / "etc" / "catalog").mkdir(parents=True)
+        for name, properties in files.items():
+            lines = [f"{key}={value}\n" for key, value in properties.items()]
+            (self._folder / "etc" / name).write_text("".join(lines))
+
+    def _command(self) -> list[str]:
+        settings = {
+            "node.environment": "bench",
+            "node.id": "bench",
+            "node.data-dir": self._folder,
+            "node.bind-ip": HOST,
+            "node.internal-address": HOST,
+            "config": self._folder / "etc" / "config.properties",
+        }
+        return [
+            str(self._java / "bin" / "java"),
+            *_JVM_OPTIONS,
+            *(f"-D{name}={value}" for name, value in settings.items()),
+            "-cp",
+            str(self._home / "lib" / "*"),
+            "io.trino.server.TrinoServer",
+        ]
+
+
+class TrinoClient:
+    """Runs statements on a Trino of this machine, by its HTTP protocol.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    def is_ready(self) -> bool:
+        """Return whether the server takes statements."""
+        try:
+            return self._answer(Request(f"{self._url}/v1/info"))["starting"] is False
+        except (URLError, ConnectionError):
+            return False
+
+    def run(self, statement: str) -> list[list[Any]]:
+        """Run a statement to its end; return the rows of its result.
+
+        Raises:
+            BenchmarkError: Trino could not run it; the message says why.
+        """
+        headers = {"X-Trino-User": "bench"}
+        answer = self._answer(Request(f"{self._url}/v1/statement", statement.encode(), headers))
+        rows = list(answer.get("data", ()))
+        while "nextUri" in answer:
+            answer = self._answer(Request(answer["nextUri"], headers=headers))
+            rows += answer.get("data", ())
+        if "error" in answer:
+            raise BenchmarkError(f"Trino could not run {statement}: {_reasons(answer['error'])}")
+        return rows
+
+    @property
+    def _url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    def _answer(self, request: Request) -> dict[str, Any]:
+        with urlopen(request, timeout=_ANSWER_SECONDS) as response:
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+
+def _reasons(error: Mapping[str, Any]) -> str:
+    """Return the messages of an error and of what caused it."""
+    messages, cause = [error["message"]], error.get("failureInfo", {}).get("cause")
+    while cause is not None:
+        messages.append(cause.get("message", cause["type"]))
+        cause = cause.get("cause")
+    return ": ".join(messages)

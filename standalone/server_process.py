@@ -1,0 +1,70 @@
+"""A server that lives as long as a block of code needs it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from standalone.errors import StackError
+
+START_SECONDS = 180.0
+STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.2
+_SAID = 4_000
+
+
+class ServerProcess:
+    """One process, of the caller's process group: what interrupts the caller interrupts it, too.
+
+    Args:
+        name: For messages.
+        folder: Where it runs.
+        log_path: File to which its output goes.
+    """
+
+    def __init__(self, name: str, folder: Path, log_path: Path) -> None:
+        self._name = name
+        self._folder = folder
+        self._log_path = log_path
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str], is_ready: Callable[[], bool]) -> None:
+        """Run a command, and return when the server is ready.
+
+        Raises:
+            StackError: It ended, or is not ready in time; the message carries the end of its log.
+        """
+        self._log = self._log_path.open("wb")
+        try:
+            self._process = subprocess.Popen(
+                command, cwd=self._folder, stdout=self._log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+            self._wait(self._process, is_ready)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop the process, by its own id; one that does not stop in 20 seconds is killed."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self._log is not None:
+            self._log.close()
+
+    def _wait(self, process: subprocess.Popen[bytes], is_ready: Callable[[], bool]) -> None:
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until and process.poll() is None:
+            if is_ready():
+                return
+            time.sleep(_LOOK_SECONDS)
+        said = self._log_path.read_text(errors="replace")[-_SAID:]
+        raise StackError(f"{self._name} does not answer. It said: {said}")
