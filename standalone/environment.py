@@ -96,7 +96,7 @@ class StackSettings:
             "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": 0.2},
             # The events of a load's new partitions travel in the one request that reports a task's success.
             "WORKERS": {"EXECUTION_API_TIMEOUT": 60},
-            "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 10},
+            "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 30},
         }
         named = {
             f"AIRFLOW__{section}__{name}": str(value)

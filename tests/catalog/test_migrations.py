@@ -636,7 +636,6 @@ def test_vacuum_removes_the_metadata_of_a_table_that_is_hive_again(catalog: Cata
 def test_operations_stay_in_the_journal_while_their_metadata_is_there(catalog: Catalog) -> None:
     table = make_orders(catalog)
     migrate(catalog)
-    catalog.repair_table  # noqa: B018
     make_old(catalog, table.location, "m1")
     catalog.operations.begin("later", catalog.operations.get("m1").kind, "demo.none", {"location": None})
     assert catalog.maintenance.expire_operations(older_than=timedelta(days=1)).kept == 1

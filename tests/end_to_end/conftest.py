@@ -34,6 +34,7 @@ ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
 
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
+_PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
 
 @pytest.fixture(scope="package", params=["postgresql", "sqlite"])
@@ -53,7 +54,8 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     home = tmp_path_factory.mktemp("stack")
     tables = home / "tables.yaml"
     tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
-    environment = {_BUNDLES: json.dumps(bundles), "CALVE_TABLES": str(tables)}
+    # No file changes, and to parse them all takes the half of a core's time otherwise.
+    environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables)}
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
     with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
         yield running
