@@ -42,11 +42,11 @@ HEADINGS = {
     "migrate_limit": "Migrating ÷ bare footers: their statistics read by two processes, and nothing done with them",
     "migrate_pyiceberg": "Migrating ÷ PyIceberg's add_files: by its speed in one partition",
     "migrate_remote": "Staging ÷ one thread: 20 ms added to each opening of a file, as of an object store",
-    "migrate_memory": "Memory of the driver, migrating many files ÷ a hundredth of them",
-    "migrate_planning": "Planning scans of a migrated table ÷ of what Iceberg's Spark add_files made, by Iceberg",
+    "migrate_memory": "Memory of a migration's driver ÷ with a hundredth of the files: both of its halves",
+    "migrate_planning": "Planning scans ÷ of Iceberg's own table: what was migrated, beside what add_files made",
 }
 MOST_OF_ICEBERG = 1 / 8
-MOST_OF_LIMIT = 1 / 0.65
+MOST_OF_LIMIT = round(1 / 0.65, 2)
 MOST_OF_ONE_THREAD = 1 / 20
 MOST_MEMORY = 1.1
 MOST_PLANNING = 1.0
