@@ -55,7 +55,7 @@ class Figure:
         """The goal as people read it, `≤ 2.5 ×` or `≥ 50,000/s`; empty when there is none."""
         if self.goal is None:
             return ""
-        return f"≥ {self.goal:,.0f}/s" if self.is_rate else f"≤ {self.goal:g} ×"
+        return f"≥ {self.goal:,.0f}/s" if self.is_rate else f"≤ {self.goal:.3g} ×"
 
     @property
     def met(self) -> bool | None:

@@ -46,7 +46,7 @@ HEADINGS = {
     "migrate_planning": "Planning scans ÷ of Iceberg's own table: what was migrated, beside what add_files made",
 }
 MOST_OF_ICEBERG = 1 / 8
-MOST_OF_LIMIT = round(1 / 0.65, 2)
+MOST_OF_LIMIT = 1 / 0.65
 MOST_OF_ONE_THREAD = 1 / 20
 MOST_MEMORY = 1.1
 MOST_PLANNING = 1.0
@@ -73,7 +73,6 @@ def measure(ground: Ground) -> Iterator[Figure]:
         catalog.storage.url.render_as_string(hide_password=False),
         ground.folder / "migrating",
         file_count,
-        many,
         ground.effort.least_runs,
     )
     request.folder.mkdir()
@@ -132,13 +131,11 @@ class _Request:
 
     Attributes:
         file_count: Of files with 50 columns.
-        many_count: Of files with one column.
     """
 
     url: str
     folder: Path
     file_count: int
-    many_count: int
     runs: int
 
     def table(self, file_format: FileFormat) -> Table:

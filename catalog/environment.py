@@ -49,6 +49,12 @@ def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[
     return (ICEBERG_PACKAGE, *((AVRO_PACKAGE,) if avro else ()), *((_DRIVERS[database],) if database else ()))
 
 
+def package_settings(*, avro: bool = False, database: str | None = None) -> dict[str, str]:
+    """Return the setting by which Spark gets `spark_packages`; none where it has all of them."""
+    packages = spark_packages(avro=avro, database=database)
+    return {"spark.jars.packages": ",".join(packages)} if packages else {}
+
+
 def verification_schedule() -> str | None:
     """Return when all partition indexes are verified: `CALVE_VERIFY_SCHEDULE`, a cron expression, preset or `none`."""
     return _schedule("CALVE_VERIFY_SCHEDULE")

@@ -21,15 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from catalog import Catalog, Table
 from catalog.errors import (
     ExpressionError,
     ExpressionSyntaxError,
-    InvalidIdentifierError,
-    NotFoundError,
     UnsupportedExpressionError,
 )
 from catalog.identifiers import DEFAULT_DATABASE
@@ -50,6 +47,7 @@ from spark_jobs.reading import (
     read_scan,
     table_schema,
 )
+from spark_jobs.table_names import end_of, named_table, start_of, table_nodes
 
 log = logging.getLogger("spark_jobs.query")
 
@@ -162,15 +160,6 @@ def prune_query(
     return PrunedQuery(answer.frame, tuple(pruned), answer.joins)
 
 
-def reads_iceberg(catalog: Catalog, sql: str) -> bool:
-    """Say whether a SELECT names an Iceberg table; a text that is none does not."""
-    try:
-        nodes = _table_nodes(_parsed(sql))
-    except ExpressionError:
-        return False
-    return any(table is not None and table.is_iceberg for table in (_named_table(catalog, node) for node in nodes))
-
-
 def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog | None = None) -> list[str | None]:
     """Return the filter that reaches each place where a SELECT reads a table; None where it reads all.
 
@@ -231,7 +220,7 @@ class _Statement:
         self._spark = spark
         tree = _parsed(sql)
         occurrences = [
-            (node, table) for node in _table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
+            (node, table) for node in table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
         ]
         self.tables = [table for _, table in occurrences if not table.is_iceberg]
         self.names_ids = any(column.name.lower() == PARTITION_ID for column in tree.find_all(exp.Column))
@@ -247,7 +236,7 @@ class _Statement:
                 self._iceberg_views[view] = _iceberg_frame(spark, table, node.name if node.catalog else None)
             else:
                 self._views.append(view)
-            start, end = _start(node.parts[0]), node.parts[-1].meta["end"] + 1
+            start, end = start_of(node.parts[0]), end_of(node.parts[-1])
             edits.append((start, end, view))
             if not node.alias:
                 # Of a metadata table, its own name comes behind the table's.
@@ -259,7 +248,7 @@ class _Statement:
             qualifiers = [part.name.lower() for part in column.parts[:-1]]
             for length in range(2, len(qualifiers) + 1):
                 if tuple(qualifiers[:length]) in unaliased:
-                    edits.append((_start(column.parts[0]), _start(column.parts[length - 1]), ""))
+                    edits.append((start_of(column.parts[0]), start_of(column.parts[length - 1]), ""))
         if self.names_ids and all(table.scheme is not None for table in self.tables):
             edits += [(end, end, f" EXCEPT ({PARTITION_ID})") for end in _ends_of_stars(sql)]
         self._text = _edited(sql, edits)
@@ -291,35 +280,13 @@ def _parsed(sql: str) -> exp.Query:
     return statements[0]
 
 
-def _table_nodes(tree: exp.Query) -> list[exp.Table]:
-    """Return the places that name a table, in the order of the text; those that name a common table expression not."""
-    found: dict[int, exp.Table] = {}
-    for scope in traverse_scope(tree):
-        defined = {name.lower() for name in scope.cte_sources}
-        for node in scope.tables:
-            if isinstance(node.this, exp.Identifier) and (node.db or node.name.lower() not in defined):
-                found[_start(node.parts[0])] = node
-    return [found[start] for start in sorted(found)]
-
-
 def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Table | None:
     """Return the catalog table that a place names; None when it is Spark's to find."""
-    table = _named_table(catalog, node)
+    table = named_table(catalog, node, DEFAULT_DATABASE)
     if table is None or node.db:
         return table
     name = f"`{table.name}`"
     return None if spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary else table
-
-
-def _named_table(catalog: Catalog, node: exp.Table) -> Table | None:
-    """Return the table of this name, or the Iceberg table of this name of a metadata table."""
-    try:
-        if node.catalog:
-            table = catalog.get_table(f"{node.catalog}.{node.db}")
-            return table if table.is_iceberg else None
-        return catalog.get_table(f"{node.db or DEFAULT_DATABASE}.{node.name}")
-    except (NotFoundError, InvalidIdentifierError):
-        return None
 
 
 def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None) -> DataFrame:
@@ -335,10 +302,6 @@ def _ends_of_stars(sql: str) -> Iterator[int]:
         is_left_alone = following is not None and following.token_type is TokenType.EXCEPT
         if token.token_type is TokenType.STAR and previous.token_type in before and not is_left_alone:
             yield token.end + 1
-
-
-def _start(identifier: exp.Expr) -> int:
-    return int(identifier.meta["start"])
 
 
 def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:

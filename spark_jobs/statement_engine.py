@@ -31,10 +31,11 @@ from spark_jobs.load_options import source_job
 from spark_jobs.local_session import start_session, stop_session
 from spark_jobs.migrate import migrate
 from spark_jobs.packages import has_packages
-from spark_jobs.query import prune_query, reads_iceberg
+from spark_jobs.query import prune_query
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
 from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
+from spark_jobs.table_names import reads_iceberg
 from spark_jobs.value_loading import append_rows
 from spark_jobs.views import with_views
 
@@ -87,7 +88,8 @@ class SparkEngine:
 
     def _frame(self, query: str, database: str) -> DataFrame:
         sql = with_views(self._catalog, query, database)
-        spark = self._spark_with_packages() if reads_iceberg(self._catalog, sql) else self.spark
+        needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
+        spark = self._spark_with_packages() if needs_iceberg else self.spark
         # Spark says best what is wrong with a text.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         return prune_query(spark, sql, catalog=self._catalog).frame

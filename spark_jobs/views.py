@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.scope import traverse_scope
 
 from catalog import Catalog, Table
-from catalog.errors import InvalidIdentifierError, InvalidTableError, NotFoundError
+from catalog.errors import InvalidTableError
 from catalog.statements.literals import quoted_name
+from spark_jobs.table_names import end_of, named_table, nodes_of_text, start_of
 
 MAXIMUM_DEPTH = 50
 """How deep views may be made of views."""
@@ -35,8 +33,8 @@ def with_views(catalog: Catalog, sql: str, database: str) -> str:
 def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...]) -> str:
     edits = [
         (start, end, text)
-        for node in _table_nodes(sql)
-        if (table := _find(catalog, node, database)) is not None
+        for node in nodes_of_text(sql)
+        if (table := named_table(catalog, node, database)) is not None
         for start, end, text in _edit(catalog, node, table, outer)
     ]
     for start, end, text in sorted(edits, reverse=True):
@@ -44,34 +42,8 @@ def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...])
     return sql
 
 
-def _table_nodes(sql: str) -> list[exp.Table]:
-    """Return the places that name a table; those that name a common table expression not."""
-    try:
-        [tree] = sqlglot.parse(sql, dialect="spark")
-    except (SqlglotError, ValueError, RecursionError):
-        return []
-    if not isinstance(tree, exp.Query):
-        return []
-    found: dict[int, exp.Table] = {}
-    for scope in traverse_scope(tree):
-        defined = {name.lower() for name in scope.cte_sources}
-        for node in scope.tables:
-            if isinstance(node.this, exp.Identifier) and (node.db or node.name.lower() not in defined):
-                found[int(node.parts[0].meta["start"])] = node
-    return list(found.values())
-
-
-def _find(catalog: Catalog, node: exp.Table, database: str) -> Table | None:
-    if node.catalog:
-        return None
-    try:
-        return catalog.get_table(f"{node.db or database}.{node.name}")
-    except (NotFoundError, InvalidIdentifierError):
-        return None
-
-
 def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
-    start, end = int(node.parts[0].meta["start"]), int(node.parts[-1].meta["end"]) + 1
+    start, end = start_of(node.parts[0]), end_of(node.parts[-1])
     if table.is_view:
         alias = "" if node.alias else f" AS {quoted_name(table.name)}"
         # A comment at the end of the view's text would hide what follows.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from catalog.environment import spark_packages, state_folder
+from catalog.environment import package_settings, state_folder
 
 CATALOG = "calve"
 
@@ -54,9 +54,7 @@ def spark_conf(url: URL) -> str:
 
     Source: Spark's `--properties-file`, which is read as `java.util.Properties` are.
     """
-    packages = ",".join(spark_packages(database=url.get_backend_name()))
-    settings = {**({"spark.jars.packages": packages} if packages else {}), **EXTENSIONS}
-    settings |= catalog_settings(url)
+    settings = {**package_settings(database=url.get_backend_name()), **EXTENSIONS, **catalog_settings(url)}
     return "".join(f"{key} {_escaped(value)}\n" for key, value in settings.items())
 
 

@@ -97,7 +97,7 @@ class MaintainIcebergOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal, and run."""
         from catalog import Catalog
-        from catalog.environment import spark_packages
+        from catalog.environment import package_settings
         from catalog.iceberg.jdbc import EXTENSIONS
         from catalog.operations import OperationKind
 
@@ -110,9 +110,7 @@ class MaintainIcebergOperator(SparkJobOperator):
                 {"statements": list(self.request["statements"])},
                 requested_by=context["dag_run"].triggering_user_name,
             )
-        packages = ",".join(spark_packages(database=database))
-        conf = {**EXTENSIONS, **({"spark.jars.packages": packages} if packages else {})}
-        self.conf = {**conf, **(self.conf or {})}
+        self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
         found = super().execute(context)
         for each in found["answers"]:
             self.log.info("%s: %s", each["statement"], each["rows"])

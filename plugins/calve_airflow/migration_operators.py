@@ -214,7 +214,7 @@ class VerifyMigrationOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare."""
         from catalog import Catalog
-        from catalog.environment import spark_packages
+        from catalog.environment import package_settings
 
         refuse_dry_run(self.planned)
         with catalog_errors(), Catalog.open() as catalog:
@@ -224,8 +224,7 @@ class VerifyMigrationOperator(SparkJobOperator):
         if not self.planned["request"]["verify"]:
             raise AirflowSkipException("the form asks for no comparison")
         self.request = {"table": operation.table, "partitions": self.planned["verified_partitions"]}
-        packages = {"spark.jars.packages": ",".join(spark_packages(avro=self.planned["avro"]))}
-        self.conf = {**(packages if packages["spark.jars.packages"] else {}), **(self.conf or {})}
+        self.conf = {**package_settings(avro=self.planned["avro"]), **(self.conf or {})}
         try:
             return super().execute(context)
         except AirflowFailException as error:

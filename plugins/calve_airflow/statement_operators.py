@@ -225,7 +225,7 @@ def give_up_statement(context: Context) -> None:
 def _packages(text: str) -> dict[str, str]:
     """Return the Spark settings that give a statement what it needs besides Spark's own jars."""
     from catalog import Catalog
-    from catalog.environment import spark_packages
+    from catalog.environment import package_settings
     from catalog.statements.model import InsertQuery, MigrationStatement, Select
     from catalog.statements.parser import parse_statement
 
@@ -233,11 +233,12 @@ def _packages(text: str) -> dict[str, str]:
     is_needed = isinstance(statement, MigrationStatement)
     if isinstance(statement, Select | InsertQuery):
         # Any table of a name that it says, to be on the safe side; in a view may be one, too.
+        said = text.lower()
         with Catalog.open() as catalog:
-            named = [table for table in catalog.list_tables() if table.name in text.lower()]
-        is_needed = any(table.is_iceberg or table.is_view for table in named)
-    packages = spark_packages(avro=True) if is_needed else ()
-    return {"spark.jars.packages": ",".join(packages)} if packages else {}
+            is_needed = any(
+                table.name in said and (table.is_iceberg or table.is_view) for table in catalog.list_tables()
+            )
+    return package_settings(avro=True) if is_needed else {}
 
 
 def _pointer(text: str, position: int | None) -> list[str]:

@@ -54,7 +54,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     home = tmp_path_factory.mktemp("stack")
     tables = home / "tables.yaml"
     tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
-    # No file changes, and to parse them all takes the half of a core's time otherwise.
+    # No file changes, and parsing them as often as usual takes half of a core.
     environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables)}
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
     with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
