@@ -77,6 +77,26 @@ class Storage:
         with _reachable(self.url), self._writer.begin() as connection:
             yield connection
 
+    @contextmanager
+    def migrate(self) -> Iterator[Connection]:
+        """Open a writing transaction in which tables may be replaced by new ones of the same names.
+
+        SQLite changes most things of a table so, and would delete the rows that refer to the old one, or refuse.
+        """
+        with _reachable(self.url), self._writer.connect() as connection:
+            self._enforce_references(connection, is_on=False)
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                self._enforce_references(connection, is_on=True)
+
+    def _enforce_references(self, connection: Connection, *, is_on: bool) -> None:
+        # Outside a transaction: within one, SQLite ignores this.
+        driver = connection.connection.driver_connection
+        if not self.is_postgresql and driver is not None:
+            driver.execute(f"PRAGMA foreign_keys = {'ON' if is_on else 'OFF'}").close()
+
     def fetch(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Return the rows of one reading statement, in the driver's notation, with nothing between it and the driver.
 

@@ -17,6 +17,13 @@ def new_version() -> int:
     return secrets.randbits(62)
 
 
+_NEVER_REUSED = {"sqlite_autoincrement": True}
+"""Without it SQLite gives the highest id of a deleted row to the next row, as PostgreSQL's sequences never do.
+
+What continues old work finds its own row again by such an id, or none.
+"""
+
+
 class Base(DeclarativeBase):
     """Common metadata, with constraint names that are the same on every database."""
 
@@ -31,10 +38,22 @@ class Base(DeclarativeBase):
     type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, int: BigInteger}  # noqa: RUF012 - read by SQLAlchemy
 
 
+class CatalogRow(Base):
+    """The catalog itself: one row.
+
+    `identity` is random and tells catalogs with the same warehouse apart in the names of their folders.
+    """
+
+    __tablename__ = "calve_catalog"
+
+    identity: Mapped[str] = mapped_column(String(16), primary_key=True)
+
+
 class DatabaseRow(Base):
     """A database."""
 
     __tablename__ = "calve_database"
+    __table_args__ = _NEVER_REUSED
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     name: Mapped[str] = mapped_column(String(255), unique=True)
@@ -47,11 +66,16 @@ class TableRow(Base):
     """A table. Its row is what adding partitions and changing indexes order themselves on.
 
     `version` becomes another one with each change of the table's definition or of one of its indexes
-    (`Storage.lock_table`), so that whoever kept these sees that they are old.
+    (`Storage.lock_table`), so that whoever kept these sees that they are old. `location_key` is the location as
+    `catalog.locations.location_key` normalises it; null for views.
     """
 
     __tablename__ = "calve_table"
-    __table_args__ = (Index("uq_calve_table_database_id_name", "database_id", "name", unique=True),)
+    __table_args__ = (
+        Index("uq_calve_table_database_id_name", "database_id", "name", unique=True),
+        Index("ix_calve_table_location_key", "location_key"),
+        _NEVER_REUSED,
+    )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     database_id: Mapped[int] = mapped_column(ForeignKey("calve_database.id"))
@@ -69,6 +93,7 @@ class TableRow(Base):
     buckets: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     created_at_ms: Mapped[int]
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
+    location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
 
 
 class PartitionRow(Base):
@@ -85,8 +110,7 @@ class PartitionRow(Base):
     __table_args__ = (
         Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
-        # Ids are never reused: who read one before a drop must not meet another partition under it.
-        {"sqlite_autoincrement": True},
+        _NEVER_REUSED,
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -126,8 +150,7 @@ class DataFileRow(Base):
     __tablename__ = "calve_data_file"
     __table_args__ = (
         Index("ix_calve_data_file_table_id_partition_id", "table_id", "partition_id"),
-        # Who planned with a file must not meet another one under its id.
-        {"sqlite_autoincrement": True},
+        _NEVER_REUSED,
     )
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
@@ -141,12 +164,16 @@ class DataFileRow(Base):
 
 
 class RetiredFileRow(Base):
-    """A file that no table has any more, kept for the readers that began before it was retired, until vacuum."""
+    """A file that no table has any more, kept for the readers that began before it was retired, until vacuum.
+
+    `table_id` is the table that had it, whatever it is called now; `table_name` its name at that time.
+    """
 
     __tablename__ = "calve_retired_file"
-    __table_args__ = (Index("ix_calve_retired_file_retired_at_ms", "retired_at_ms"),)
+    __table_args__ = (Index("ix_calve_retired_file_retired_at_ms", "retired_at_ms"), _NEVER_REUSED)
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int | None]
     table_name: Mapped[str] = mapped_column(String(512))
     folder: Mapped[str] = mapped_column(Text)
     path: Mapped[str] = mapped_column(Text)
@@ -158,7 +185,7 @@ class PartitionIndexRow(Base):
     """A partition index; unique names and the limit are checked under the table's lock, FAILED ones do not count."""
 
     __tablename__ = "calve_partition_index"
-    __table_args__ = (Index("ix_calve_partition_index_table_id", "table_id"),)
+    __table_args__ = (Index("ix_calve_partition_index_table_id", "table_id"), _NEVER_REUSED)
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     table_id: Mapped[int] = mapped_column(ForeignKey("calve_table.id"))
@@ -197,14 +224,22 @@ class IndexItemRow(Base):
 
 
 class OperationRow(Base):
-    """A journaled change of the catalog and its files."""
+    """A journaled change of the catalog and its files.
+
+    It belongs to the table of `table_id`; null until the table exists. `table_name` is the name under which it began.
+    """
 
     __tablename__ = "calve_operation"
-    __table_args__ = (Index("ix_calve_operation_table_name_state", "table_name", "state"),)
+    __table_args__ = (
+        Index("ix_calve_operation_table_name_state", "table_name", "state"),
+        Index("ix_calve_operation_table_id_state", "table_id", "state"),
+        _NEVER_REUSED,
+    )
 
     number: Mapped[int] = mapped_column(BigId, primary_key=True)
     id: Mapped[str] = mapped_column(String(512), unique=True)
     kind: Mapped[str] = mapped_column(String(32))
+    table_id: Mapped[int | None]
     table_name: Mapped[str] = mapped_column(String(512))
     is_exclusive: Mapped[bool]
     request: Mapped[dict[str, Any]]

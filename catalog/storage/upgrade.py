@@ -24,7 +24,7 @@ def upgrade(storage: Storage, revision: str = "head") -> None:
     """Bring the schema to a revision; does nothing when it is there. Concurrent callers wait for each other."""
     from alembic import command
 
-    with storage.write() as connection:
+    with storage.migrate() as connection:
         _lock(connection)
         command.upgrade(_config(connection), revision)
 
@@ -33,7 +33,7 @@ def downgrade(storage: Storage, revision: str) -> None:
     """Take the schema back to a revision, or to nothing by `base`. What only newer revisions hold is lost."""
     from alembic import command
 
-    with storage.write() as connection:
+    with storage.migrate() as connection:
         _lock(connection)
         command.downgrade(_config(connection), revision)
 

@@ -12,11 +12,12 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, inspect, select, text
 
-from catalog import Catalog, NewPartition, Table
+from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError
 from catalog.iceberg.pointers import pointer_locations
+from catalog.locations import location_key
 from catalog.storage import Storage
-from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow
+from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 
 
@@ -73,6 +74,26 @@ def test_going_down_and_up_again_loses_no_partition_and_gives_no_id_twice(catalo
         assert connection.scalar(select(func.count()).select_from(PartitionCheckRow)) == len(kept)
     catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None])])
     assert catalog.get_partition("demo.flights", ["JFK", "2013", None]).id > last
+
+
+def test_indexes_jobs_and_sources_survive_the_renumbering_of_rows(catalog: Catalog, flights: Table) -> None:
+    catalog.add_partitions("demo.flights", [NewPartition(["JFK", str(year), None]) for year in range(2010, 2014)])
+    index = catalog.create_partition_index("demo.flights", "by_year", ["year"])
+    catalog.repair_table("demo.flights", operation_id="r1")
+    catalog.create_view("demo.v", "SELECT 1")
+    before = catalog.operations.get_job("r1", "repair")
+
+    downgrade(catalog.storage, "0007")
+    upgrade(catalog.storage)
+
+    assert catalog.get_partition_indexes("demo.flights") == [index]
+    assert catalog.operations.get_job("r1", "repair") == before is not None
+    assert catalog.build_partition_index("demo.flights", "by_year").state is IndexState.ACTIVE
+    catalog.delete_partition_index("demo.flights", "by_year")
+    assert catalog.create_partition_index("demo.flights", "by_year", ["year"]).id > index.id
+    with catalog.storage.read() as connection:
+        keys = connection.execute(select(TableRow.name, TableRow.location_key).order_by(TableRow.name)).all()
+    assert [tuple(row) for row in keys] == [("flights", location_key(flights.location)), ("v", None)]
 
 
 def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:

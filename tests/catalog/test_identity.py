@@ -1,0 +1,161 @@
+"""Identities are never used twice: what continues old work meets its own table, index or operation, or none."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from catalog import Catalog, IndexDefinition, IndexState, NewPartition, Table
+from catalog.errors import CatalogError, IndexBuildEndedError
+from catalog.indexes import building
+from catalog.indexes.definitions import change_state
+from catalog.storage.schema import IndexItemRow, PartitionIndexRow
+from tests.catalog.index_items import assert_every_partition_has_its_item
+
+FLIGHTS = "demo.flights"
+STRESS_SECONDS = float(os.environ.get("CALVE_TEST_STRESS_SECONDS", "3"))
+THREADS = 8
+
+
+def add_flights(catalog: Catalog, years: range, origin: str = "JFK") -> None:
+    catalog.add_partitions(FLIGHTS, [NewPartition([origin, str(year), None]) for year in years])
+
+
+def test_a_builder_that_was_stopped_never_writes_into_another_index(catalog: Catalog, flights: Table) -> None:
+    add_flights(catalog, range(1900, 2000))
+    first = catalog.create_partition_index(FLIGHTS, "by_year", ["year"])
+    ranges = building.ranges_to_do(catalog.storage, first)
+
+    catalog.delete_partition_index(FLIGHTS, "by_year")
+    second = catalog.create_partition_index(FLIGHTS, "by_origin", ["origin"])
+    with pytest.raises(IndexBuildEndedError):
+        building.backfill(catalog.storage, flights, first, ranges)
+
+    assert second.id != first.id
+    assert catalog.build_partition_index(FLIGHTS, "by_origin").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, FLIGHTS)
+    assert len(list(catalog.get_partitions(FLIGHTS, "origin = 'JFK'"))) == 100
+
+
+@pytest.mark.parametrize("step", ["remove_ranges", "delete_all_items", "remove_index"])
+def test_a_slow_deleter_leaves_a_new_index_alone(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    add_flights(catalog, range(1900, 2000))
+    old = catalog.create_partition_index(FLIGHTS, "by_year", ["year"])
+    with catalog.storage.write() as connection:
+        change_state(connection, old.id, [IndexState.CREATING], IndexState.DELETING)
+    continue_slowly = getattr(building, step)
+
+    def be_overtaken(*arguments: Any) -> None:
+        monkeypatch.undo()
+        catalog.create_partition_index(FLIGHTS, "by_origin", ["origin"])
+        continue_slowly(*arguments)
+
+    def before_transaction(storage: Any, table: Table) -> Any:
+        ended = original(storage, table)
+        monkeypatch.undo()
+        catalog.create_partition_index(FLIGHTS, "by_origin", ["origin"])
+        return ended
+
+    original = building._ended
+    if step == "delete_all_items":
+        monkeypatch.setattr(building, step, be_overtaken)
+    else:
+        # The other two run inside a transaction, in which on SQLite nobody else writes.
+        monkeypatch.setattr(building, "_ended", before_transaction)
+    building.clear_ended(catalog.storage, flights)
+
+    assert [index.name for index in catalog.get_partition_indexes(FLIGHTS)] == ["by_origin"]
+    assert catalog.build_partition_index(FLIGHTS, "by_origin").state is IndexState.ACTIVE
+    assert_every_partition_has_its_item(catalog, FLIGHTS)
+
+
+def test_no_id_is_used_twice(catalog: Catalog) -> None:
+    ids: dict[str, list[int]] = {"table": [], "index": [], "operation": []}
+    for number in range(3):
+        table = catalog.create_table(
+            "demo.again",
+            columns=[],
+            partition_keys=[("n", "int")],
+            indexes=[IndexDefinition("i", ["n"])],
+        )
+        ids["table"].append(table.id)
+        ids["index"].append(catalog.get_partition_index("demo.again", "i").id)
+        catalog.repair_table("demo.again", operation_id=f"repair-{number}")
+        ids["operation"].append(catalog.operations.get(f"repair-{number}").number)
+        catalog.drop_table("demo.again")
+    for found in ids.values():
+        assert sorted(set(found)) == found
+
+
+class _Churn:
+    """Threads that create, build, verify and delete indexes of two tables, and add and drop their partitions."""
+
+    TABLES = ("demo.one", "demo.two")
+    KEYS = (["n"], ["s"], ["s", "n"], ["n", "s"])
+
+    def __init__(self, catalog: Catalog, seconds: float) -> None:
+        self.catalog = catalog
+        self.until = time.monotonic() + seconds
+        for table in self.TABLES:
+            catalog.create_table(table, columns=[], partition_keys=[("s", "string"), ("n", "int")])
+            catalog.add_partitions(table, [NewPartition([str(n % 7), str(n)]) for n in range(500)])
+
+    def run(self, seed: int) -> int:
+        chance, count = random.Random(seed), 0
+        actions = (self.create, self.create, self.build, self.build, self.delete, self.verify, self.add, self.drop)
+        while time.monotonic() < self.until:
+            with suppress(CatalogError):
+                chance.choice(actions)(chance, chance.choice(self.TABLES))
+            count += 1
+        return count
+
+    def create(self, chance: random.Random, table: str) -> None:
+        self.catalog.create_partition_index(table, f"i{chance.randrange(3)}", chance.choice(self.KEYS))
+
+    def build(self, chance: random.Random, table: str) -> None:
+        self.catalog.build_partition_index(table, f"i{chance.randrange(3)}")
+
+    def delete(self, chance: random.Random, table: str) -> None:
+        self.catalog.delete_partition_index(table, f"i{chance.randrange(3)}")
+
+    def verify(self, chance: random.Random, table: str) -> None:
+        assert self.catalog.verify_partition_index(table, f"i{chance.randrange(3)}").is_exact
+
+    def add(self, chance: random.Random, table: str) -> None:
+        first = chance.randrange(1000, 10_000)
+        rows = [NewPartition([str(n % 7), str(n)]) for n in range(first, first + 5)]
+        self.catalog.add_partitions(table, rows, if_not_exists=True)
+
+    def drop(self, chance: random.Random, table: str) -> None:
+        first = chance.randrange(1000, 10_000)
+        self.catalog.drop_partitions(table, f"n between {first} and {first + 50}")
+
+
+def test_indexes_stay_right_while_threads_create_build_and_delete_them(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "RANGE_SIZE", 100)
+    churn = _Churn(catalog, STRESS_SECONDS)
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert all(pool.map(churn.run, range(THREADS)))
+
+    for table in churn.TABLES:
+        for index in catalog.get_partition_indexes(table):
+            if index.state is IndexState.CREATING:
+                catalog.build_partition_index(table, index.name)
+        building.clear_ended(catalog.storage, catalog.get_table(table))
+        assert {index.state for index in catalog.get_partition_indexes(table)} <= {IndexState.ACTIVE}
+        assert_every_partition_has_its_item(catalog, table)
+    with catalog.storage.read() as connection:
+        known = select(PartitionIndexRow.id)
+        left = select(func.count()).where(IndexItemRow.index_id.not_in(known))
+        assert connection.scalar(left) == 0
