@@ -1,4 +1,7 @@
-"""The catalog's clock."""
+"""This host's clock, only for what other systems read, such as Iceberg metadata.
+
+Times that the catalog compares come from its database (`catalog.storage.clock`).
+"""
 
 from __future__ import annotations
 
@@ -6,5 +9,5 @@ import time
 
 
 def now_ms() -> int:
-    """Return the time in milliseconds since 1970 UTC."""
+    """Return this host's time in milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000

@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from catalog.clock import now_ms
 from catalog.errors import (
     ConflictError,
     DatabaseAlreadyExistsError,
@@ -28,6 +27,7 @@ from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKin
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
+from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import (
     BackfillRangeRow,
     DatabaseRow,
@@ -205,7 +205,7 @@ class Definitions:
                 view_text=definition.get("view_text"),
                 buckets=buckets_json(str(table), columns, definition.get("buckets")),
                 table_type=definition.get("table_type", TableType.HIVE),
-                created_at_ms=now_ms(),
+                created_at_ms=CurrentMs(),
             )
             .returning(TableRow.__table__)
         ).one()

@@ -9,18 +9,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, insert, select, text, update
 
-from catalog.clock import now_ms
 from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
 from catalog.failpoints import Point, reached
 from catalog.identifiers import TableName
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
+from catalog.storage.clock import CurrentMs, read_clock_ms
 from catalog.storage.schema import JobRow, OperationRow
 
 LEASE_MS = 15 * 60 * 1000
@@ -121,13 +121,18 @@ class Operation:
 
 @dataclass(frozen=True)
 class JobRun:
-    """The latest attempt at one step of an operation."""
+    """The latest attempt at one step of an operation.
+
+    Attributes:
+        silent_ms: Time since its last heartbeat when it was read, by the database's clock.
+    """
 
     operation_id: str
     step: str
     attempt: int
     state: JobState
     heartbeat_at_ms: int
+    silent_ms: int = field(compare=False)
     result: Mapping[str, Any]
     error_class: str | None
     error_message: str | None
@@ -172,7 +177,6 @@ class Operations:
             if is_exclusive:
                 self._give_up_abandoned(connection, table, operation_id)
             row = connection.execute(_by_id(operation_id)).one_or_none()
-            now = now_ms()
             if row is None:
                 connection.execute(
                     insert(OperationRow).values(
@@ -185,8 +189,8 @@ class Operations:
                         progress_done=0,
                         report={},
                         requested_by=requested_by,
-                        created_at_ms=now,
-                        heartbeat_at_ms=now,
+                        created_at_ms=CurrentMs(),
+                        heartbeat_at_ms=CurrentMs(),
                     )
                 )
             elif row.state in (*UNFINISHED, OperationState.FAILED):
@@ -210,7 +214,6 @@ class Operations:
         self, connection: Connection, operation_id: str, kind: OperationKind, table: str, request: Mapping[str, Any]
     ) -> None:
         """Journal a change that the caller's transaction makes, and that has something left to do after the commit."""
-        now = now_ms()
         connection.execute(
             insert(OperationRow).values(
                 id=operation_id,
@@ -221,8 +224,8 @@ class Operations:
                 state=OperationState.COMMITTED,
                 progress_done=0,
                 report={},
-                created_at_ms=now,
-                heartbeat_at_ms=now,
+                created_at_ms=CurrentMs(),
+                heartbeat_at_ms=CurrentMs(),
             )
         )
 
@@ -299,18 +302,19 @@ class Operations:
 
         Nobody has touched them for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never gave a sign of life.
         """
-        query = select(OperationRow.__table__).where(_is_abandoned(now_ms())).order_by(OperationRow.number)
+        query = select(OperationRow.__table__).where(_is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
             return [_operation(row) for row in connection.execute(query)]
 
     def give_up_abandoned(self, operation: Operation) -> bool:
         """Fail an operation, if nobody has begun to work on it again; return whether that is so."""
         with self._storage.write() as connection:
-            now = now_ms()
-            query = _by_id(operation.id).where(_is_abandoned(now)).with_for_update()
+            query = _by_id(operation.id).where(_is_abandoned()).with_for_update()
             row = connection.execute(query).one_or_none()
             if row is not None:
-                self._fail(connection, row.number, ABANDONED, _untouched(now - row.heartbeat_at_ms))
+                self._fail(
+                    connection, row.number, ABANDONED, _untouched(read_clock_ms(connection) - row.heartbeat_at_ms)
+                )
         return row is not None
 
     # --- jobs ---------------------------------------------------------------------------------------------------
@@ -335,7 +339,7 @@ class Operations:
             values: dict[str, Any] = {
                 "attempt": attempt,
                 "state": JobState.SUBMITTED,
-                "heartbeat_at_ms": now_ms(),
+                "heartbeat_at_ms": CurrentMs(),
                 "result": {},
                 "error_class": None,
                 "error_message": None,
@@ -349,7 +353,7 @@ class Operations:
             connection.execute(
                 update(OperationRow)
                 .where(OperationRow.number == row.number)
-                .values(heartbeat_at_ms=now_ms(), progress_done=0, progress_total=None, progress_note=None)
+                .values(heartbeat_at_ms=CurrentMs(), progress_done=0, progress_total=None, progress_note=None)
             )
         return attempt
 
@@ -376,7 +380,8 @@ class Operations:
         """
         with self._storage.read() as connection:
             number = _existing(connection, operation_id).number
-            row = connection.execute(_job_query(number, step)).one_or_none()
+            silent_ms = (CurrentMs() - JobRow.heartbeat_at_ms).label("silent_ms")
+            row = connection.execute(_job_query(number, step).add_columns(silent_ms)).one_or_none()
         return None if row is None else _job(operation_id, row)
 
     def heartbeat(
@@ -395,20 +400,17 @@ class Operations:
             FencedError: The attempt was given up.
         """
         progress = {"progress_done": done, "progress_total": total, "progress_note": note}
+        known = {name: value for name, value in progress.items() if value is not None}
         with self._storage.write() as connection:
             # The operation's row before the job's, as everywhere: two orders could wait for each other for ever.
             number = _existing(connection, operation_id, lock=True).number
             connection.execute(
-                update(OperationRow)
-                .where(OperationRow.number == number)
-                .values(
-                    heartbeat_at_ms=now_ms(), **{name: value for name, value in progress.items() if value is not None}
-                )
+                update(OperationRow).where(OperationRow.number == number).values(heartbeat_at_ms=CurrentMs(), **known)
             )
             beaten = connection.execute(
                 _this_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(_ALIVE))
-                .values(state=JobState.RUNNING, heartbeat_at_ms=now_ms())
+                .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs())
             )
             if beaten.rowcount == 0:
                 raise _fenced(operation_id, step, attempt)
@@ -453,7 +455,7 @@ class Operations:
             joined.execute(
                 update(OperationRow)
                 .where(OperationRow.number == operation.number)
-                .values(report={**operation.report, step: dict(result)}, heartbeat_at_ms=now_ms())
+                .values(report={**operation.report, step: dict(result)}, heartbeat_at_ms=CurrentMs())
             )
 
     def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
@@ -489,7 +491,9 @@ class Operations:
             OperationConflictError: Somebody does.
         """
         for other in self._others(connection, table, operation_id):
-            self._fail(connection, other.number, ABANDONED, _untouched(now_ms() - other.heartbeat_at_ms))
+            self._fail(
+                connection, other.number, ABANDONED, _untouched(read_clock_ms(connection) - other.heartbeat_at_ms)
+            )
 
     @staticmethod
     def _others(connection: Connection, table: str, operation_id: str | None) -> Sequence[Row[Any]]:
@@ -507,7 +511,7 @@ class Operations:
             )
         ).all()
         for other in others:
-            age_ms = now_ms() - other.heartbeat_at_ms
+            age_ms = read_clock_ms(connection) - other.heartbeat_at_ms
             if age_ms < LEASE_MS:
                 raise OperationConflictError(
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
@@ -523,7 +527,7 @@ class Operations:
         connection.execute(
             update(OperationRow)
             .where(OperationRow.number == row.number)
-            .values(request=request, heartbeat_at_ms=now_ms())
+            .values(request=request, heartbeat_at_ms=CurrentMs())
         )
         if row.request != request:
             connection.execute(
@@ -550,13 +554,10 @@ def _untouched(age_ms: int) -> str:
     return f"nobody worked on it for {age_ms // 60_000} minutes"
 
 
-def _is_abandoned(now: int) -> ColumnElement[bool]:
+def _is_abandoned() -> ColumnElement[bool]:
+    age_ms = CurrentMs() - OperationRow.heartbeat_at_ms
     is_silent = exists().where(JobRow.operation_number == OperationRow.number, JobRow.state == JobState.SUBMITTED)
-    return (
-        OperationRow.state.in_(UNFINISHED)
-        & (OperationRow.heartbeat_at_ms <= now - LEASE_MS)
-        & ((OperationRow.heartbeat_at_ms <= now - SILENT_LEASE_MS) | ~is_silent)
-    )
+    return OperationRow.state.in_(UNFINISHED) & (age_ms >= LEASE_MS) & ((age_ms >= SILENT_LEASE_MS) | ~is_silent)
 
 
 def _by_id(operation_id: str) -> Any:
@@ -577,7 +578,7 @@ def _set_state(connection: Connection, number: int, old: OperationState, new: Op
     changed = connection.execute(
         update(OperationRow)
         .where(OperationRow.number == number, OperationRow.state == old)
-        .values(state=new, failure_code=None, failure_detail=None, heartbeat_at_ms=now_ms())
+        .values(state=new, failure_code=None, failure_detail=None, heartbeat_at_ms=CurrentMs())
     )
     if changed.rowcount == 0:
         raise ConflictError(f"operation number {number} is not {old} any more; look again")
@@ -625,6 +626,7 @@ def _job(operation_id: str, row: Row[Any]) -> JobRun:
         attempt=row.attempt,
         state=JobState(row.state),
         heartbeat_at_ms=row.heartbeat_at_ms,
+        silent_ms=row.silent_ms,
         result=row.result,
         error_class=row.error_class,
         error_message=row.error_message,

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import delete, func, insert, select
 
-from catalog.clock import now_ms
 from catalog.definitions import Definitions
 from catalog.operations import Operations
 from catalog.partition_names import unpack_values
@@ -16,6 +15,7 @@ from catalog.partitions.changing import set_quarantined
 from catalog.quality import FailedCheck, PartitionCheck
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
+from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import PartitionCheckRow, PartitionRow
 
 
@@ -60,7 +60,7 @@ class QualityResults:
                         "operation_number": operation.number,
                         "passed": check.passed,
                         "failures": [asdict(failure) for failure in check.failures],
-                        "checked_at_ms": now_ms(),
+                        "checked_at_ms": CurrentMs(),
                     }
                     for check in batch
                     if check.partition_id in here

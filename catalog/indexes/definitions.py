@@ -14,7 +14,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, select, update
 
-from catalog.clock import now_ms
 from catalog.errors import (
     IndexAlreadyExistsError,
     IndexBuildEndedError,
@@ -31,6 +30,7 @@ from catalog.model import (
     PartitionIndex,
     Table,
 )
+from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import BackfillRangeRow, PartitionIndexRow, PartitionRow
 
 MAXIMUM_INDEXES = 3
@@ -127,7 +127,7 @@ def create_index(
             keys=list(keys),
             state=IndexState.ACTIVE if last_id is None else IndexState.CREATING,
             offending=[],
-            created_at_ms=now_ms(),
+            created_at_ms=CurrentMs(),
         )
         .returning(PartitionIndexRow.__table__)
     ).one()
@@ -171,7 +171,7 @@ def fail_index(connection: Connection, index_id: int, failure: IndexFailure) -> 
     connection.execute(
         update(PartitionIndexRow)
         .where(PartitionIndexRow.id == index_id)
-        .values(failure_code=failure.code, failure_detail=failure.detail, offending=offending, failed_at_ms=now_ms())
+        .values(failure_code=failure.code, failure_detail=failure.detail, offending=offending, failed_at_ms=CurrentMs())
     )
     return True
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from catalog.clock import now_ms
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNotDeletedError, InvalidRequestError
 from catalog.indexes import building
@@ -39,7 +38,7 @@ class Maintenance:
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
         """Delete the files that no table has, and that are older than a grace period; see `Catalog.vacuum`."""
-        cutoff_ms = now_ms() - _milliseconds("the grace period", grace)
+        cutoff_ms = self._storage.now_ms() - _milliseconds("the grace period", grace)
         chosen = None if table is None else self._definitions.get_table(table)
         tally = Tally()
         purged = self._finish_purges(table, tally, dry_run)
@@ -91,7 +90,7 @@ class Maintenance:
         Raises:
             InvalidRequestError: The time is below 0.
         """
-        before_ms = now_ms() - _milliseconds("the time that operations are kept", older_than)
+        before_ms = self._storage.now_ms() - _milliseconds("the time that operations are kept", older_than)
         return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, select
 
-from catalog.clock import now_ms
 from catalog.definitions import Definitions, normalise_location
 from catalog.errors import (
     InvalidPartitionError,
@@ -24,6 +23,7 @@ from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypte
 from catalog.partition_names import partition_path, unpack_values
 from catalog.partitions.properties import properties_text
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
+from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
@@ -90,6 +90,7 @@ class PartitionAdder:
         self._encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id))
         self._is_quarantined = is_quarantined
         self._operation_number = operation_number
+        self._created_at_ms = read_clock_ms(connection)
         self._looks_first = False
 
     def add(self, partitions: Iterable[NewPartition], *, if_not_exists: bool, on_invalid: OnInvalid) -> AddResult:
@@ -184,7 +185,7 @@ class PartitionAdder:
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
     def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
-        now, table_id = now_ms(), self.table.id
+        now, table_id = self._created_at_ms, self.table.id
         is_quarantined, operation_number = self._is_quarantined, self._operation_number
         for partition_id, partition, packed, identity in zip(
             ids, new.partitions, new.packed, new.identities, strict=True

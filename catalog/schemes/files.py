@@ -10,13 +10,13 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from catalog.clock import now_ms
 from catalog.indexes.keys import after_prefix
 from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.key_types import KeyType, KeyValue
 from catalog.model import Table
 from catalog.schemes.model import NULL_RANGE
 from catalog.storage.bulk import among, batched, insert_rows
+from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import DataFileRow, RetiredFileRow
 
 _LONGEST_BYTES = 128
@@ -251,7 +251,10 @@ def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) 
         ).all()
         retired += len(rows)
         if rows:
-            connection.execute(insert(RetiredFileRow), [_retired(table, row.path, row.size_bytes) for row in rows])
+            connection.execute(
+                insert(RetiredFileRow).values(retired_at_ms=CurrentMs()),
+                [_retired(table, row.path, row.size_bytes) for row in rows],
+            )
     return retired
 
 
@@ -261,5 +264,4 @@ def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:
         "folder": table.location,
         "path": path,
         "size_bytes": size_bytes,
-        "retired_at_ms": now_ms(),
     }

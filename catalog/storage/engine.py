@@ -17,6 +17,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuc
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
+from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
@@ -43,19 +44,23 @@ class Storage:
         self.url = _normalise_url(url)
         self.is_postgresql = self.url.get_backend_name() == "postgresql"
         self.engine = self._create_engine()
-        isolation = "REPEATABLE READ" if self.is_postgresql else "SERIALIZABLE"
-        self._reader = self.engine.execution_options(isolation_level=isolation) if self.is_postgresql else self.engine
+        self._reader = (
+            self.engine.execution_options(isolation_level="REPEATABLE READ") if self.is_postgresql else self.engine
+        )
         # Connections of their own: to change the mode of one and back takes as long as a short look-up.
         self._alone = (
-            self._create_engine(isolation_level="AUTOCOMMIT", pool_reset_on_return=None)
-            if self.is_postgresql
-            else self.engine
+            self._create_engine("AUTOCOMMIT", pool_reset_on_return=None) if self.is_postgresql else self.engine
         )
         self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
 
-    def _create_engine(self, **options: Any) -> Engine:
+    def _create_engine(self, isolation: str = "READ COMMITTED", **options: Any) -> Engine:
         if self.is_postgresql:
-            engine = create_engine(self.url, connect_args={"application_name": "calve"}, **options)
+            # Never the server's default: under a snapshot, a writer that waited for a lock misses what it waited for.
+            engine = create_engine(
+                self.url, connect_args={"application_name": "calve"}, isolation_level=isolation, **options
+            )
+            if isolation == "AUTOCOMMIT":
+                event.listen(engine, "connect", _pin_isolation)
             _ping_after_a_pause(engine)
             return engine
         if self.url.database:
@@ -135,10 +140,20 @@ class Storage:
         query = select(TableRow.id).where(TableRow.id == table_id).with_for_update(read=True)
         return connection.scalar(query) is not None
 
+    def now_ms(self) -> int:
+        """Return the database's time in milliseconds since 1970 UTC."""
+        with self.read() as connection:
+            return read_clock_ms(connection)
+
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
         self._alone.dispose()
+
+
+def _pin_isolation(connection: psycopg.Connection[Any], _record: Any) -> None:
+    """Set the isolation of single statements, which no BEGIN can carry."""
+    connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
 def _ping_after_a_pause(engine: Engine) -> None:

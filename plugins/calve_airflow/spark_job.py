@@ -182,7 +182,7 @@ class SparkJobOperator(BaseOperator):
 def _is_running(job: JobRun, process: JobProcess) -> bool:
     if process.is_visible:
         return process.is_alive()
-    return time.time() - job.heartbeat_at_ms / 1000 < SILENCE_SECONDS
+    return job.silent_ms < SILENCE_SECONDS * 1000
 
 
 def _progress(operation: Operation) -> str | None:

@@ -9,7 +9,6 @@ import pytest
 from sqlalchemy import func, select, text
 
 from catalog import Catalog, IndexState, NewPartition, Table
-from catalog.clock import now_ms
 from catalog.errors import FencedError, InvalidRequestError
 from catalog.indexes import building
 from catalog.loading import STAGING
@@ -169,7 +168,7 @@ def test_a_purge_that_is_to_be_finished_is_not_forgotten(catalog: Catalog, monke
 
 def test_many_operations_go_in_batches(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("catalog.maintenance.expiry._BATCH", 7)
-    now = now_ms() - OLD // timedelta(milliseconds=1)
+    now = catalog.storage.now_ms() - OLD // timedelta(milliseconds=1)
     row = "(:id, 'verify_index', 'demo.t', FALSE, '{}', 'FAILED', 0, '{}', :now, :now)"
     columns = (
         "id, kind, table_name, is_exclusive, request, state, progress_done, report, created_at_ms, heartbeat_at_ms"

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
+from sqlalchemy import update
 
 from calve_airflow.maintenance_operators import (
     CLEAR,
@@ -19,9 +20,9 @@ from calve_airflow.maintenance_operators import (
     VacuumOperator,
 )
 from catalog import Catalog
-from catalog.clock import now_ms
 from catalog.indexes import building
 from catalog.operations import LEASE_MS, OperationKind
+from catalog.storage.schema import OperationRow
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
 
@@ -63,9 +64,13 @@ def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
     Load(catalog, table, "two").run(retired=data_files(catalog, table))
     Load(catalog, table, "dead").begin().write()
     catalog.operations.begin("latest", OperationKind.VERIFY_INDEX, "demo.flights")
-    with monkeypatch.context() as patch:
-        patch.setattr("catalog.operations.now_ms", lambda: now_ms() - LEASE_MS)
-        catalog.operations.heartbeat("dead", "load", catalog.operations.start_job("dead", "load"))
+    catalog.operations.heartbeat("dead", "load", catalog.operations.start_job("dead", "load"))
+    with catalog.storage.write() as connection:
+        connection.execute(
+            update(OperationRow)
+            .where(OperationRow.id == "dead")
+            .values(heartbeat_at_ms=OperationRow.heartbeat_at_ms - LEASE_MS)
+        )
     with monkeypatch.context() as patch:
         patch.setattr(building, "clear_ended", lambda *_: None)
         catalog.create_partition_index("demo.flights", "by_month", ["month"])

@@ -1,0 +1,34 @@
+"""The catalog's clock: that of the database, so that the hosts of a lake need not agree on the time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, select
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+
+class CurrentMs(FunctionElement[int]):
+    """The SQL expression of the database's time, in milliseconds since 1970 UTC.
+
+    On PostgreSQL the time of the server when the statement runs, not when its transaction began.
+    """
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(CurrentMs, "postgresql")
+def _on_postgresql(_element: CurrentMs, _compiler: Any, **_options: Any) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
+
+
+@compiles(CurrentMs, "sqlite")
+def _on_sqlite(_element: CurrentMs, _compiler: Any, **_options: Any) -> str:
+    return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)"
+
+
+def read_clock_ms(connection: Connection) -> int:
+    """Return the database's time in milliseconds since 1970 UTC."""
+    return connection.execute(select(CurrentMs())).scalar_one()
