@@ -35,11 +35,13 @@ class Source:
     Attributes:
         rows: All columns, lower case, the partition keys as texts; and `CORRUPT` for text formats.
         columns: The columns that go into the data files, with their types.
+        names: Column → its name as the files spell it.
     """
 
     rows: DataFrame
     columns: tuple[Column, ...]
     files: Sequence[FileInfo]
+    names: Mapping[str, str]
 
 
 def spark_path(location: str) -> str:
@@ -66,20 +68,24 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         reader = reader.schema(schema.add(CORRUPT, StringType())).options(
             mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false"
         )
+    elif len(paths) > 1:
+        # Otherwise Spark takes the columns of one file, and drops those that only others have.
+        reader = reader.option("mergeSchema", "true")
     rows = reader.load(paths)
+    names = {normalise_identifier(name, "column"): name for name in rows.columns}
     rows = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
     _check_keys(rows, keys, files)
     types = {} if table is None else {column.name: column.type for column in table.columns}
-    rows = rows.withColumns({key: f.col(_quoted(key)).cast("string") for key in keys})
+    rows = rows.withColumns({key: f.col(quoted(key)).cast("string") for key in keys})
     rows = rows.withColumns(
-        {name: f.col(_quoted(name)).cast(text) for name, text in types.items() if name in rows.columns}
+        {name: f.col(quoted(name)).cast(text) for name, text in types.items() if name in rows.columns}
     )
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in (*keys, CORRUPT)
     )
     if table is not None:
         _check_columns(table, [column.name for column in columns], files)
-    return Source(rows, columns, files)
+    return Source(rows, columns, files, names)
 
 
 def _text_schema(
@@ -100,7 +106,10 @@ def _text_schema(
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may leave a field out.
         optional = (*keys, *declared) if job.source_format == "json" else ()
-        names = [name for name in dict.fromkeys((*sample.columns, *optional)) if name != CORRUPT]
+        spelled = {name.lower(): name for name in (*optional, *sample.columns) if name != CORRUPT}
+        names = [
+            spelled[name] for name in dict.fromkeys(map(str.lower, (*sample.columns, *optional))) if name in spelled
+        ]
         undeclared = [name for name in names if name.lower() not in declared and name.lower() not in keys]
         inferred: Mapping[str, str] = {}
         if undeclared:
@@ -194,5 +203,6 @@ _UNREADABLE = re.compile(r"rror while reading file (\S+?)\.(?:\s|$)")
 _CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return a column's name as SQL writes it."""
     return f"`{name}`"

@@ -34,6 +34,7 @@ from spark_jobs.packages import has_packages
 from spark_jobs.query import prune_query
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
+from spark_jobs.source_keys import refuse_missing_keys
 from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
 from spark_jobs.table_names import reads_iceberg
 from spark_jobs.value_loading import append_rows
@@ -162,6 +163,9 @@ class SparkEngine:
         job = source_job(operation.id, table, path, files, options)
         with engine_errors(f"LOAD DATA INPATH '{path}'"), source_errors():
             source = read_source(self.spark, files, job, table)
+            refuse_missing_keys(
+                self.spark, source, job, table.key_names if table.scheme is None else (table.scheme.column,)
+            )
             try:
                 rows = _with_dates(_readable(source), table, options.get("DATEFORMAT"))
                 rows = _with_times(rows, table, options.get("TIMESTAMPFORMAT"))

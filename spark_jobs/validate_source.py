@@ -17,6 +17,7 @@ from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.operations import OperationState
 from catalog.table_checks import require_value_rows
 from spark_jobs.session import run_job
+from spark_jobs.source_keys import refuse_missing_keys
 from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
 
 _SHOWN = 20
@@ -45,7 +46,10 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
         raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them, with their types")
     with source_errors():
         source = read_source(spark, files, job, table)
-        partitions = _count_partitions(source, list(job.key_types) if table is None else list(table.key_names))
+        keys = list(job.key_types) if table is None else list(table.key_names)
+        partitions = _count_partitions(source, keys)
+        if not partitions.where(" OR ".join(f"`{key}` IS NULL" for key in keys)).isEmpty():
+            refuse_missing_keys(spark, source, job, keys)
     table, indexes = _table_to_be(catalog, job, table, source)
     report = _check(catalog, job, table, indexes, partitions)
     log.info(

@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWar
 
 HEADER = "country,day,id,amount\n"
 
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+"""For what no database has a part in."""
+
 
 def deliver(folder: Path, name: str, text: str) -> Path:
     folder.mkdir(exist_ok=True)
@@ -219,6 +222,67 @@ def test_json_lines(make_loader: Callable[..., Any], catalog: Catalog, tmp_path:
     deliver(source, "b.json", '{"country": "US", "day": 3, "id": \n')
     with pytest.raises(SourceFileError, match=r"b\.json, line 1"):
         loader.load(source, source_format="json", source_options={})
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ('{"country": "US", "day": 1, "id": 1}\n{"country": "US", "id": 2}\n', {}),
+        ('[{"country": "US", "day": 1, "id": 1},\n {"country": "US", "id": 2}]\n', {"multiLine": "true"}),
+    ],
+    ids=["lines", "array"],
+)
+def test_json_record_without_a_key_is_refused(
+    make_loader: Callable[..., Any],
+    catalog: Catalog,
+    warehouse: Path,
+    tmp_path: Path,
+    text: str,
+    options: dict[str, str],
+) -> None:
+    source = deliver(tmp_path / "raw", "a.json", text)
+    loader = make_loader()
+    for dry_run in (True, False):
+        with pytest.raises(SourceFileError, match=r"a\.json: the record .*\"id\":2.* has no field day"):
+            loader.validate(f"op-{dry_run}", source, source_format="json", source_options=options, dry_run=dry_run)
+    assert catalog.list_tables() == []
+    source = deliver(tmp_path / "good", "a.json", text.replace('"US", "id": 2', '"US", "day": null, "id": 2'))
+    loader.load(source, source_format="json", source_options=options)
+    assert sorted(row[1:3] for row in rows_on_disk(warehouse)) == [("1", 1), ("__HIVE_DEFAULT_PARTITION__", 2)]
+
+
+@on_sqlite
+def test_keys_of_json_may_be_written_in_capitals(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    source = deliver(tmp_path / "raw", "a.json", '{"Country": "US", "Day": 1, "id": 1}\n{"Country": null, "Day": 1}\n')
+    assert make_loader().load(source, source_format="json", source_options={})["partitions"] == 2
+
+
+@on_sqlite
+@pytest.mark.parametrize("source_format", ["parquet", "orc"])
+def test_file_without_a_key_or_with_further_columns_is_refused(
+    make_loader: Callable[..., Any], spark: Any, catalog: Catalog, tmp_path: Path, source_format: str
+) -> None:
+    def written(folder: str, *queries: str) -> str:
+        for number, query in enumerate(queries):
+            path = str(tmp_path / folder / str(number))
+            spark.sql(f"SELECT 'US' AS country, {query}").coalesce(1).write.format(source_format).save(path)
+        return str(tmp_path / folder / "*" / "*")
+
+    loader = make_loader()
+    source = written("without", "1 AS day, 1 AS id", "2 AS id", "CAST(NULL AS int) AS day, 3 AS id")
+    with pytest.raises(SourceFileError, match=r"/1/part-.*: the file has no column day"):
+        loader.load(source, source_format=source_format, source_options={})
+    assert catalog.list_tables() == []
+    loader.load(written("good", "1 AS day, 1 AS id"), source_format=source_format, source_options={})
+    with pytest.raises(SourceFileError, match="unknown note"):
+        loader.load(
+            written("more", "2 AS day, 1 AS id", "3 AS day, 1 AS id, 'x' AS note"),
+            source_format=source_format,
+            source_options={},
+        )
 
 
 def test_interrupted_publish_is_finished_by_a_second_one(

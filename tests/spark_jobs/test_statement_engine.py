@@ -233,7 +233,8 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
             "OPTIONS ('FILEHEADER'='day, name, ID', 'DELIMITER'=';', 'QUOTECHAR'='\\'', 'DATEFORMAT'='dd.MM.yyyy')",
         ),
         "rows.json": (
-            '{"id": 1, "name": "a", "day": "2014-05-05"}\n{"id": 2, "day": "2015/06/07"}\n{"name": "c;,", "id": 3}\n',
+            '{"id": 1, "name": "a", "day": "2014-05-05"}\n{"id": 2, "day": "2015/06/07"}\n'
+            '{"name": "c;,", "id": 3, "day": null}\n',
             "",
         ),
     }
@@ -250,6 +251,22 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
     run(session, "CREATE TABLE v (id int) PARTITIONED BY (name string, day date) STORED AS PARQUET")
     run(session, f"LOAD DATA INPATH '{tmp_path / 'names.csv'}' INTO TABLE v")
     assert len(rows(session, "SHOW PARTITIONS v")) == 3
+
+
+@on_sqlite
+@pytest.mark.parametrize("source_format", ["json", "parquet", "orc"])
+def test_rows_without_a_key_are_not_loaded(
+    session: Session, spark: SparkSession, tmp_path: Path, source_format: str
+) -> None:
+    for number, text in enumerate(["1 AS id, 'a' AS name, DATE'2014-05-05' AS day", "2 AS id, 'b' AS name"]):
+        frame = spark.sql(f"SELECT {text}").coalesce(1)
+        frame.write.format(source_format).save(str(tmp_path / "rows" / f"part={number}"))
+    run(session, LOGS, "CREATE TABLE v (id int, name string) PARTITIONED BY (day date) STORED AS PARQUET")
+    for table in ("logs", "v"):
+        statement = f"LOAD DATA INPATH '{tmp_path}/rows/*/*' INTO TABLE {table} OPTIONS ('FORMAT'='{source_format}')"
+        error, _, message = refused(session, statement)
+        assert (error, "has no " in message, "part=1" in message) == ("SourceFileError", True, True), message
+        assert rows(session, f"SELECT count(*) FROM {table}") == [[0]]
 
 
 @on_sqlite
