@@ -61,6 +61,12 @@ from catalog.model import (
     TableKind,
 )
 from catalog.operations import Operations
+from catalog.partition_purging import (
+    PartitionPurge,
+    finish_partition_purge,
+    journal_partition_purge,
+    own_folders,
+)
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.altering import PartitionChange, alter_partition
 from catalog.partitions.changing import drop_partitions, set_quarantined
@@ -585,6 +591,35 @@ class Catalog:
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=False)
             return drop_partitions(connection, held, ids)
+
+    def purge_partitions(self, table: str, expression: str | None = None) -> PartitionPurge:
+        """Drop the visible partitions that match an expression, and delete their files, after the commit.
+
+        Only folders inside that of a managed table go, and nothing that another table or partition has in them; the
+        report tells why others stay. A reader that is at work on the partitions fails. A purge that was interrupted is
+        finished by `vacuum`.
+
+        Args:
+            expression: None drops them all.
+
+        Raises:
+            TableNotFoundError: There is no such table.
+            ExpressionError: The expression cannot be used.
+            FilesNeededError: An Iceberg table reads files of the table; nothing was dropped.
+            FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
+        """
+        definition = self.get_table(table)
+        partitions = list(self.get_partitions(table, expression))
+        folders, kept = own_folders(definition, partitions)
+        with self.storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=False)
+            purges = journal_partition_purge(connection, self.operations, held, folders)
+            dropped = drop_partitions(connection, held, [partition.id for partition in partitions])
+        purged = sum(
+            finish_partition_purge(self.storage, self._definitions, self.operations, self.operations.get(purge))
+            for purge in purges
+        )
+        return PartitionPurge(dropped, purged, kept)
 
     def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
         """Drop the partition that a spec names, or all that match one without some of the keys; as `drop_partitions`.

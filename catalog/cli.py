@@ -334,8 +334,9 @@ def give_up(operation_id: str) -> None:
 def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) -> None:
     """Delete the files that TABLE does not have any more, or no table has.
 
-    Those are files that were replaced or dropped, and what jobs that did not commit have left. Readers that began
-    within the grace period still find theirs. Ends with an error when something could not be deleted.
+    Those are files that were replaced or went with partitions of a scheme, what jobs that did not commit have left, and
+    what an interrupted PURGE has. Readers that began within the grace period still find theirs. Files of tables and of
+    Hive-style partitions that were dropped without PURGE stay. Ends with an error when something could not be deleted.
     """
     with Catalog.open() as catalog:
         report = catalog.vacuum(table, grace=timedelta(hours=grace_hours), dry_run=dry_run)

@@ -44,6 +44,7 @@ class OperationKind(StrEnum):
     APPEND_ROWS = "append_rows"
     REPAIR_TABLE = "repair_table"
     DROP_TABLE = "drop_table"
+    DROP_PARTITIONS = "drop_partitions"
     COUNT_VALUES = "count_values"
     RUN_STATEMENT = "run_statement"
     IMPORT_TABLE = "import_table"

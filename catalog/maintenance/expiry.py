@@ -43,7 +43,10 @@ def expire_operations(
 
 def _is_expired(before_ms: int) -> ColumnElement[bool]:
     # Until vacuum has deleted the folder of a dropped table, the operation is all that tells of it.
-    is_purge_to_do = and_(OperationRow.kind == OperationKind.DROP_TABLE, OperationRow.state == OperationState.COMMITTED)
+    is_purge_to_do = and_(
+        OperationRow.kind.in_((OperationKind.DROP_TABLE, OperationKind.DROP_PARTITIONS)),
+        OperationRow.state == OperationState.COMMITTED,
+    )
     return and_(
         OperationRow.state.not_in(UNFINISHED),
         OperationRow.heartbeat_at_ms <= before_ms,

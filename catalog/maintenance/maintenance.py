@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from catalog.definitions import Definitions
-from catalog.errors import CatalogError, FilesNotDeletedError, InvalidRequestError
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError
 from catalog.indexes import building
 from catalog.loading import Loading
 from catalog.maintenance.expiry import expire_operations
@@ -16,6 +16,7 @@ from catalog.maintenance.retired import delete_retired_files
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations
+from catalog.partition_purging import finish_partition_purge
 from catalog.purging import finish_purge
 from catalog.storage import Storage
 
@@ -59,6 +60,13 @@ class Maintenance:
                     finish_purge(self._storage, self._operations, operation)
                 purged.append(operation.table)
             except FilesNotDeletedError as error:
+                tally.problems.append(str(error))
+        for operation in self._operations.committed(OperationKind.DROP_PARTITIONS):
+            try:
+                if not is_dry_run:
+                    finish_partition_purge(self._storage, self._definitions, self._operations, operation)
+                purged.append(f"{operation.table} (partitions)")
+            except (FilesNotDeletedError, FilesNeededError) as error:
                 tally.problems.append(str(error))
         return purged
 

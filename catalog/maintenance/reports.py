@@ -82,9 +82,9 @@ class VacuumReport:
             ]
             yield f"{each.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
         for name in self.purged:
-            yield f"{name}, which was dropped: {done}: its folder"
+            yield f"{name}, dropped with PURGE: {done}: the files left"
         if not self.tables and not self.purged:
-            yield "Nothing to delete."
+            yield "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE."
 
 
 @dataclass(frozen=True)

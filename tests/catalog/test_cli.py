@@ -15,6 +15,8 @@ from catalog.cli import main
 from catalog.operations import OperationKind
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
+NOTHING = "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE.\n"
+
 
 def calve(*arguments: str, **environment: str) -> Result:
     return CliRunner().invoke(main, arguments, env=environment)
@@ -179,7 +181,7 @@ def test_vacuum_says_what_it_deletes(catalog: Catalog) -> None:
     table = hashed_table(catalog)
     Load(catalog, table, "one").run()
     Load(catalog, table, "two").run(retired=data_files(catalog, table)[:1])
-    assert calve("vacuum").stdout == "Nothing to delete.\n"
+    assert calve("vacuum").stdout == NOTHING
     would = calve("vacuum", "demo.h", "--grace-hours", "0", "--dry-run")
     assert would.stdout.startswith("demo.h: would be deleted: 1 replaced file(s), 100 bytes; 4 orphan(s), ")
     done = calve("vacuum", "--grace-hours", "0", "--json")
@@ -191,5 +193,5 @@ def test_vacuum_says_what_it_deletes(catalog: Catalog) -> None:
 def test_vacuum_ends_with_an_error_when_something_is_left(catalog: Catalog) -> None:
     hashed_table(catalog, "demo.far", location="nowhere://host/t")
     done = calve("vacuum")
-    assert (done.exit_code, done.stdout) == (1, "Nothing to delete.\n")
+    assert (done.exit_code, done.stdout) == (1, NOTHING)
     assert done.stderr.startswith("FilesNotDeletedError: demo.far: nowhere://host/t could not be cleared up: ")

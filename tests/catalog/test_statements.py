@@ -579,3 +579,77 @@ def test_partitions_of_every_key_type_are_added_shown_in_order_and_dropped(sessi
         assert refused(session, f"SHOW PARTITIONS t WHERE {condition}")[0] == "LiteralTypeError"
     run(session, "ALTER TABLE t DROP PARTITION (at > '2024-01-09 23:59:59.500000', price = 9.50)")
     assert lines(session, "SHOW PARTITIONS t") == [shown[0], shown[2]]
+
+
+# --- DROP … PURGE ---------------------------------------------------------------------------------------------------
+
+
+def with_file(folder: str) -> Path:
+    path = Path(folder) / "part-0.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_text("rows")
+    return path
+
+
+def test_purge_deletes_the_files_of_dropped_partitions(session: Session, catalog: Catalog, tmp_path: Path) -> None:
+    run(session, SALES)
+    table = catalog.get_table("demo.sales")
+    one, two, other = (with_file(f"{table.location}/region=EU/month={month}") for month in (1, 2, 3))
+    outside = with_file(str(tmp_path / "outside"))
+    run(session, "ALTER TABLE sales ADD PARTITION (region='EU', month=1) PARTITION (region='EU', month=2)")
+    inside = with_file(f"{one.parent}/inside")
+    run(
+        session,
+        f"ALTER TABLE sales ADD PARTITION (region='EU', month=4) LOCATION '{outside.parent}' "
+        f"PARTITION (region='US', month=1) LOCATION '{inside.parent}'",
+    )
+    answer = session.execute("ALTER TABLE sales DROP PARTITION (region='EU') PURGE")
+    assert list(answer.rows[0])[:2] == [3, 2]
+    assert "the files of 1 stay, because they lie outside" in (answer.text or "")
+    assert [path.exists() for path in (one, two, other, outside, inside)] == [False, False, True, True, True]
+    assert lines(session, "SHOW PARTITIONS sales") == ["region=US/month=1"]
+    assert lines(session, "ALTER TABLE sales DROP IF EXISTS PARTITION (region='EU') PURGE") == [
+        "Dropped 0 partition(s) and deleted the files of 0."
+    ]
+
+
+def test_purge_leaves_the_files_of_external_tables_and_tells_so(
+    session: Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    file = with_file(str(tmp_path / "theirs" / "day=1"))
+    run(
+        session,
+        f"CREATE EXTERNAL TABLE t (a int) PARTITIONED BY (day int) STORED AS PARQUET LOCATION '{tmp_path}/theirs'",
+        "ALTER TABLE t ADD PARTITION (day=1)",
+    )
+    assert lines(session, "ALTER TABLE t DROP PARTITION (day=1) PURGE") == [
+        "Dropped 1 partition(s) and deleted the files of 0; the files of 1 stay, because demo.t is an external table."
+    ]
+    assert lines(session, "DROP TABLE t PURGE") == [
+        f"Dropped demo.t. Its files stay, because it is an external table: {tmp_path}/theirs"
+    ]
+    assert file.exists()
+
+
+def test_vacuum_finishes_an_interrupted_purge_of_partitions(
+    session: Session, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(session, SALES, *(f"ALTER TABLE sales ADD PARTITION (region='EU', month={month})" for month in (1, 2)))
+    location = catalog.get_table("demo.sales").location
+    one, two = (with_file(f"{location}/region=EU/month={month}") for month in (1, 2))
+
+    def interrupted(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("catalog.catalog.finish_partition_purge", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            session.execute("ALTER TABLE sales DROP PARTITION (region='EU') PURGE")
+    assert lines(session, "SHOW PARTITIONS sales") == []
+    # A partition that is there again keeps its file.
+    run(session, "ALTER TABLE sales ADD PARTITION (region='EU', month=2)")
+    assert catalog.vacuum(dry_run=True).purged == ("demo.sales (partitions)",)
+    assert [one.exists(), two.exists()] == [True, True]
+    assert catalog.vacuum().purged == ("demo.sales (partitions)",)
+    assert [one.exists(), two.exists()] == [False, True]
+    assert catalog.vacuum().purged == ()

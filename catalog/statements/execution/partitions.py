@@ -90,14 +90,20 @@ def add_partitions(context: Context, statement: m.AddValuePartitions) -> Stateme
 
 
 def drop_partitions(context: Context, statement: m.DropValuePartitions) -> StatementResult:
-    """Run DROP PARTITION (k='v', …); files are not touched."""
+    """Run DROP PARTITION (k='v', …); files are touched only with PURGE."""
     table = _of_keys(context, statement, "DROP PARTITION (id) takes partition ids")
     conditions = [_condition(table, each) for each in statement.partitions]
     if not statement.if_exists:
         for condition in conditions:
             if not list(context.catalog.get_partitions(table.full_name, condition)):
                 raise PartitionNotFoundError(f"table {table.full_name} has no partition with {condition}")
-    context.catalog.drop_partitions(table.full_name, " or ".join(f"({each})" for each in conditions))
+    condition = " or ".join(f"({each})" for each in conditions)
+    if statement.purge:
+        purge = context.catalog.purge_partitions(table.full_name, condition)
+        return StatementResult(
+            ("dropped", "purged", "kept"), [[purge.dropped, purge.purged, purge.kept]], text=str(purge)
+        )
+    context.catalog.drop_partitions(table.full_name, condition)
     return DONE
 
 

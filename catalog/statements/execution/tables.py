@@ -11,7 +11,7 @@ from catalog.errors import (
     PropertyNotFoundError,
     TableAlreadyExistsError,
 )
-from catalog.model import Column, FileFormat, Table
+from catalog.model import Column, FileFormat, Table, TableKind
 from catalog.schemes.definition import SCHEME_PROPERTIES, scheme_from_properties
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
@@ -125,8 +125,13 @@ _UNKNOWN = "unknown"
 
 def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
     """Run DROP TABLE."""
-    if not statement.if_exists or _find(context, statement.table) is not None:
+    table = _find(context, statement.table)
+    if not statement.if_exists or table is not None:
         _drop(context, statement, must_be_view=False, purge=statement.purge)
+    if statement.purge and table is not None and table.kind is TableKind.EXTERNAL:
+        return StatementResult(
+            text=f"Dropped {table.full_name}. Its files stay, because it is an external table: {table.location}"
+        )
     return DONE
 
 
