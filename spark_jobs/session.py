@@ -12,7 +12,9 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
+from uuid import uuid4
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
@@ -45,7 +47,8 @@ def run_job(
     request = request_type.from_json(argument)
     with Catalog.open() as catalog:
         try:
-            with SignOfLife(catalog, request) as life, spark_session(request) as spark, life.watching(spark):
+            alive = SignOfLife(catalog, request, ends_process=True)
+            with alive as life, spark_session(request) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
                 catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
@@ -82,11 +85,13 @@ def configure(spark: SparkSession) -> SparkSession:
 
 @contextmanager
 def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[int]:
-    """Run a step of an operation in this process, with signs of life; yield the attempt's number.
+    """Run a step of an operation in the caller's process, with heartbeats; yield the attempt's number.
 
-    An error ends the operation, so that it holds no table; the same call takes it up again.
+    An error ends the operation, so that it holds no table; the same call takes it up again. When the attempt is given
+    up, its Spark jobs are cancelled; the caller's process and its other Spark jobs go on.
 
     Raises:
+        FencedError: The attempt was given up meanwhile.
         OperationConflictError: The operation was given up, and another is at work on the table in its place.
     """
     try:
@@ -127,17 +132,35 @@ def reporting(progress: Progress) -> Iterator[None]:
         yield
 
 
+def require_attempt() -> None:
+    """Check that the attempt which this thread makes was not given up; does nothing outside of an attempt.
+
+    Raises:
+        FencedError: It was.
+    """
+    if (life := _LIFE.get()) is not None:
+        life.require()
+
+
 class SignOfLife:
     """Tells the catalog, every few seconds, that an attempt is alive and how far it is.
 
-    When the attempt was given up, it ends the process at once: whatever it might still write would be in the way of
-    its successor.
+    When the attempt was given up, a process that was started for it ends at once: whatever it might still write would
+    be in the way of its successor. In a user's process, the Spark jobs of the attempt are cancelled instead, and the
+    block ends with `FencedError`.
     """
 
-    def __init__(self, catalog: Catalog, request: JobRequest) -> None:
-        """Take the attempt to speak for."""
+    def __init__(self, catalog: Catalog, request: JobRequest, *, ends_process: bool = False) -> None:
+        """Take the attempt to speak for.
+
+        Args:
+            ends_process: The process was started for this attempt, and ends with it.
+        """
         self._catalog = catalog
         self._request = request
+        self._ends_process = ends_process
+        self._fenced: FencedError | None = None
+        self._tag = f"calve-{uuid4().hex}"
         self._spark: SparkSession | None = None
         self._progress: Progress | None = None
         self._token: Token[SignOfLife | None] | None = None
@@ -170,6 +193,8 @@ class SignOfLife:
     def __enter__(self) -> Self:
         """Begin, at once with a first sign, so that a given-up attempt does not even start."""
         self._beat()
+        if (context := SparkContext._active_spark_context) is not None:
+            context.addJobTag(self._tag)
         self._thread.start()
         self._token = _LIFE.set(self)
         return self
@@ -177,11 +202,30 @@ class SignOfLife:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End, before the result is recorded."""
+        """End, before the result is recorded.
+
+        Raises:
+            FencedError: The attempt was given up.
+        """
         if self._token is not None:
             _LIFE.reset(self._token)
         self._ended.set()
         self._thread.join()
+        if (context := SparkContext._active_spark_context) is not None:
+            context.removeJobTag(self._tag)
+        # Its cancelled Spark jobs have ended with errors of their own.
+        if self._fenced is not None and (error is None or isinstance(error, Exception)) and error is not self._fenced:
+            raise self._fenced from error
+
+    def require(self) -> None:
+        """Check that the attempt was not given up.
+
+        Raises:
+            FencedError: It was.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        self._beat()
 
     def _run(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):
@@ -191,9 +235,17 @@ class SignOfLife:
                 if self._has_succeeded():
                     return
                 log.error("%s", error)
-                os._exit(1)
+                if self._ends_process:
+                    os._exit(1)
+                self._fenced = error
+                self._cancel_jobs()
             except Exception:
                 log.exception("No sign of life could be given; trying again")
+
+    def _cancel_jobs(self) -> None:
+        """Cancel the Spark jobs that this attempt has running; the next beat cancels those that begin meanwhile."""
+        if (context := SparkContext._active_spark_context) is not None:
+            context.cancelJobsWithTag(self._tag)
 
     def _has_succeeded(self) -> bool:
         """Say whether the attempt has committed, and only its process has not come to the end yet."""

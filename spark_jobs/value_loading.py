@@ -27,7 +27,7 @@ from catalog.table_checks import require_value_rows
 from spark_jobs.file_formats import SIZED_TEXT, file_options, spark_type
 from spark_jobs.observing import metrics
 from spark_jobs.reading import reader_errors
-from spark_jobs.session import attempt_here
+from spark_jobs.session import attempt_here, require_attempt
 from spark_jobs.sources import spark_path
 
 log = logging.getLogger("spark_jobs.value_loading")
@@ -109,7 +109,8 @@ def append_rows(
         except FencedError:
             raise
         except Exception:
-            # Nobody else is at work on the table: what this attempt has written has no use any more.
+            require_attempt()
+            # No other operation is at work on the table, so nobody needs what this attempt has written.
             catalog.loading.discard_staging(definition)
             raise
 

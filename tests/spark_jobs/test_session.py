@@ -1,28 +1,40 @@
-"""Signs of life of attempts that end while one is being given."""
+"""Heartbeats of attempts that end, or are given up, while one is sent."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
 from catalog import Catalog
+from catalog.errors import FencedError
 from catalog.jobs import JobRequest
-from catalog.operations import OperationKind
+from catalog.operations import OperationKind, OperationState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
 def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The codes with which the process would have ended itself, with signs of life all the time."""
+    """The codes with which the process would have ended itself, with heartbeats all the time."""
     from spark_jobs import session
 
-    found: list[int] = []
+    codes: list[int] = []
     monkeypatch.setattr(session, "HEARTBEAT_SECONDS", 0.01)
-    monkeypatch.setattr(os, "_exit", found.append)
-    return found
+    monkeypatch.setattr(os, "_exit", codes.append)
+    return codes
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    while not condition():
+        time.sleep(0.01)
 
 
 def begin(catalog: Catalog) -> JobRequest:
@@ -32,13 +44,17 @@ def begin(catalog: Catalog) -> JobRequest:
 
 
 @on_sqlite
-def test_a_process_that_has_committed_may_come_to_its_end(catalog: Catalog, exits: list[int]) -> None:
+@pytest.mark.parametrize("ends_process", [True, False])
+def test_a_process_that_has_committed_may_come_to_its_end(
+    catalog: Catalog, exits: list[int], ends_process: bool
+) -> None:
     from spark_jobs.session import SignOfLife
 
     request = begin(catalog)
-    with SignOfLife(catalog, request):
+    with SignOfLife(catalog, request, ends_process=ends_process) as life:
         catalog.operations.finish_job("load", "commit", request.attempt, {"rows": 1})
-        time.sleep(0.2)
+        # The thread ends by itself at the first beat that is refused.
+        wait_for(lambda: not life._thread.is_alive())
     assert exits == []
 
 
@@ -47,10 +63,60 @@ def test_a_process_that_was_given_up_ends_at_once(catalog: Catalog, exits: list[
     from spark_jobs.session import SignOfLife
 
     request = begin(catalog)
-    with SignOfLife(catalog, request):
-        second = catalog.operations.start_job("load", "commit")
-        catalog.operations.finish_job("load", "commit", second, {"rows": 1})
-        deadline = time.monotonic() + 10
-        while not exits and time.monotonic() < deadline:
-            time.sleep(0.01)
+
+    def be_given_up() -> None:
+        with SignOfLife(catalog, request, ends_process=True):
+            second = catalog.operations.start_job("load", "commit")
+            catalog.operations.finish_job("load", "commit", second, {"rows": 1})
+            # Here the process goes on, because the exit is only recorded.
+            wait_for(lambda: bool(exits))
+
+    with pytest.raises(FencedError):
+        be_given_up()
     assert exits[:1] == [1]
+
+
+def test_a_users_process_survives_an_attempt_that_was_given_up(
+    catalog: Catalog, spark: SparkSession, exits: list[int]
+) -> None:
+    """Its Spark jobs are cancelled, and those of others in the same session are not."""
+    from pyspark import InheritableThread
+
+    from spark_jobs.session import attempt_here
+
+    context = spark.sparkContext
+    endless = spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', id + 3600000L)")
+    cancelled: list[Exception] = []
+
+    def run_other() -> None:
+        context.addJobTag("other")
+        try:
+            endless.collect()
+        except Exception as error:
+            cancelled.append(error)
+
+    def active() -> int:
+        return len(context.statusTracker().getActiveStageIds())
+
+    other = InheritableThread(target=run_other)
+    other.start()
+    wait_for(lambda: active() == 1)
+    operation = catalog.operations.begin("load", OperationKind.APPEND_ROWS, "demo.flights")
+
+    def give_up() -> None:
+        wait_for(lambda: active() == 2)
+        catalog.operations.fail("load", "GIVEN_UP", "given up by a test")
+
+    giving_up = threading.Thread(target=give_up)
+    giving_up.start()
+    with pytest.raises(FencedError), attempt_here(catalog, operation, "commit"):
+        endless.collect()
+    giving_up.join()
+    wait_for(lambda: active() == 1)
+    assert cancelled == []
+    context.cancelJobsWithTag("other")
+    other.join()
+    assert len(cancelled) == 1
+    assert exits == []
+    assert catalog.operations.get("load").state is OperationState.FAILED
+    assert spark.range(3).count() == 3
