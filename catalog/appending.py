@@ -103,7 +103,7 @@ def publish_append(
             f"table {operation.table}: {folder.location}/{staging} has no complete list of what was written; nothing "
             "was added. Append the rows again"
         )
-    table = definitions.lock_table(connection, operation.table, exclusive=False)
+    table = definitions.lock_table(connection, operation.table, exclusive=False, is_bulk=True)
     folder.delete(f"{staging}/{MOVES}")
     report = {"rows": 0, "files": 0, "bytes": 0, "partitions_added": 0, "partitions_extended": 0}
     register = _Registration(connection, definitions, operation, folder) if table.partition_keys else None
@@ -160,7 +160,9 @@ class _Registration:
         self._connection = connection
         self._operation = operation
         self._folder = folder
-        self._adder = PartitionAdder(connection, definitions, operation.table, operation_number=operation.number)
+        self._adder = PartitionAdder(
+            connection, definitions, operation.table, operation_number=operation.number, is_bulk=True
+        )
         self._table = self._adder.table
         self._encoder = ValueEncoder(self._table)
 

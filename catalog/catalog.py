@@ -67,13 +67,14 @@ from catalog.partition_purging import (
     journal_partition_purge,
     own_folders,
 )
-from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
 from catalog.partitions.changing import drop_partitions, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
+from catalog.partitions.spooling import taken_in
 from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
@@ -479,7 +480,9 @@ class Catalog:
     ) -> AddResult:
         """Add partitions, each with its item in every index of the table, in one transaction.
 
-        Partitions are taken from the iterable as they are written, so a million of them need little memory.
+        The iterable is taken in completely before anything is locked, into a temporary file if it is long, so a slow
+        one stops nobody and a million partitions need little memory. While more than 10,000 are being added, other
+        changes of the table's partitions wait.
 
         Args:
             if_not_exists: Leave out those that exist, instead of refusing the batch.
@@ -491,9 +494,11 @@ class Catalog:
             InvalidPartitionError: A partition does not fit an index, or has more values than the table has keys.
             PartitionAlreadyExistsError: One exists, or is named twice, and `if_not_exists` is false.
         """
-        with self.storage.write() as connection:
-            adder = PartitionAdder(connection, self._definitions, table)
-            return adder.add(partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
+        definition = self._definitions.get_hive_table(table)
+        require_partition_keys(definition)
+        with taken_in(partitions) as spool, self.storage.write() as connection:
+            adder = PartitionAdder(connection, self._definitions, table, is_bulk=spool.is_long)
+            return adder.add(spool, if_not_exists=if_not_exists, on_invalid=on_invalid)
 
     def get_partitions(
         self,
@@ -758,7 +763,7 @@ class Catalog:
         found = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
         ids = [partition.id for partition in found]
         with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False)
+            held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=True)
             return set_quarantined(connection, held, ids, False)
 
     # --- partition indexes --------------------------------------------------------------------------------------

@@ -241,11 +241,18 @@ class Definitions:
         return table
 
     def lock_table(
-        self, connection: Connection, name: str | TableName, *, exclusive: bool, or_iceberg: bool = False
+        self,
+        connection: Connection,
+        name: str | TableName,
+        *,
+        exclusive: bool,
+        or_iceberg: bool = False,
+        is_bulk: bool = False,
     ) -> Table:
         """Return a table and hold its row until the transaction ends.
 
         Args:
+            is_bulk: See `Storage.lock_table`.
             or_iceberg: It may be an Iceberg table.
 
         Raises:
@@ -254,7 +261,7 @@ class Definitions:
         table = self.get_table(name, connection)
         if not or_iceberg:
             refuse_iceberg(table)
-        if not self._storage.lock_table(connection, table.id, exclusive=exclusive):
+        if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped just now")
         table = self.get_table(name, connection)
         if not or_iceberg:

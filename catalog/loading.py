@@ -324,6 +324,7 @@ class Loading:
             operation.table,
             is_quarantined=is_quarantined,
             operation_number=operation.number,
+            is_bulk=True,
         )
         result = adder.add(staged(), if_not_exists=False, on_invalid=on_invalid)
         refused = {each.partition for each in result.refused}

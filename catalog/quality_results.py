@@ -47,7 +47,7 @@ class QualityResults:
         released = 0
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
-            table = self._definitions.lock_table(connection, operation.table, exclusive=False)
+            table = self._definitions.lock_table(connection, operation.table, exclusive=False, is_bulk=True)
             for batch in batched(checks):
                 ids = [check.partition_id for check in batch]
                 here = set(connection.scalars(select(PartitionRow.id).where(among(connection, PartitionRow.id, ids))))

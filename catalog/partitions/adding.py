@@ -74,19 +74,19 @@ class PartitionAdder:
         *,
         is_quarantined: bool = False,
         operation_number: int | None = None,
+        is_bulk: bool = False,
     ) -> None:
         """Hold the table, and see which indexes it has from now on until the transaction ends.
+
+        Args:
+            is_bulk: More than one batch of partitions may be added.
 
         Raises:
             TableNotFoundError: There is no such table.
         """
         self._connection = connection
-        self.table: Table = definitions.lock_table(connection, table, exclusive=False)
-        refuse_view(self.table, "has no partitions")
-        if not self.table.partition_keys:
-            raise InvalidPartitionError(
-                self.table.full_name, reason="it has no partition keys, so no partition can be added"
-            )
+        self.table: Table = definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
+        require_partition_keys(self.table)
         self._encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id))
         self._is_quarantined = is_quarantined
         self._operation_number = operation_number
@@ -236,6 +236,18 @@ class PartitionAdder:
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
             f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
         )
+
+
+def require_partition_keys(table: Table) -> None:
+    """Refuse a table that takes no partitions.
+
+    Raises:
+        NotATableError: It is a view.
+        InvalidPartitionError: It has no partition keys.
+    """
+    refuse_view(table, "has no partitions")
+    if not table.partition_keys:
+        raise InvalidPartitionError(table.full_name, reason="it has no partition keys, so no partition can be added")
 
 
 def own_location(table: Table, values: Sequence[str | None], location: str) -> str | None:

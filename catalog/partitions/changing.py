@@ -46,7 +46,7 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
 def set_quarantined(connection: Connection, table: Table, ids: Sequence[int], is_quarantined: bool) -> int:
     """Hide partitions from every reader, or release them; return how many changed."""
     changed = 0
-    for chunk in batched(ids):
+    for chunk in batched(sorted(ids)):
         changed += connection.execute(
             update(PartitionRow)
             .where(

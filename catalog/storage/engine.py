@@ -23,8 +23,9 @@ from catalog.storage.schema import TableRow, new_version
 _BUSY_TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 1.0
 _LEFT_AT = "calve_left_at"
-# Any number that no other user of the same database is likely to have chosen.
+# Any numbers that no other user of the same database is likely to have chosen.
 _TABLE_LOCKS = 6014_2026
+_PARTITION_LOCKS = 6015_2026
 _LOST_RACES = ("40001", "40P01")
 """What PostgreSQL calls a serialisation failure and a deadlock."""
 
@@ -119,19 +120,32 @@ class Storage:
                 return []
             return rows
 
-    def lock_table(self, connection: Connection, table_id: int, *, exclusive: bool, version: int | None = None) -> bool:
+    def lock_table(
+        self,
+        connection: Connection,
+        table_id: int,
+        *,
+        exclusive: bool,
+        version: int | None = None,
+        is_bulk: bool = False,
+    ) -> bool:
         """Hold the table's row until the transaction ends; return whether the table still exists.
 
         Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that
         gives the table a new version. On SQLite every writing transaction is alone anyway.
 
         Args:
+            is_bulk: Of those who share the table, be the only one. For transactions that lock partitions batch by
+                batch: each batch is locked in one order, but several batches would wait for others' in a circle.
             version: Only hold it, exclusively, when it has this version still.
         """
         if self.is_postgresql:
             # A row lock that is shared without a pause is never had exclusively; this lock is had in turn.
-            lock = func.pg_advisory_xact_lock if exclusive else func.pg_advisory_xact_lock_shared
-            connection.execute(select(lock(_TABLE_LOCKS, table_id)))
+            alone, shared = func.pg_advisory_xact_lock, func.pg_advisory_xact_lock_shared
+            locks = [(alone if exclusive else shared)(_TABLE_LOCKS, table_id)]
+            if not exclusive:
+                locks.append((alone if is_bulk else shared)(_PARTITION_LOCKS, table_id))
+            connection.execute(select(*locks))
         if exclusive:
             change = update(TableRow).where(TableRow.id == table_id).values(version=new_version())
             if version is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from threading import BrokenBarrierError
+from threading import Barrier, BrokenBarrierError, Thread
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from tests.catalog import workers
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 KEYS = [("s", "string"), ("n", "int")]
+TABLE = "demo.t"
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -86,3 +87,55 @@ def test_processes_that_add_the_same_partitions_add_each_once(catalog: Catalog, 
     for number in range(rounds):
         assert len(values(catalog, workers.table_name(number), "s = 'same'")) == count
         assert_every_partition_has_its_item(catalog, workers.table_name(number))
+
+
+# --- the caller's iterator ------------------------------------------------------------------------------------------
+
+
+def test_an_iterator_that_uses_the_catalog_blocks_nobody(catalog: Catalog) -> None:
+    catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("k", "int")])
+    finished = []
+
+    def change_meanwhile() -> None:
+        catalog.add_partitions(TABLE, [NewPartition(["-1"])])
+        catalog.create_partition_index(TABLE, "by_k", ["k"])
+        finished.append(True)
+
+    def partitions() -> Iterator[NewPartition]:
+        yield NewPartition(["0"])
+        other = Thread(target=change_meanwhile, daemon=True)
+        other.start()
+        other.join(timeout=30)
+        assert finished, "others wait for the iterator"
+        yield NewPartition(["1"])
+
+    assert catalog.add_partitions(TABLE, partitions()).added == 2
+    assert catalog.build_partition_index(TABLE, "by_k").state is IndexState.ACTIVE
+    assert sorted(each.values for each in catalog.get_partitions(TABLE, "k > -2")) == [("-1",), ("0",), ("1",)]
+
+
+def test_long_adds_in_opposite_orders_do_not_wait_in_a_circle(catalog: Catalog) -> None:
+    catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("k", "int")])
+    count = 20_000
+    halfway = Barrier(2, timeout=60)
+    outcomes: list[object] = []
+
+    def partitions(keys: Sequence[int]) -> Iterator[NewPartition]:
+        for number, key in enumerate(keys):
+            if number == count // 2 + 1:
+                halfway.wait()
+            yield NewPartition([str(key)])
+
+    def add(keys: Sequence[int]) -> None:
+        try:
+            result = catalog.add_partitions(TABLE, partitions(keys), if_not_exists=True)
+            outcomes.append((result.added, result.existing))
+        except Exception as error:
+            outcomes.append(error)
+
+    threads = [Thread(target=add, args=(keys,)) for keys in (range(count), range(count)[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert set(outcomes) == {(count, 0), (0, count)}
