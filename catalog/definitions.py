@@ -24,6 +24,7 @@ from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
+from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
@@ -209,6 +210,7 @@ class Definitions:
             )
             .returning(TableRow.__table__)
         ).one()
+        adopt_operations(connection, row.id, str(table))
         return _table(table.database, row)
 
     def get_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
@@ -285,13 +287,20 @@ class Definitions:
         ]
 
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
-        """Write changed fields of a table that the caller holds."""
+        """Write changed fields of a table that the caller holds.
+
+        Raises:
+            TableAlreadyExistsError: The new name is taken.
+            OperationConflictError: An operation that will create a table holds the new name.
+        """
         for name in values.keys() & {"columns", "partition_keys"}:
             values[name] = [_column_json(column) for column in values[name]]
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
             raise TableAlreadyExistsError(f"a table of that name exists beside {table.full_name}") from None
+        if (name := values.get("name", table.name)) != table.name:
+            refuse_awaited_name(connection, f"{table.database}.{name}")
 
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None takes one away."""
@@ -315,9 +324,10 @@ class Definitions:
         Raises:
             ConflictError: There is one.
         """
+        hold_operations(connection, table.id)
         busy = connection.scalar(
             select(OperationRow.id).where(
-                OperationRow.table_name == table.full_name,
+                OperationRow.table_id == table.id,
                 OperationRow.is_exclusive,
                 OperationRow.state == "RUNNING",
             )

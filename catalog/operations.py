@@ -13,11 +13,19 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, exists, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Row, exists, insert, or_, select, update
 
-from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.errors import (
+    ConflictError,
+    FencedError,
+    OperationConflictError,
+    OperationNotFoundError,
+    TableNotFoundError,
+)
 from catalog.failpoints import Point, reached
 from catalog.identifiers import TableName
+from catalog.model import Table
+from catalog.operation_tables import belongs_to, current_name, find_table_id, hold_name, hold_operations
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs, read_clock_ms
@@ -93,7 +101,10 @@ class Operation:
     """One journaled change of the catalog and its files.
 
     Attributes:
-        number: A short name for it, used in folders; unique in the catalog.
+        number: A short name for it; unique in the catalog, and never used again.
+        table: What its table is called now; the name under which it began when no table has come of it, or the table
+            was dropped.
+        table_id: The identity of the table; None until the table exists.
         report: What its steps found and did, by step.
         heartbeat_at_ms: When somebody last worked on it.
     """
@@ -113,6 +124,7 @@ class Operation:
     requested_by: str | None
     created_at_ms: int
     heartbeat_at_ms: int
+    table_id: int | None = None
 
     @property
     def is_committed(self) -> bool:
@@ -170,19 +182,20 @@ class Operations:
                 `LEASE_MS` is given up in its favour.
 
         Raises:
-            OperationConflictError: Another one is at work on the table.
+            OperationConflictError: Another one is at work on the table, or it was begun on another table.
         """
         table = str(TableName.parse(table))
         with self._storage.write() as connection:
-            self._serialise(connection, table)
+            table_id = _hold(connection, table)
             if is_exclusive:
-                self._give_up_abandoned(connection, table, operation_id)
+                self._give_up_abandoned(connection, table_id, table, operation_id)
             row = connection.execute(_by_id(operation_id)).one_or_none()
             if row is None:
                 connection.execute(
                     insert(OperationRow).values(
                         id=operation_id,
                         kind=kind,
+                        table_id=table_id,
                         table_name=table,
                         is_exclusive=is_exclusive,
                         request=dict(request or {}),
@@ -195,7 +208,7 @@ class Operations:
                     )
                 )
             elif row.state in (*UNFINISHED, OperationState.FAILED):
-                self._begin_again(connection, row, dict(request or {}))
+                self._begin_again(connection, row, table_id, dict(request or {}))
             operation = _operation(connection.execute(_by_id(operation_id)).one())
         reached(Point.JOURNALED)
         return operation
@@ -209,17 +222,18 @@ class Operations:
         Raises:
             OperationConflictError: Another one is at work on the table.
         """
-        self._others(connection, str(TableName.parse(table)), operation_id)
+        self._others(connection, find_table_id(connection, table), str(TableName.parse(table)), operation_id)
 
     def record(
-        self, connection: Connection, operation_id: str, kind: OperationKind, table: str, request: Mapping[str, Any]
+        self, connection: Connection, operation_id: str, kind: OperationKind, table: Table, request: Mapping[str, Any]
     ) -> None:
         """Journal a change that the caller's transaction makes, and that has something left to do after the commit."""
         connection.execute(
             insert(OperationRow).values(
                 id=operation_id,
                 kind=kind,
-                table_name=str(TableName.parse(table)),
+                table_id=table.id,
+                table_name=table.full_name,
                 is_exclusive=False,
                 request=dict(request),
                 state=OperationState.COMMITTED,
@@ -232,9 +246,7 @@ class Operations:
 
     def committed(self, kind: OperationKind) -> list[Operation]:
         """Return the operations of a kind that have something left to do after their commit, the oldest first."""
-        query = select(OperationRow.__table__).where(
-            OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED
-        )
+        query = _select().where(OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED)
         with self._storage.read() as connection:
             return [_operation(row) for row in connection.execute(query.order_by(OperationRow.number))]
 
@@ -256,15 +268,19 @@ class Operations:
     def find_by_number(self, number: int) -> Operation | None:
         """Return the operation of a number; None when there is none."""
         with self._storage.read() as connection:
-            row = connection.execute(select(OperationRow.__table__).where(OperationRow.number == number)).one_or_none()
+            row = connection.execute(_select().where(OperationRow.number == number)).one_or_none()
         return None if row is None else _operation(row)
 
     def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
-        """Return the latest operations, the newest first; of one table (`database.name`), or of all."""
-        query = select(OperationRow.__table__).order_by(OperationRow.number.desc()).limit(limit)
-        if table is not None:
-            query = query.where(OperationRow.table_name == str(TableName.parse(table)))
+        """Return the latest operations, the newest first; of all, or of one table (`database.name`).
+
+        Those are the operations that began under this name, and those of the table that has it now.
+        """
+        query = _select().order_by(OperationRow.number.desc()).limit(limit)
         with self._storage.read() as connection:
+            if table is not None:
+                is_its = OperationRow.table_id == find_table_id(connection, table)
+                query = query.where(or_(OperationRow.table_name == str(TableName.parse(table)), is_its))
             return [_operation(row) for row in connection.execute(query)]
 
     def fail(self, operation_id: str, code: str, detail: str) -> None:
@@ -303,7 +319,7 @@ class Operations:
 
         Nobody has touched them for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never gave a sign of life.
         """
-        query = select(OperationRow.__table__).where(_is_abandoned()).order_by(OperationRow.number)
+        query = _select().where(_is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
             return [_operation(row) for row in connection.execute(query)]
 
@@ -326,12 +342,12 @@ class Operations:
         Raises:
             OperationNotFoundError: There is no operation of this id.
             OperationConflictError: The operation was given up, and another is at work on the table in its place.
+            TableNotFoundError: The table was dropped since the operation began.
         """
         with self._storage.write() as connection:
-            row = _existing(connection, operation_id)
-            self._serialise(connection, row.table_name)
+            row = _hold_table_of(connection, _existing(connection, operation_id))
             if row.is_exclusive and row.state not in FINISHED:
-                self._give_up_abandoned(connection, row.table_name, operation_id)
+                self._give_up_abandoned(connection, row.table_id, row.current_name or row.table_name, operation_id)
             row = _existing(connection, operation_id, lock=True)
             if row.state in (OperationState.PLANNED, OperationState.FAILED):
                 _set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
@@ -479,33 +495,29 @@ class Operations:
             with self._storage.write() as own:
                 yield own
 
-    @staticmethod
-    def _serialise(connection: Connection, table: str) -> None:
-        """Let one caller at a time look for and journal operations of a table, which may not exist yet."""
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:name))"), {"name": f"calve:{table}"})
-
-    def _give_up_abandoned(self, connection: Connection, table: str, operation_id: str) -> None:
+    def _give_up_abandoned(self, connection: Connection, table_id: int | None, table: str, operation_id: str) -> None:
         """Fail other exclusive operations that nobody works on any more.
 
         Raises:
             OperationConflictError: Somebody does.
         """
-        for other in self._others(connection, table, operation_id):
+        for other in self._others(connection, table_id, table, operation_id):
             self._fail(
                 connection, other.number, ABANDONED, _untouched(read_clock_ms(connection) - other.heartbeat_at_ms)
             )
 
     @staticmethod
-    def _others(connection: Connection, table: str, operation_id: str | None) -> Sequence[Row[Any]]:
+    def _others(
+        connection: Connection, table_id: int | None, table: str, operation_id: str | None
+    ) -> Sequence[Row[Any]]:
         """Return other unfinished exclusive operations, which nobody works on any more.
 
         Raises:
             OperationConflictError: Somebody does.
         """
         others = connection.execute(
-            select(OperationRow.__table__).where(
-                OperationRow.table_name == table,
+            _select().where(
+                belongs_to(table_id, table),
                 OperationRow.is_exclusive,
                 OperationRow.state.in_(UNFINISHED),
                 OperationRow.id != (operation_id or ""),
@@ -521,16 +533,25 @@ class Operations:
         return others
 
     @staticmethod
-    def _begin_again(connection: Connection, row: Row[Any], request: Mapping[str, Any]) -> None:
-        """Take an operation up again; what its jobs did for another request does not count for this one."""
+    def _begin_again(connection: Connection, row: Row[Any], table_id: int | None, request: Mapping[str, Any]) -> None:
+        """Continue an operation; what its jobs did for another request, or a table that was dropped, does not count.
+
+        Raises:
+            OperationConflictError: It was begun on a table that has another name now.
+        """
+        if row.current_name is not None and row.table_id != table_id:
+            raise OperationConflictError(
+                f"operation {row.id} was begun on the table that is called {row.current_name} now and was "
+                f"{row.table_name} then; start another operation, of an id of its own"
+            )
         if row.state == OperationState.FAILED:
             _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
         connection.execute(
             update(OperationRow)
             .where(OperationRow.number == row.number)
-            .values(request=request, heartbeat_at_ms=CurrentMs())
+            .values(request=request, table_id=table_id, heartbeat_at_ms=CurrentMs())
         )
-        if row.request != request:
+        if row.request != request or row.table_id not in (None, table_id):
             connection.execute(
                 update(JobRow)
                 .where(JobRow.operation_number == row.number)
@@ -561,8 +582,38 @@ def _is_abandoned() -> ColumnElement[bool]:
     return OperationRow.state.in_(UNFINISHED) & (age_ms >= LEASE_MS) & ((age_ms >= SILENT_LEASE_MS) | ~is_silent)
 
 
+def _hold(connection: Connection, table: str) -> int | None:
+    """Let one caller at a time look for and journal operations of a table, which may not exist yet; return its id."""
+    hold_name(connection, table)
+    table_id = find_table_id(connection, table)
+    if table_id is not None:
+        hold_operations(connection, table_id)
+    return table_id
+
+
+def _hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
+    """Do the same for the table of an operation; return the operation as it is from then on.
+
+    Raises:
+        TableNotFoundError: The table was dropped.
+    """
+    hold_name(connection, row.current_name or row.table_name)
+    if row.table_id is not None:
+        hold_operations(connection, row.table_id)
+    row = _existing(connection, row.id)
+    if row.is_exclusive and row.table_id is not None and row.current_name is None and row.state not in FINISHED:
+        raise TableNotFoundError(
+            f"table {row.table_name}, on which operation {row.id} was begun, was dropped; start another operation"
+        )
+    return row
+
+
+def _select() -> Any:
+    return select(OperationRow.__table__, current_name())
+
+
 def _by_id(operation_id: str) -> Any:
-    return select(OperationRow.__table__).where(OperationRow.id == operation_id)
+    return _select().where(OperationRow.id == operation_id)
 
 
 def _existing(connection: Connection, operation_id: str, *, lock: bool = False) -> Row[Any]:
@@ -605,7 +656,8 @@ def _operation(row: Row[Any]) -> Operation:
         id=row.id,
         number=row.number,
         kind=OperationKind(row.kind),
-        table=row.table_name,
+        table=row.current_name or row.table_name,
+        table_id=row.table_id,
         state=OperationState(row.state),
         request=row.request,
         report=row.report,

@@ -82,7 +82,7 @@ def journal_partition_purge(
     for start in range(0, len(folders), BATCH):
         ids.append(f"drop-partitions-{table.full_name}-{uuid4().hex}")
         request = {"folders": list(folders[start : start + BATCH])}
-        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table.full_name, request)
+        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table, request)
     return ids
 
 

@@ -30,7 +30,7 @@ _LOCAL = re.compile("file:/+")
 def journal_purge(connection: Connection, operations: Operations, table: Table) -> str:
     """Journal, in the transaction that drops a table, that its folder has to go; return the operation's id."""
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
-    operations.record(connection, operation_id, OperationKind.DROP_TABLE, table.full_name, {"location": table.location})
+    operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, {"location": table.location})
     return operation_id
 
 

@@ -36,7 +36,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     operation = catalog.operations.get(job.operation_id)
     if operation.is_committed:
         return dict(operation.report.get(job.step, {}))
-    table = catalog.get_table(job.table)
+    table = catalog.get_table(operation.table)
     require_readable_format(table)
     staging = catalog.loading.staging_name(operation, job.attempt)
     catalog.loading.discard_staging(table, keep=staging)

@@ -49,9 +49,7 @@ class _Attempt:
 
 def metadata_locations(connection: Connection, table: Table) -> set[str]:
     """Return where migrations of a table have written metadata: its own location, and those of their targets."""
-    query = select(OperationRow.request).where(
-        OperationRow.table_name == table.full_name, OperationRow.kind.in_(_KINDS)
-    )
+    query = select(OperationRow.request).where(OperationRow.table_id == table.id, OperationRow.kind.in_(_KINDS))
     return {table.location, *(location for request in connection.scalars(query) if (location := request["location"]))}
 
 

@@ -81,7 +81,7 @@ def committed_operations(
         cutoff_ms: When the grace period began.
     """
     query = select(OperationRow.number).where(
-        OperationRow.table_name == table.full_name,
+        OperationRow.table_id == table.id,
         OperationRow.kind.in_(kinds),
         OperationRow.state == OperationState.COMMITTED,
         OperationRow.created_at_ms >= after_ms,

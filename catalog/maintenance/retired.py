@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, or_, select
+from sqlalchemy import ColumnElement, Row, delete, func, select
 
 from catalog.files import Folder, in_parallel
 from catalog.maintenance.reports import TableVacuum, Tally
@@ -55,7 +55,7 @@ def _condition(table: Table | None, cutoff_ms: int) -> ColumnElement[bool]:
     is_old = RetiredFileRow.retired_at_ms <= cutoff_ms
     if table is None:
         return is_old
-    return is_old & or_(RetiredFileRow.table_name == table.full_name, RetiredFileRow.folder == table.location)
+    return is_old & (RetiredFileRow.table_id == table.id)
 
 
 def _count(storage: Storage, condition: ColumnElement[bool], tally: Tally) -> None:

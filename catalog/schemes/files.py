@@ -260,6 +260,7 @@ def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) 
 
 def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:
     return {
+        "table_id": table.id,
         "table_name": table.full_name,
         "folder": table.location,
         "path": path,

@@ -7,15 +7,23 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition, Table
-from catalog.errors import CatalogError, IndexBuildEndedError
+from catalog.errors import (
+    CatalogError,
+    ConflictError,
+    IndexBuildEndedError,
+    OperationConflictError,
+    TableNotFoundError,
+)
 from catalog.indexes import building
 from catalog.indexes.definitions import change_state
+from catalog.operations import OperationKind
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
@@ -159,3 +167,101 @@ def test_indexes_stay_right_while_threads_create_build_and_delete_them(
         known = select(PartitionIndexRow.id)
         left = select(func.count()).where(IndexItemRow.index_id.not_in(known))
         assert connection.scalar(left) == 0
+
+
+# --- operations belong to a table, not to a name --------------------------------------------------------------------
+
+
+def begin_load(catalog: Catalog, operation_id: str, table: str = FLIGHTS) -> None:
+    catalog.operations.begin(operation_id, OperationKind.ADD_PARTITIONS, table, is_exclusive=True)
+
+
+def elsewhere(catalog: Catalog, name: str, location: Path) -> Table:
+    return catalog.create_table(
+        name, columns=[("x", "int")], partition_keys=[("k", "string")], location=str(location / name)
+    )
+
+
+def test_an_operation_excludes_others_under_the_table_s_new_name(catalog: Catalog, flights: Table) -> None:
+    begin_load(catalog, "load")
+    catalog.alter_table(FLIGHTS, rename_to="old")
+
+    with pytest.raises(OperationConflictError, match="load"):
+        catalog.repair_table("demo.old")
+    assert catalog.operations.get("load").table == "demo.old"
+    for name in (FLIGHTS, "demo.old"):
+        assert [operation.id for operation in catalog.operations.list(name)] == ["load"]
+    catalog.operations.start_job("load", "stage")
+    with pytest.raises(ConflictError, match="load"):
+        catalog.alter_table("demo.old", rename_to="older")
+
+
+def test_an_operation_never_moves_to_a_new_table_of_the_name(catalog: Catalog, flights: Table, tmp_path: Path) -> None:
+    begin_load(catalog, "load")
+    catalog.alter_table(FLIGHTS, rename_to="old")
+    elsewhere(catalog, FLIGHTS, tmp_path)
+
+    with pytest.raises(OperationConflictError, match=r"demo\.old now"):
+        begin_load(catalog, "load")
+    begin_load(catalog, "another load")
+    assert catalog.operations.get("load").table_id == flights.id
+    with pytest.raises(OperationConflictError, match="'load'"):
+        begin_load(catalog, "third", "demo.old")
+
+
+def test_an_operation_on_a_dropped_table_cannot_go_on_with_the_next_one(
+    catalog: Catalog, flights: Table, tmp_path: Path
+) -> None:
+    begin_load(catalog, "load")
+    catalog.drop_table(FLIGHTS)
+    elsewhere(catalog, FLIGHTS, tmp_path)
+
+    with pytest.raises(TableNotFoundError, match="dropped"):
+        catalog.operations.start_job("load", "stage")
+    # The new table is not held by it; and asked for again by its caller, it begins on the new table.
+    catalog.repair_table(FLIGHTS)
+    begin_load(catalog, "load")
+    assert catalog.operations.get("load").table_id == catalog.get_table(FLIGHTS).id
+    catalog.operations.start_job("load", "stage")
+
+
+def test_first_loads_exclude_each_other_before_and_after_the_table_exists(catalog: Catalog, tmp_path: Path) -> None:
+    begin_load(catalog, "first", "demo.unborn")
+    with pytest.raises(OperationConflictError, match="first"):
+        begin_load(catalog, "second", "demo.unborn")
+    assert catalog.operations.get("first").table_id is None
+
+    table = elsewhere(catalog, "demo.unborn", tmp_path)
+    assert catalog.operations.get("first").table_id == table.id
+    catalog.alter_table("demo.unborn", rename_to="born")
+    with pytest.raises(OperationConflictError, match="first"):
+        begin_load(catalog, "second", "demo.born")
+    begin_load(catalog, "second", "demo.unborn")
+
+
+def test_no_table_is_renamed_to_a_name_that_a_first_load_holds(catalog: Catalog, flights: Table) -> None:
+    begin_load(catalog, "first", "demo.unborn")
+    with pytest.raises(OperationConflictError, match="first"):
+        catalog.alter_table(FLIGHTS, rename_to="unborn")
+    catalog.operations.fail("first", "GIVEN_UP", "by the user")
+    catalog.alter_table(FLIGHTS, rename_to="unborn")
+
+
+def test_threads_that_begin_and_rename_leave_one_operation_at_work(catalog: Catalog, flights: Table) -> None:
+    names = (FLIGHTS, "demo.other")
+
+    def begin(number: int) -> bool:
+        with suppress(CatalogError):
+            if number % 3 == 0:
+                catalog.alter_table(names[number % 2], rename_to=names[1 - number % 2].split(".")[1])
+            else:
+                begin_load(catalog, f"load-{number}", names[number % 2])
+                return True
+        return False
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(begin, range(48)))
+    held = [operation for operation in catalog.operations.list() if operation.table_id == flights.id]
+    assert len(held) <= 1
+    waiting = [operation.table for operation in catalog.operations.list() if operation.table_id is None]
+    assert len(waiting) == len(set(waiting))
