@@ -319,6 +319,10 @@ class FileProblem(StrEnum):
     """A column has a name that Iceberg gives to what it knows of each row."""
     AMBIGUOUS_NAME = "AMBIGUOUS_NAME"
     """Two columns differ only in case."""
+    FIELD_ID = "FIELD_ID"
+    """A column has a field id that is not the one of the table's column, and readers go by ids."""
+    NO_COMMON_COLUMN = "NO_COMMON_COLUMN"
+    """It has rows, and none of the table's columns."""
 
 
 class UnusableFileError(InvalidRequestError):
@@ -462,6 +466,10 @@ class ForeignTableError(MigrationRefusedError):
 
 class TransactionalTableError(MigrationRefusedError):
     """The table's files are those of a transactional (ACID) table of Hive, with deltas that only Hive can merge."""
+
+
+class PositionalTableError(MigrationRefusedError):
+    """The table's columns are found by their position in the files, and Iceberg's readers find them by name."""
 
 
 class SharedLocationError(MigrationRefusedError):

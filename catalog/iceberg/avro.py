@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyiceberg.types import NestedField
@@ -30,14 +31,17 @@ _KINDS = {
     ("int", "date"): "date",
     ("long", "timestamp-millis"): "timestamptz",
     ("long", "timestamp-micros"): "timestamptz",
-    ("long", "local-timestamp-millis"): "timestamp",
-    ("long", "local-timestamp-micros"): "timestamp",
+    ("long", "local-timestamp-millis"): "other",
+    ("long", "local-timestamp-micros"): "other",
     ("bytes", "decimal"): "decimal",
     ("fixed", "decimal"): "decimal",
+    ("bytes", None): "binary",
     ("enum", None): "string",
     ("fixed", None): "binary",
     ("int", "time-millis"): "other",
     ("long", "time-micros"): "other",
+    # Iceberg's readers for Spark fail at the first value.
+    ("string", "uuid"): "other",
 }
 _PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 
@@ -161,15 +165,18 @@ class _Types:
     def __init__(self) -> None:
         self._named: dict[str, FileColumn] = {}
 
-    def column(self, name: str, declared: Any) -> FileColumn:
+    def column(self, name: str, declared: Any, field_id: int | None = None) -> FileColumn:
+        """Return a column, or a part of one, that a schema declares; what is around it has the field id."""
+        return replace(self._column(name, declared), field_id=field_id)
+
+    def _column(self, name: str, declared: Any) -> FileColumn:
         if isinstance(declared, list):
             own = [each for each in declared if each != "null"]
-            return self.column(name, own[0]) if len(own) == 1 else FileColumn(name, "a union", "other", -1)
+            return self._column(name, own[0]) if len(own) == 1 else FileColumn(name, "a union", "other", -1)
         if isinstance(declared, str):
             if declared in _PLAIN:
-                return FileColumn(name, declared, declared, -1)
-            known = self._named[declared]
-            return FileColumn(name, known.type, known.kind, -1, known.parts, known.precision, known.scale)
+                return FileColumn(name, declared, _KINDS.get((declared, None), declared), -1)
+            return replace(self._named[declared], name=name)
         column = self._declared(name, declared)
         if "name" in declared:
             self._named[declared["name"]] = column
@@ -182,15 +189,19 @@ class _Types:
             case "record":
                 # What contains itself fits no table.
                 self._named[declared["name"]] = FileColumn(name, "a record in itself", "other", -1)
-                parts = tuple(self.column(field["name"], field["type"]) for field in declared["fields"])
+                parts = tuple(
+                    self.column(field["name"], field["type"], field.get("field-id")) for field in declared["fields"]
+                )
                 return FileColumn(name, "a record", "struct", -1, parts)
             case "array":
-                return FileColumn(name, "an array", "list", -1, (self.column("element", declared["items"]),))
+                element = self.column("element", declared["items"], declared.get("element-id"))
+                return FileColumn(name, "an array", "list", -1, (element,))
             case "map":
-                key = FileColumn("key", "string", "string", -1)
-                return FileColumn(name, "a map", "map", -1, (key, self.column("value", declared["values"])))
+                key = FileColumn("key", "string", "string", -1, field_id=declared.get("key-id"))
+                value = self.column("value", declared["values"], declared.get("value-id"))
+                return FileColumn(name, "a map", "map", -1, (key, value))
         if not isinstance(kind, str):
-            return self.column(name, kind)
+            return self._column(name, kind)
         known = _KINDS.get((kind, logical)) or _KINDS.get((kind, None), kind)
         precision, scale = declared.get("precision", 0), declared.get("scale", 0)
         shown = kind if logical is None else f"{kind} ({logical})"

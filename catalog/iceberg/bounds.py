@@ -120,6 +120,3 @@ TEXT = Bounds(None, cut_text_lower, cut_text_upper)
 BINARY = Bounds(None, cut_binary_lower, cut_binary_upper)
 DECIMAL = Bounds(None, decimal_bytes, decimal_bytes)
 DECIMAL_OF_BYTES = Bounds(lambda raw: int.from_bytes(raw, "big", signed=True), decimal_bytes, decimal_bytes)
-MILLISECONDS = Bounds(lambda raw: raw * 1000, LONG.lower, LONG.upper)
-NANOSECONDS = Bounds(None, lambda raw: LONG.lower(raw // 1000), lambda raw: LONG.upper(-(-raw // 1000)))
-"""Of what is finer than a microsecond, the lower bound is rounded down and the upper one up."""

@@ -38,6 +38,7 @@ class FileColumn:
         type: What the file's format calls its type, for messages.
         kind: One of the kinds in `_FITTING`, `decimal`, `struct`, `list`, `map`; anything else fits no type.
         position: Where the format keeps what it knows of the column.
+        field_id: What the file itself says that it is; None where it has no such id.
         parts: Of a struct its fields, of a list its element, of a map its key and its value.
     """
 
@@ -48,6 +49,7 @@ class FileColumn:
     parts: tuple[FileColumn, ...] = ()
     precision: int = 0
     scale: int = 0
+    field_id: int | None = None
 
 
 class Found(NamedTuple):
@@ -77,35 +79,44 @@ class Match(NamedTuple):
     unknown: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
 
+_SHOWN = 10
 _PARTS = {"list": ("element",), "map": ("key", "value")}
 
 
 _FITTING: dict[type[IcebergType], tuple[str, ...]] = {
     BooleanType: ("boolean",),
-    IntegerType: ("int",),
+    IntegerType: ("small int", "int"),
     LongType: ("int", "long"),
     FloatType: ("float",),
     DoubleType: ("float", "double"),
     DateType: ("date",),
     TimestampType: ("timestamp", "any timestamp"),
     TimestamptzType: ("timestamptz", "any timestamp"),
-    StringType: ("string", "bytes"),
-    BinaryType: ("binary", "bytes"),
+    StringType: ("string",),
+    BinaryType: ("binary",),
 }
-"""The kinds of file columns that each type of table column can read; `bytes` are those that may also be a text.
+"""The kinds of file columns that each type of table column can read: scanned and filtered, by every reader.
 
-Source: https://iceberg.apache.org/spec/#schema-evolution for the promotions, and what Iceberg's readers accept.
+Source: https://iceberg.apache.org/spec/#schema-evolution for the promotions; and what Iceberg's Spark runtime 1.12,
+PyIceberg 0.12 and DuckDB 1.5 were seen to read (`tests/spark_jobs/test_readable_files.py`).
 """
+
+_REASONS = {
+    "char": "its statistics have blanks up to the length of the type, so that filters of Iceberg's readers find no row",
+}
+"""Why some kinds fit no type, where the type alone does not explain it."""
 
 _WIDER: dict[type[IcebergType], str] = {IntegerType: "long", FloatType: "double"}
 
 
 class _Matching:
-    def __init__(self, path: str) -> None:
+    def __init__(self, columns: Sequence[FileColumn], path: str) -> None:
         self._path = path
         self.found: list[Found] = []
         self.spellings: list[tuple[int, str]] = []
         self.unknown: list[tuple[int, tuple[str, ...]]] = []
+        self.common_count = 0
+        self._has_ids = any(_has_id(column) for column in columns)
 
     def fields(
         self, parent: int, wanted: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool
@@ -123,10 +134,12 @@ class _Matching:
             found = by_name.pop(field.name.lower(), None)
             if found is None:
                 continue
+            self.common_count += 1
             if found.name != field.name:
                 self.spellings.append((field.field_id, found.name))
             self.column(field.field_id, field.field_type, found, inside + found.name, repeated)
         for column in by_name.values():
+            self._check_unknown_id(column, inside + column.name)
             self._unknown(parent, column, (column.name,))
 
     def _unknown(self, parent: int, column: FileColumn, path: tuple[str, ...]) -> None:
@@ -136,6 +149,13 @@ class _Matching:
             self._unknown(parent, part, (*path, name))
 
     def column(self, field_id: int, wanted: IcebergType, column: FileColumn, name: str, repeated: bool) -> None:
+        if self._has_ids and column.field_id != field_id:
+            own = "no field id, though others have one" if column.field_id is None else f"field id {column.field_id}"
+            raise self._error(
+                FileProblem.FIELD_ID,
+                f"column {name!r} has {own}, and the Iceberg table's column has {field_id}; Iceberg's readers go by "
+                "the ids in files. Rewrite the file without field ids",
+            )
         match wanted:
             case StructType() if column.kind == "struct":
                 self.fields(field_id, wanted.fields, column.parts, f"{name}.", repeated)
@@ -166,10 +186,19 @@ class _Matching:
         )
 
     def _incompatible(self, wanted: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
+        reason = f": {_REASONS[column.kind]}" if column.kind in _REASONS else ""
         return self._error(
             FileProblem.INCOMPATIBLE_COLUMN,
-            f"column {name!r} is {column.type}, which cannot be read as the table's {wanted}; rewrite the file",
+            f"column {name!r} is {column.type}, which cannot be read as the table's {wanted}{reason}; rewrite the file",
         )
+
+    def _check_unknown_id(self, column: FileColumn, name: str) -> None:
+        if self._has_ids:
+            raise self._error(
+                FileProblem.FIELD_ID,
+                f"column {name!r} is not the table's, and the file has field ids: a column that is added to the "
+                "Iceberg table could get its id. Rewrite the file without field ids, or without this column",
+            )
 
     def _error(self, problem: FileProblem, text: str) -> UnusableFileError:
         return UnusableFileError(self._path, problem, text)
@@ -183,6 +212,10 @@ class _Matching:
                 )
 
 
+def _has_id(column: FileColumn) -> bool:
+    return column.field_id is not None or any(map(_has_id, column.parts))
+
+
 def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:
     """Find the table's columns among a file's. Either may have columns that the other lacks.
 
@@ -190,9 +223,18 @@ def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], 
         path: The file, for messages.
 
     Raises:
-        UnusableFileError: Two names differ only in case, one is reserved, or a type does not fit.
+        UnusableFileError: Two names differ only in case, one is reserved, or a type does not fit; the file has field
+            ids that are not the table's; or it has columns, and none is the table's.
     """
-    matching = _Matching(path)
+    matching = _Matching(columns, path)
     matching.check_reserved(columns)
     matching.fields(0, wanted, columns, "", False)
+    if columns and not matching.common_count:
+        shown = ", ".join(column.name for column in columns[:_SHOWN])
+        raise UnusableFileError(
+            path,
+            FileProblem.NO_COMMON_COLUMN,
+            f"none of its columns ({shown}{', …' if len(columns) > _SHOWN else ''}) is a column of the table; move it "
+            "away, or rename its columns",
+        )
     return Match(tuple(matching.found), tuple(matching.spellings), tuple(matching.unknown))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pyiceberg.types import (
@@ -36,10 +37,12 @@ _NAMES = (
 )
 """ORC's kinds of types by their number, as Hive writes them."""
 _KINDS = {
-    **{"tinyint": "int", "smallint": "int", "bigint": "long", "varchar": "string", "char": "string"},
+    **{"tinyint": "small int", "smallint": "small int", "bigint": "long", "varchar": "string"},
     **{"array": "list", "timestamp with local time zone": "timestamptz", "uniontype": "other"},
 }
 _STRUCT = 12
+_FIELD_ID = "iceberg.id"
+"""The attribute of a type that Iceberg's writers keep its field id in."""
 
 _JAVA, _CPP, _PRESTO, _TRINO = 0, 1, 2, 4
 _JAVA_RIGHT_MAXIMA, _JAVA_UTC_TIMESTAMPS, _JAVA_RIGHT_SHORT_DECIMALS = 1, 6, 7
@@ -184,11 +187,8 @@ def _match(columns: Sequence[NestedField], parts: tuple[FileColumn, ...], path: 
     """Match by name; or by position the files of Hive before 2.0, which have no names."""
     if not parts or not all(_POSITIONAL.fullmatch(part.name) for part in parts):
         return match_columns(columns, parts, path)
-    named = [
-        FileColumn(column.name, part.type, part.kind, part.position, part.parts, part.precision, part.scale)
-        for column, part in zip(columns, parts, strict=False)
-    ]
-    match = match_columns(columns, named, path)
+    named = [replace(part, name=column.name) for column, part in zip(columns, parts, strict=False)]
+    match = match_columns(columns, (*named, *parts[len(named) :]), path)
     unnamed = tuple((column.field_id, part.name) for column, part in zip(columns, parts, strict=False))
     return Match(match.found, unnamed + match.spellings, match.unknown)
 
@@ -210,7 +210,8 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
         type_name, kind = f"decimal({own.precision},{own.scale})", "decimal"
     else:
         kind = _KINDS.get(type_name, type_name)
-    return FileColumn(name, type_name, kind, position, parts, own.precision, own.scale)
+    field_id = next((int(each.value) for each in own.attributes if each.key == _FIELD_ID), None)
+    return FileColumn(name, type_name, kind, position, parts, own.precision, own.scale, field_id)
 
 
 def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:

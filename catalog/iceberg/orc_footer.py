@@ -65,7 +65,9 @@ _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
         (3, "fieldNames", "repeated bytes", None),
         (5, "precision", "uint32", None),
         (6, "scale", "uint32", None),
+        (7, "attributes", "repeated Attribute", None),
     ),
+    "Attribute": ((1, "key", "string", None), (2, "value", "string", None)),
     "Footer": (
         (3, "stripes", "repeated Stripe", None),
         # Left as bytes: they are the same in all files of a table, and read once.

@@ -52,11 +52,6 @@ _UNPACK = {
 """The physical types whose order is by their sign, which even old writers kept."""
 _BOUNDS_AS_THEY_ARE = (("BOOLEAN", bounds.BOOLEAN), ("INT32", bounds.INT), ("INT64", bounds.LONG))
 """Parquet's plain encoding of these is Iceberg's."""
-_TIMESTAMP_BOUNDS = {
-    "milliseconds": bounds.MILLISECONDS,
-    "microseconds": bounds.LONG,
-    "nanoseconds": bounds.NANOSECONDS,
-}
 
 
 class _Leaf(NamedTuple):
@@ -262,10 +257,10 @@ def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
             return bounds.TEXT
         case BinaryType():
             return bounds.BINARY
-        case FloatType():
-            return bounds.FLOAT
-        case DoubleType():
-            return bounds.DOUBLE
+        case FloatType() | DoubleType():
+            # A footer does not tell whether there are NaNs. With bounds and no count of NaNs, Iceberg takes it that
+            # there are none: filters pass over such rows, and a delete by metadata alone removes them.
+            return None
         case LongType():
             return bounds.LONG
     if physical == "BOOLEAN":
@@ -273,7 +268,8 @@ def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
     if physical == "INT32":
         return bounds.INT
     if physical == "INT64":
-        return _TIMESTAMP_BOUNDS[json.loads(leaf.logical_type.to_json())["timeUnit"]]
+        # A timestamp, in microseconds.
+        return bounds.LONG
     # INT96 has no order.
     return None
 
@@ -281,21 +277,23 @@ def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
 def _file_columns(schema: Any) -> list[FileColumn]:
     """Return a file's columns as a tree, whose ends are numbered as in the footer."""
     leaves = iter(range(len(schema)))
-    return [_file_column(field.name, field.type, schema, leaves) for field in schema.to_arrow_schema()]
+    return [_file_column(field, field.name, schema, leaves) for field in schema.to_arrow_schema()]
 
 
-def _file_column(name: str, arrow: Any, schema: Any, leaves: Iterator[int]) -> FileColumn:
-    types = pyarrow.types
+def _file_column(field: pyarrow.Field, name: str, schema: Any, leaves: Iterator[int]) -> FileColumn:
+    types, arrow, field_id = pyarrow.types, field.type, _field_id(field)
     if isinstance(arrow, pyarrow.BaseExtensionType):
         arrow = arrow.storage_type
     if types.is_struct(arrow):
-        parts = tuple(_file_column(field.name, field.type, schema, leaves) for field in arrow)
-        return FileColumn(name, "a struct", "struct", -1, parts)
+        parts = tuple(_file_column(part, part.name, schema, leaves) for part in arrow)
+        return FileColumn(name, "a struct", "struct", -1, parts, field_id=field_id)
     if types.is_map(arrow):
-        key = _file_column("key", arrow.key_type, schema, leaves)
-        return FileColumn(name, "a map", "map", -1, (key, _file_column("value", arrow.item_type, schema, leaves)))
+        key = _file_column(arrow.key_field, "key", schema, leaves)
+        value = _file_column(arrow.item_field, "value", schema, leaves)
+        return FileColumn(name, "a map", "map", -1, (key, value), field_id=field_id)
     if types.is_nested(arrow) and hasattr(arrow, "value_type"):
-        return FileColumn(name, "a list", "list", -1, (_file_column("element", arrow.value_type, schema, leaves),))
+        element = _file_column(arrow.value_field, "element", schema, leaves)
+        return FileColumn(name, "a list", "list", -1, (element,), field_id=field_id)
     position = next(leaves)
     leaf = schema.column(position)
     logical = json.loads(leaf.logical_type.to_json())
@@ -307,7 +305,13 @@ def _file_column(name: str, arrow: Any, schema: Any, leaves: Iterator[int]) -> F
         position,
         precision=logical.get("precision", 0),
         scale=logical.get("scale", 0),
+        field_id=field_id,
     )
+
+
+def _field_id(field: pyarrow.Field) -> int | None:
+    text = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if text is None else int(text)
 
 
 _PLAIN_KINDS = {
@@ -317,17 +321,15 @@ _PLAIN_KINDS = {
     "INT96": "any timestamp",
     "FLOAT": "float",
     "DOUBLE": "double",
-    "BYTE_ARRAY": "bytes",
-    "FIXED_LEN_BYTE_ARRAY": "binary",
+    "BYTE_ARRAY": "binary",
 }
-_SMALL_UNSIGNED_BITS = 16
 
 
 def _kind(physical: str, logical: dict[str, Any]) -> str:
     match logical.get("Type"), physical:
         case "None" | "Unknown", _:
-            return _PLAIN_KINDS[physical]
-        case "Int", _ if logical["isSigned"] or logical["bitWidth"] <= _SMALL_UNSIGNED_BITS:
+            return _PLAIN_KINDS.get(physical, "other")
+        case "Int", _ if logical["isSigned"]:
             return _PLAIN_KINDS[physical]
         case "String" | "Enum" | "JSON", "BYTE_ARRAY":
             return "string"
@@ -337,7 +339,8 @@ def _kind(physical: str, logical: dict[str, Any]) -> str:
             return "decimal"
         case "Date", _:
             return "date"
-        case "Timestamp", "INT64":
-            # Hive's reader, as Spark's, does not care whether a file's timestamps say that they are in UTC.
+        case "Timestamp", "INT64" if logical["timeUnit"] == "microseconds":
+            # Iceberg's readers for Spark take other units for microseconds, at least in dictionaries. Hive's reader, as
+            # Spark's, does not care whether a file's timestamps say that they are in UTC.
             return "any timestamp"
     return "other"

@@ -49,7 +49,7 @@ def value_reader(hive_type: str) -> Reader:
     """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.key_types`).
 
     It raises `KeyValueError` when a text is not of the type. Texts of timestamps are times of UTC, as Calve's Spark
-    reads them. A text of a char(n) is as it was written, blanks at the end included, as those in data files are.
+    reads them. A text of a char(n) loses the blanks at its end, which do not count in Hive.
 
     Args:
         hive_type: A type without parts that `catalog.iceberg.types` converts.
@@ -72,7 +72,7 @@ def value_reader(hive_type: str) -> Reader:
         case DecimalType():
             return lambda text: _decimal(key_type, text)
         case KeyType():
-            return lambda text: _text(key_type, text)
+            return lambda text: str(key_type.parse(text))
         case None:
             raise ValueError(f"a partition key cannot be of type {hive_type}")
 
@@ -82,11 +82,6 @@ def _bytes(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text") from None
-
-
-def _text(key_type: KeyType, text: str) -> str:
-    key_type.parse(text)
-    return text
 
 
 def _day(text: str) -> int:

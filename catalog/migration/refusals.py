@@ -10,6 +10,7 @@ from sqlalchemy import Connection, or_, select
 from catalog.errors import (
     AlreadyIcebergError,
     ForeignTableError,
+    PositionalTableError,
     QuarantinedPartitionError,
     SharedLocationError,
     TransactionalTableError,
@@ -29,6 +30,9 @@ _PROVIDERS = (*FORMATS, "hive")
 _PROVIDER = "spark.sql.sources.provider"
 _LOGS = {"delta": "Delta Lake", "hudi": "Hudi", "org.apache.hudi": "Hudi", "iceberg": "Iceberg"}
 
+_BY_POSITION = ("parquet.column.index.access", "orc.force.positional.evolution")
+"""Properties with which Hive finds the columns of files by position, whatever their names are."""
+
 
 def refuse_table(connection: Connection, table: Table, *, or_target: bool = True) -> None:
     """Refuse a table that can never become an Iceberg table, or has become one.
@@ -42,6 +46,7 @@ def refuse_table(connection: Connection, table: Table, *, or_target: bool = True
         UnsupportedChangeError: It has a partition scheme.
         ForeignTableError: Its files belong to another provider.
         TransactionalTableError: It is a transactional table.
+        PositionalTableError: Hive finds its columns by their position in the files.
         UnsupportedFormatError: It is not stored as Parquet, ORC or Avro.
     """
     refuse_view(table, "has no files that could become an Iceberg table's")
@@ -59,6 +64,7 @@ def refuse_table(connection: Connection, table: Table, *, or_target: bool = True
             f"not know; copy its rows into a table with partition keys first: INSERT INTO … SELECT * FROM {name}"
         )
     _refuse_foreign(table)
+    _refuse_positional(table.properties, f"table {name}")
     _refuse_format(table, table.format, f"table {name}")
 
 
@@ -88,6 +94,17 @@ def _refuse_foreign(table: Table) -> None:
             f"table {table.full_name} is transactional (ACID), with deltas that Hive has to merge; copy its rows into "
             "a table with 'transactional'='false' first"
         )
+
+
+def _refuse_positional(properties: Mapping[str, str] | None, whose: str) -> None:
+    for key, value in (properties or {}).items():
+        # Those of a SerDe come with a prefix.
+        if key.lower().endswith(_BY_POSITION) and value.strip().lower() == "true":
+            raise PositionalTableError(
+                f"{whose} has the property {key} = {value}: Hive finds columns by their position in the files, and "
+                "Iceberg's readers find them by name. Copy its rows into a table without this property, or remove the "
+                "property if the files have the table's names"
+            )
 
 
 def _refuse_format(table: Table, found: FileFormat, whose: str) -> None:
@@ -132,9 +149,14 @@ class PartitionChecks:
 
         Raises:
             QuarantinedPartitionError: It is held back from readers.
+            PositionalTableError: Hive finds its columns by their position in the files.
             UnsupportedFormatError: It is not stored as Parquet, ORC or Avro.
             SharedLocationError: It has the folder of another one.
         """
+        if partition.properties:
+            _refuse_positional(
+                partition.properties, f"partition {partition.name(self._table)} of {self._table.full_name}"
+            )
         if not has_own_folder and partition.state is PartitionState.VISIBLE and partition.format is None:
             return
         name, table = partition.name(self._table), self._table

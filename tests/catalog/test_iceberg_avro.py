@@ -77,7 +77,6 @@ def test_all_types_of_hive_and_spark_fit(tmp_path: Path) -> None:
     fields = [
         {"name": "d", "type": {"type": "int", "logicalType": "date"}},
         {"name": "t", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
-        {"name": "u", "type": {"type": "long", "logicalType": "local-timestamp-millis"}},
         {"name": "m", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
         {"name": "f", "type": {"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 5}},
         {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["a"]}},
@@ -89,7 +88,6 @@ def test_all_types_of_hive_and_spark_fit(tmp_path: Path) -> None:
     columns: dict[str, IcebergType] = {
         "d": DateType(),
         "t": TimestamptzType(),
-        "u": TimestampType(),
         "m": DecimalType(9, 2),
         "f": DecimalType(5, 0),
         "e": StringType(),
@@ -108,6 +106,9 @@ def test_all_types_of_hive_and_spark_fit(tmp_path: Path) -> None:
         ([{"name": "a", "type": "int"}, {"name": "A", "type": "int"}], FileProblem.AMBIGUOUS_NAME),
         ([{"name": "_pos", "type": "int"}], FileProblem.RESERVED_NAME),
         ([{"name": "a", "type": "unheard_of"}], FileProblem.DAMAGED),
+        ([{"name": "a", "type": "int", "field-id": 2}], FileProblem.FIELD_ID),
+        ([{"name": "a", "type": "int"}, {"name": "b", "type": "int", "field-id": 2}], FileProblem.FIELD_ID),
+        ([{"name": "b", "type": "int"}], FileProblem.NO_COMMON_COLUMN),
     ],
 )
 def test_a_schema_that_does_not_fit_is_refused(
@@ -115,6 +116,28 @@ def test_a_schema_that_does_not_fit_is_refused(
 ) -> None:
     (tmp_path / "f").write_bytes(header(fields))
     assert problem_of(tmp_path / "f", {"a": IntegerType()}) is problem
+
+
+@pytest.mark.parametrize(
+    ("declared", "kind"),
+    [
+        ("bytes", StringType()),
+        ({"type": "string", "logicalType": "uuid"}, StringType()),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, TimestampType()),
+        ({"type": "long", "logicalType": "local-timestamp-micros"}, TimestampType()),
+    ],
+)
+def test_types_that_icebergs_readers_fail_at_are_refused(declared: Any, kind: IcebergType, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(header([{"name": "a", "type": ["null", declared]}]))
+    assert problem_of(tmp_path / "f", {"a": kind}) is FileProblem.INCOMPATIBLE_COLUMN
+
+
+def test_field_ids_that_are_the_tables_are_taken(tmp_path: Path) -> None:
+    array = {"type": "array", "items": "long", "element-id": 9}
+    fields = [{"name": "a", "type": ["null", "int"], "field-id": 1}, {"name": "l", "type": array, "field-id": 2}]
+    (tmp_path / "f").write_bytes(header(fields))
+    assert read(tmp_path / "f", {"a": IntegerType(), "l": ListType(9, LongType(), False)}).row_count == 0
+    assert problem_of(tmp_path / "f", {"a": IntegerType(), "l": ListType(8, LongType(), False)}) is FileProblem.FIELD_ID
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow
 import pyarrow.orc
+import pyorc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -178,6 +179,60 @@ def test_columns_without_names_are_found_by_position(tmp_path: Path) -> None:
     found = read(path, {"a": LongType(), "b": StringType(), "c": DateType()})
     assert found.upper_bounds == {1: struct.pack("<q", 1), 2: b"x"}
     assert found.spellings == ((1, "_col0"), (2, "_col1"))
+    fewer = read(path, {"a": LongType()})
+    assert (fewer.spellings, fewer.unknown) == (((1, "_col0"),), ((0, ("_col1",)),))
+
+
+def write_rows(path: Path, schema: pyorc.TypeDescription, rows: list[tuple[Any, ...]]) -> Path:
+    with path.open("wb") as file, pyorc.Writer(file, schema) as writer:
+        writer.writerows(rows)
+    return path
+
+
+def with_ids(ids: dict[str, str]) -> pyorc.TypeDescription:
+    """Return a type of rows whose columns have field ids, as Iceberg's writers put them."""
+    element, plain = pyorc.BigInt(), pyorc.BigInt()
+    array = pyorc.Array(element)
+    for path, described in (("a", plain), ("l", array), ("l.element", element)):
+        if path in ids:
+            described.set_attributes({"iceberg.id": ids[path]})
+    return pyorc.Struct(a=plain, l=array)
+
+
+@pytest.mark.parametrize(
+    ("ids", "is_usable"),
+    [
+        ({}, True),
+        ({"a": "1", "l": "2", "l.element": "9"}, True),
+        ({"a": "2", "l": "1", "l.element": "9"}, False),
+        ({"a": "1", "l": "2", "l.element": "8"}, False),
+        ({"l": "2"}, False),
+    ],
+)
+def test_field_ids_in_a_file_are_the_tables_or_the_file_is_refused(
+    ids: dict[str, str], is_usable: bool, tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "f", with_ids(ids), [(1, [2])])
+    columns = {"a": LongType(), "l": ListType(9, LongType(), False)}
+    if is_usable:
+        assert read(path, columns).row_count == 1
+    else:
+        assert problem_of(path, columns) is FileProblem.FIELD_ID
+
+
+@pytest.mark.parametrize(
+    ("orc_type", "kind"), [("char(6)", StringType()), ("tinyint", LongType()), ("smallint", LongType())]
+)
+def test_types_that_icebergs_readers_do_not_filter_or_read_are_refused(
+    orc_type: str, kind: PrimitiveType, tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "f", pyorc.TypeDescription.from_string(f"struct<a:{orc_type}>"), [])
+    assert problem_of(path, {"a": kind}) is FileProblem.INCOMPATIBLE_COLUMN
+
+
+def test_a_file_without_any_of_the_tables_columns_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "f", {"x": pyarrow.array([1])})
+    assert problem_of(path, {"a": LongType()}) is FileProblem.NO_COMMON_COLUMN
 
 
 def test_columns_may_be_missing_superfluous_and_reordered(tmp_path: Path) -> None:

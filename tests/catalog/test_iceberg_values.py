@@ -93,7 +93,7 @@ def test_pyiceberg_shows_a_partition_as_hive_did(number: int, moment: datetime, 
         ("binary", "aä", b"a\xc3\xa4"),
         ("string", "", ""),
         ("string", "a\x00\x01 /%=", "a\x00\x01 /%="),
-        ("char(3)", "ab ", "ab "),
+        ("char(3)", "ab ", "ab"),
         ("varchar(3)", "ab ", "ab "),
     ],
 )

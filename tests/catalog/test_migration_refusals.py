@@ -16,6 +16,7 @@ from catalog.errors import (
     InvalidRequestError,
     NotATableError,
     PartitionValueError,
+    PositionalTableError,
     QuarantinedPartitionError,
     ReservedColumnError,
     ReservedFolderError,
@@ -115,6 +116,21 @@ CASES = {
     ),
     "iceberg elsewhere": Case(with_properties(table_type="ICEBERG"), ForeignTableError, "Iceberg"),
     "other provider": Case(with_properties(spark__sql__sources__provider="jdbc"), ForeignTableError, "provider jdbc"),
+    "columns of Parquet by position": Case(
+        with_properties(parquet__column__index__access="TRUE"),
+        PositionalTableError,
+        "table demo.t has the property parquet.column.index.access",
+    ),
+    "columns of ORC by position": Case(
+        with_properties(orc__force__positional__evolution="true"), PositionalTableError, "find them by name"
+    ),
+    "columns of a partition by position": Case(
+        with_partitions(
+            NewPartition(("a", "1")), NewPartition(("b", "2"), properties={"orc.force.positional.evolution": "true"})
+        ),
+        PositionalTableError,
+        "partition country=b/year=2 of demo.t has the property",
+    ),
     "transactional": Case(with_properties(transactional="TRUE"), TransactionalTableError, "'transactional'='false'"),
     "quarantined": Case(quarantined, QuarantinedPartitionError, "country=b/year=2 is quarantined"),
     "same folder twice": Case(

@@ -116,7 +116,8 @@ class Lake:
 
     def all_types(self, name: str, stored: str) -> None:
         """All types, one key, values that have to be escaped, nulls, and a partition at a location of its own."""
-        self.create(name, TYPES, "k string", stored)
+        # A char in an ORC file is refused: no filter of Iceberg's readers finds its values.
+        self.create(name, TYPES.replace("char(5)", "varchar(5)", 1) if stored == "ORC" else TYPES, "k string", stored)
         keys = f"array({', '.join(map(sql_text, ODD_TEXTS))})"
         self.insert(name, "k", f"SELECT *, explode({keys}) AS k FROM ({ROWS}) DISTRIBUTE BY k")
         elsewhere = self.folder / "elsewhere" / name
