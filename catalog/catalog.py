@@ -75,7 +75,7 @@ from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.partitions.spooling import taken_in
-from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files
+from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files, refuse_reached_files
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.committing import Committer
@@ -425,8 +425,14 @@ class Catalog:
             TableNotFoundError: There is none of this name.
             ConflictError: An operation is changing it.
             FilesNeededError: The files of an Iceberg table, or files that one needs, should be deleted.
+            UnreadableMetadataError: It is not known which files an Iceberg table needs.
             FilesNotDeletedError: The table is dropped, and the file system refuses to delete files.
         """
+        if purge:
+            with self.storage.read() as connection:
+                table = self._definitions.get_table(name, connection)
+                refuse_needed_files(connection, table)
+            refuse_reached_files(self.storage, table)
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
             if purge:

@@ -78,6 +78,7 @@ CatalogError
 │   ├── SourceEntryChangedError      a metastore's entry is not any more as it is expected
 │   ├── DataWrittenError             to go back to Hive would lose what was written as Iceberg
 │   ├── FilesNeededError             an Iceberg table needs the files that should go
+│   ├── UnreadableMetadataError      it is not known which files an Iceberg table needs
 │   └── FencedError                  this attempt was given up; it may not commit
 ├── VerificationFailedError
 ├── SourceError                      a metastore says that it cannot do it
@@ -770,6 +771,26 @@ class FilesNeededError(ConflictError):
     """Files should be deleted that an Iceberg table needs."""
 
     retryable: ClassVar[bool] = False
+
+
+class UnreadableMetadataError(ConflictError):
+    """Metadata of an Iceberg table cannot be read, so it is not known which files it needs.
+
+    Attributes:
+        table: The table, `database.name`.
+        path: The file.
+        reason: What the reader said.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, table: str, path: str, reason: str) -> None:
+        """Build the message."""
+        self.table, self.path, self.reason = table, path, reason
+        super().__init__(
+            f"Iceberg table {table}: {path} cannot be read ({reason}), so it is not known which files the table needs, "
+            "and none are deleted; restore the file, or drop the table"
+        )
 
 
 class FencedError(ConflictError):

@@ -10,9 +10,16 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator
+from functools import lru_cache
+from urllib.parse import unquote
 
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_ALIASES = re.compile("(s3)[an](?=://)")
+_REMOTE = re.compile("([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
+_SAME_FILES = {**_SAME_SCHEMES, "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
+_SINGLE_CLUSTER = ("hdfs", "viewfs")
+_MOST_ESCAPES = 8
 
 
 def location_key(location: str) -> bytes:
@@ -41,3 +48,58 @@ def keys_above(key: bytes) -> Iterator[bytes]:
 def end_of_keys_inside(key: bytes) -> bytes:
     """Return the least bytes that are greater than the keys of all locations inside one."""
     return key[:-1] + b"0"  # The character after the slash.
+
+
+def comparable(location: str) -> str:
+    """Return a location in one of its spellings: `s3a` and `s3n` are `s3`, and a local file is a plain path."""
+    if _LOCAL.match(location):
+        location = _LOCAL.sub("/", location, count=1)
+    if location.startswith("/"):
+        return posixpath.normpath(location)
+    return _ALIASES.sub(r"\1", location, count=1).rstrip("/")
+
+
+def is_within(location: str, folder: str) -> bool:
+    """Return whether a location is a folder or inside it; both as `comparable` returns them."""
+    return location == folder or location.startswith(f"{folder.rstrip('/')}/")
+
+
+def overlap(first: str, second: str) -> bool:
+    """Return whether one of two locations is the other or inside it; both as `comparable` returns them."""
+    return is_within(first, second) or is_within(second, first)
+
+
+def reach_key(location: str) -> str:
+    """Return what is equal for all spellings that may mean the same file; it is no location itself.
+
+    Engines disagree on what a percent sign, two slashes or a missing name node mean. Two files that differ only in that
+    have the same key, so a file whose key is unknown is a file that nobody names. Symbolic links of local folders are
+    resolved.
+    """
+    for _ in range(_MOST_ESCAPES):
+        decoded = unquote(location, errors="surrogateescape") if "%" in location else location
+        if decoded == location:
+            break
+        location = decoded
+    location = comparable(location)
+    if remote := _REMOTE.fullmatch(location):
+        scheme = remote[1].lower()
+        authority = "" if scheme in _SINGLE_CLUSTER else remote[2]
+        return f"{_SAME_FILES.get(scheme, scheme)}://{authority}{posixpath.normpath(f'/{remote[3]}')}".rstrip("/")
+    folder, _, name = re.sub("^//", "/", location).rpartition("/")
+    return f"{_real_folder(folder)}/{name}"
+
+
+@lru_cache(maxsize=1_024)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder).rstrip("/") if folder else ""
+
+
+def folders_above(key: str) -> Iterator[str]:
+    """Yield a location and the folders around it, from the innermost; as `reach_key` returns them."""
+    while key:
+        yield key
+        head, slash, _ = key.rpartition("/")
+        if not slash or head.endswith(":/"):
+            return
+        key = head

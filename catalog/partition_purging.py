@@ -17,12 +17,13 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
-from catalog.errors import CatalogError, FilesNotDeletedError, NotFoundError
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, NotFoundError, UnreadableMetadataError
 from catalog.files import Folder, in_parallel
+from catalog.locations import comparable, is_within
 from catalog.model import Partition, Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.partitions.adding import registered
-from catalog.purging import comparable, is_within, locations_around, refuse_needed_files
+from catalog.purging import locations_around, refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
 from catalog.values import ValueEncoder
 
@@ -94,9 +95,15 @@ def finish_partition_purge(
     The table is held, so that no partition is added to a folder while it goes. Does no harm when done again.
 
     Raises:
-        FilesNotDeletedError: The file system refuses.
+        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
     """
     folders = [PurgedFolder(*folder) for folder in operation.request["folders"]]
+    try:
+        refuse_reached_folders(storage, operation.table, [folder.location for folder in folders])
+    except (FilesNeededError, UnreadableMetadataError) as error:
+        raise FilesNotDeletedError(
+            f"table {operation.table}: its partitions are dropped, and their files stay: {error}"
+        ) from error
     with storage.write() as connection:
         purges = _to_delete(connection, definitions, operation.table, folders)
         problems = [problem for problem in in_parallel(_delete, purges) if problem]

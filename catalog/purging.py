@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import logging
 import posixpath
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from uuid import uuid4
 
 from sqlalchemy import Connection, or_, select
 
-from catalog.errors import FilesNeededError, FilesNotDeletedError
+from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.files import Folder
 from catalog.iceberg.pointers import shared_locations
+from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 
 log = logging.getLogger(__name__)
-
-_LOCAL = re.compile("file:/+")
 
 
 def journal_purge(connection: Connection, operations: Operations, table: Table) -> str:
@@ -56,13 +54,49 @@ def refuse_needed_files(connection: Connection, table: Table) -> None:
             )
 
 
+def refuse_reached_files(storage: Storage, table: Table) -> None:
+    """Refuse to delete the folder of a managed table when the metadata of an Iceberg table name files in it.
+
+    All metadata are read for it; call this outside of transactions.
+
+    Raises:
+        FilesNeededError: An Iceberg table needs files.
+        UnreadableMetadataError: It is not known, because metadata of an Iceberg table cannot be read.
+    """
+    if table.kind is TableKind.MANAGED and not table.is_iceberg:
+        refuse_reached_folders(storage, table.full_name, [table.location])
+
+
+def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]) -> None:
+    """Refuse to delete folders of a table when the metadata of an Iceberg table name files in them; as above."""
+    from catalog.iceberg.reachability import Reachability
+
+    spared: set[str] = set()
+    with storage.read() as connection:
+        for root in map(comparable, folders):
+            around = locations_around(connection, root)
+            spared.update(location for location in around if location != root and is_within(location, root))
+    reachability = Reachability(storage)
+    for folder, owner in reachability.reached(folders, spared).items():
+        raise FilesNeededError(
+            f"table {name}: the metadata of the Iceberg table {owner} name files in {folder}, which PURGE would "
+            f"delete; drop without PURGE, or {owner} first"
+        )
+    for unreadable in reachability.unreadable:
+        raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
+
+
 def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> None:
     """Delete the folder of a dropped table, except what other tables have there; does no harm when done again.
 
     Raises:
-        FilesNotDeletedError: The file system refuses.
+        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
     """
     location = operation.request["location"]
+    try:
+        refuse_reached_folders(storage, operation.table, [location])
+    except (FilesNeededError, UnreadableMetadataError) as error:
+        raise FilesNotDeletedError(f"table {operation.table} is dropped, and its files stay: {error}") from error
     with storage.read() as connection:
         others = set(locations_around(connection, comparable(location)))
     if covering := [each for each in others if is_within(comparable(location), each)]:
@@ -106,14 +140,3 @@ def locations_around(connection: Connection, root: str) -> Iterator[str]:
     for own in connection.scalars(select(column).where(or_(*near))):
         if own is not None:
             yield comparable(own)
-
-
-def comparable(location: str) -> str:
-    """Return a location in one of its spellings."""
-    location = _LOCAL.sub("/", location, count=1) if _LOCAL.match(location) else location
-    return posixpath.normpath(location) if location.startswith("/") else location
-
-
-def is_within(location: str, folder: str) -> bool:
-    """Say whether a location is a folder or inside it; both as `comparable` writes them."""
-    return location == folder or location.startswith(f"{folder.rstrip('/')}/")

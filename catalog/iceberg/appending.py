@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile, write_manifest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -18,6 +17,7 @@ from catalog.errors import ColumnsDifferError
 from catalog.iceberg.layout import Layout
 from catalog.iceberg.manifests import WrittenManifest
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
+from catalog.iceberg.storage import file_io
 
 if TYPE_CHECKING:
     from catalog.model import Table
@@ -72,7 +72,7 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
 
 def known_files(metadata: TableMetadata) -> Iterator[str]:
     """Yield the paths of a table's data files, a manifest in memory at a time."""
-    io = load_file_io({}, metadata.location)
+    io = file_io(metadata.location)
     for manifest in current_manifests(metadata):
         if manifest.content == ManifestContent.DATA:
             for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
@@ -98,7 +98,7 @@ def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEnt
         partitions=[],
         key_metadata=None,
     )
-    return file.fetch_manifest_entry(load_file_io({}, manifest.path), discard_deleted=False)
+    return file.fetch_manifest_entry(file_io(manifest.path), discard_deleted=False)
 
 
 def without_files(
@@ -117,7 +117,7 @@ def without_files(
 
 def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -> WrittenManifest:
     """Write a manifest with PyIceberg, whose files are new in whatever snapshot it becomes part of."""
-    output = load_file_io({}, path).new_output(path)
+    output = file_io(path).new_output(path)
     # Without a snapshot's id, as the files inherit it.
     with write_manifest(2, layout.spec, layout.schema, output, None, _CODEC) as writer:  # type: ignore[arg-type]
         for each in entries:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.serializers import FromInputFile, ToOutputFile
@@ -33,6 +33,7 @@ from catalog.clock import now_ms
 from catalog.errors import UnsupportedFormatError
 from catalog.iceberg.layout import highest_mapped_id
 from catalog.iceberg.places import METADATA
+from catalog.iceberg.storage import file_io
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -89,7 +90,7 @@ def write_table(
     added = added or AddedFiles(0)
     metadata_folder = f"{location}/{METADATA}"
     target = metadata_location or f"{metadata_folder}/00000-{uuid4()}.metadata.json"
-    io = load_file_io({}, target)
+    io = file_io(target)
     schema, spec = layout.schema, layout.spec
     empty = TableMetadataV2(
         **_dashed(
@@ -149,7 +150,7 @@ def write_append(
     """
     metadata = read_metadata(before)
     require_version(metadata, before)
-    io = load_file_io({}, before)
+    io = file_io(before)
     snapshot = _append_snapshot(io, metadata, manifests, added, folder)
     updates: tuple[TableUpdate, ...] = (
         AddSnapshotUpdate(snapshot=snapshot),
@@ -181,24 +182,13 @@ def require_version(metadata: TableMetadata, location: str) -> None:
 
 def read_metadata(location: str) -> TableMetadata:
     """Return the metadata of a table."""
-    return FromInputFile.table_metadata(load_file_io({}, location).new_input(location))
-
-
-def metadata_files(location: str) -> Iterator[str]:
-    """Yield the files that a table's metadata name, but for data files: of all snapshots, and earlier metadata."""
-    metadata = read_metadata(location)
-    io = load_file_io({}, location)
-    yield location
-    yield from (each.metadata_file for each in metadata.metadata_log)
-    for snapshot in metadata.snapshots:
-        yield snapshot.manifest_list
-        yield from (each.manifest_path for each in snapshot.manifests(io))
+    return FromInputFile.table_metadata(file_io(location).new_input(location))
 
 
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
     """Return the manifests of the current snapshot; none without one."""
     snapshot = metadata.current_snapshot()
-    return [] if snapshot is None else snapshot.manifests(load_file_io({}, metadata.location))
+    return [] if snapshot is None else snapshot.manifests(file_io(metadata.location))
 
 
 def _append_snapshot(

@@ -6,10 +6,13 @@ this catalog, with whatever else they change. An engine finds the tables when it
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError
+from catalog.locations import comparable
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
 CATALOG = "calve"
@@ -18,6 +21,41 @@ CATALOG = "calve"
 _TABLE = "TABLE"
 _LONGEST = 1_000
 """Characters of a metadata location. Source: the columns of PyIceberg's and Iceberg's catalogs."""
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An Iceberg table of any catalog that has its rows in this database.
+
+    Attributes:
+        location: Of the current metadata.
+        previous: Of the metadata before; None when it has none.
+    """
+
+    catalog: str
+    database: str
+    name: str
+    location: str
+    previous: str | None = None
+
+    @property
+    def full_name(self) -> str:
+        """`database.name`, with the catalog before it if that is another one."""
+        name = f"{self.database}.{self.name}"
+        return name if self.catalog == CATALOG else f"{self.catalog}.{name}"
+
+
+def all_pointers(connection: Connection) -> list[Pointer]:
+    """Return all Iceberg tables, those of other catalogs in the same database included."""
+    row = IcebergTableRow
+    query = select(
+        row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
+    ).where(_is_table())
+    return [
+        Pointer(catalog, database, name, location, previous)
+        for catalog, database, name, location, previous in connection.execute(query)
+        if location
+    ]
 
 
 def find_pointer(connection: Connection, database: str, table: str) -> str | None:
@@ -96,7 +134,7 @@ def share_location(connection: Connection, database: str, table: str, location: 
     """Record that an Iceberg table has data files below a location that is another table's.
 
     Args:
-        location: As `catalog.purging.comparable` writes it.
+        location: As `catalog.locations.comparable` writes it.
     """
     values = {"location": location, "table_namespace": database, "table_name": table}
     row = SharedLocationRow
@@ -114,7 +152,7 @@ def shared_locations(connection: Connection) -> list[tuple[str, str, str]]:
         & (pointer.table_name == shared.table_name)
         & (pointer.catalog_name == CATALOG),
     )
-    return [(location, database, name) for location, database, name in connection.execute(query)]
+    return [(comparable(location), database, name) for location, database, name in connection.execute(query)]
 
 
 def check_length(metadata_location: str) -> None:

@@ -14,8 +14,8 @@ from catalog.errors import WrongFieldError
 from catalog.iceberg.jdbc import CATALOG
 from catalog.iceberg.pointers import shared_locations
 from catalog.identifiers import TableName
+from catalog.locations import comparable, overlap
 from catalog.model import Table, TableKind
-from catalog.purging import comparable, is_within
 
 _FIELD = r"[^;'\"]+"
 _CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
@@ -116,14 +116,10 @@ def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]
     shared = [(comparable(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
     mine = [location for location, name in shared if name == table.full_name]
     others = (each for each in tables if each.full_name != table.full_name and each.kind is not TableKind.VIEW)
-    found = {each.full_name for each in others if any(_overlap(comparable(each.location), path) for path in mine)}
+    found = {each.full_name for each in others if any(overlap(comparable(each.location), path) for path in mine)}
     root = comparable(table.location)
-    found |= {name for location, name in shared if name != table.full_name and _overlap(location, root)}
+    found |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
     return sorted(found)
-
-
-def _overlap(first: str, second: str) -> bool:
-    return is_within(first, second) or is_within(second, first)
 
 
 def _before(now: datetime, days: float) -> str:

@@ -16,13 +16,13 @@ from catalog.importing.definition import Partitions
 from catalog.importing.hive import HivePartition
 from catalog.importing.reports import PartitionCounts
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
+from catalog.locations import comparable
 from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.repairing import Digests
-from catalog.purging import comparable
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow, RenamedPartitionRow

@@ -5,33 +5,37 @@ The folder is judged by its operation:
 
 | the operation | the attempt that was committed | other attempts |
 | --- | --- | --- |
-| COMMITTED, CLEANED | stays while an Iceberg table has it; goes when the table is a Hive table again | go |
+| COMMITTED, CLEANED | stays while an Iceberg table names it; goes when the table is a Hive table again | go |
 | FAILED | | go: a retry writes into another one |
 | at work | | go if their attempt has failed |
 | not known, or older than the table | stays: somebody else left it there | stays |
 
-Of a folder that stays, the metadata go that no Iceberg table has: of appends that were killed, or that another commit
-came before. Nothing goes that is younger than the grace period. Only these folders are looked into and only metadata
-is in them: no data file is ever touched, and neither is what engines have written beside them.
+Of a folder that stays, the metadata go that no Iceberg table names: of appends that were killed, or that another commit
+came before. What any table names stays, wherever that table is (`catalog.iceberg.reachability`); so does all that the
+table's entry in a metastore may name. Nothing goes that is younger than the grace period. Only these folders are looked
+into: neither data files nor what engines have written beside them are touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select
 
 from catalog.files import FileInfo, Folder
-from catalog.iceberg.pointers import pointer_locations
-from catalog.maintenance.judging import Verdict, Writer, created_at_ms, judge, read_writers
+from catalog.maintenance.judging import Verdict, created_at_ms, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
+from catalog.migration.source_entries import PREPARE
 from catalog.migration.staging import attempt_metadata, attempt_names, forget_staged
 from catalog.model import Table
-from catalog.operations import FINISHED, OperationKind
-from catalog.purging import comparable, is_within
+from catalog.operations import OperationKind
 from catalog.storage import Storage
 from catalog.storage.schema import OperationRow
+
+if TYPE_CHECKING:
+    from catalog.iceberg.reachability import Reachability
 
 _METADATA = (".avro", ".metadata.json")
 _KINDS = (OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
@@ -58,108 +62,101 @@ def operation_numbers(location: Folder) -> set[int]:
     return {number for _, number, _ in attempt_names(location)}
 
 
-def delete_old_metadata(storage: Storage, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool) -> None:
-    """Delete what migrations of a table, or into it, have written, and what no Iceberg table has.
+def attempt_locations(connection: Connection) -> set[str]:
+    """Return where migrations of any table have written metadata, besides the tables' own locations."""
+    query = select(OperationRow.request).where(OperationRow.kind.in_(_KINDS))
+    return {location for request in connection.scalars(query) if (location := request["location"])}
+
+
+def delete_old_metadata(
+    storage: Storage, reachability: Reachability, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
+) -> None:
+    """Delete what migrations of a table, or into it, have written, and what no Iceberg table names.
 
     Args:
         cutoff_ms: What was written, or worked on, since stays.
 
     Raises:
         OSError, ValueError: The file system refuses.
+        UnreadableMetadataError: It is not known what an Iceberg table names that may be here.
     """
     with storage.read() as connection:
         locations = metadata_locations(connection, table)
+    sweeper = _Sweeper(storage, reachability, table, cutoff_ms)
     for location in sorted(locations):
         folder = Folder(location)
-        attempts = [_Attempt(location, *each) for each in attempt_names(folder)]
-        for attempt in attempts:
-            _delete(storage, table, folder, attempt, cutoff_ms, tally, is_dry_run)
+        for name, number, attempt in list(attempt_names(folder)):
+            count, size = sweeper.clear(folder, _Attempt(location, name, number, attempt), is_dry_run)
+            tally.add(TableVacuum(table.full_name, orphan_files=count, orphan_bytes=size))
 
 
-def _delete(
-    storage: Storage,
-    table: Table,
-    folder: Folder,
-    attempt: _Attempt,
-    cutoff_ms: int,
-    tally: Tally,
-    is_dry_run: bool,
-) -> None:
-    files = folder.all_files(attempt.name)
-    first = folder.file_info(attempt_metadata(attempt.location, attempt.name))
-    gone = [*files, *([] if first is None else [first])]
-    if any(file.modified_at_ms > cutoff_ms for file in gone):
-        return
-    with storage.read() as connection:
-        verdict, unknown = _judged(connection, table, attempt, files, cutoff_ms)
-    if verdict is Verdict.KEEP or (verdict is Verdict.SWEEP and not unknown):
-        return
-    if verdict is Verdict.SWEEP:
+class _Sweeper:
+    """Clears the folders of attempts."""
+
+    def __init__(self, storage: Storage, reachability: Reachability, table: Table, cutoff_ms: int) -> None:
+        self._storage = storage
+        self._reachability = reachability
+        self._table = table
+        self._cutoff_ms = cutoff_ms
+
+    def clear(self, folder: Folder, attempt: _Attempt, is_dry_run: bool) -> tuple[int, int]:
+        """Return how many files went, or would go, and their bytes."""
+        files = folder.all_files(attempt.name)
+        first = folder.file_info(attempt_metadata(attempt.location, attempt.name))
+        all_files = [*files, *([] if first is None else [first])]
+        if any(file.modified_at_ms > self._cutoff_ms for file in all_files):
+            return 0, 0
+        with self._storage.read() as connection:
+            # What stays though nobody names it stays in any case.
+            if self._judge(connection, attempt, is_named=False) is Verdict.KEEP:
+                return 0, 0
+        named = self._reachability.reached(f"{attempt.location}/{file.path}" for file in all_files)
+        if not named:
+            return self._delete(folder, attempt, all_files, is_dry_run)
+        with self._storage.read() as connection:
+            if self._judge(connection, attempt, is_named=True) is Verdict.KEEP:
+                return 0, 0
         # No commit can come to have them: it has what was there when it began, and what it writes itself.
-        gone = unknown
+        unnamed = [
+            file for file in files if file.path.endswith(_METADATA) and f"{attempt.location}/{file.path}" not in named
+        ]
+        for file in () if is_dry_run else unnamed:
+            folder.delete_file(file.path)
+        return _size(unnamed)
+
+    def _delete(
+        self, folder: Folder, attempt: _Attempt, files: Iterable[FileInfo], is_dry_run: bool
+    ) -> tuple[int, int]:
         if not is_dry_run:
-            for each in unknown:
-                folder.delete_file(each.path)
-    elif not is_dry_run:
-        with storage.write() as connection:
-            if _judged(connection, table, attempt, files, cutoff_ms, hold=True)[0] is not Verdict.DELETE:
-                return
-            # Without the list of what was staged nobody can commit it any more, should the operation go on.
-            forget_staged(folder, attempt.name)
-        if first is not None:
+            with self._storage.write() as connection:
+                if self._judge(connection, attempt, is_named=False, hold=True) is not Verdict.DELETE:
+                    return 0, 0
+                # Without the list of what was staged it cannot be committed, should the operation go on.
+                forget_staged(folder, attempt.name)
             folder.delete_file(attempt_metadata(attempt.location, attempt.name))
-        folder.delete(attempt.name)
-    size = sum(file.size_bytes for file in gone)
-    tally.add(TableVacuum(table.full_name, orphan_files=len(gone), orphan_bytes=size))
+            folder.delete(attempt.name)
+        return _size(files)
+
+    def _judge(self, connection: Connection, attempt: _Attempt, *, is_named: bool, hold: bool = False) -> Verdict:
+        writer = read_writers(connection, {attempt.number}, hold=hold).get(attempt.number)
+        report = connection.scalar(select(OperationRow.report).where(OperationRow.number == attempt.number)) or {}
+        if PREPARE in report and self._table.is_iceberg:
+            # Engines commit through the table's entry in a metastore, and these metadata are not looked into.
+            return Verdict.KEEP
+        return judge(
+            attempt.attempt,
+            writer,
+            has_known_files=is_named,
+            table_created_at_ms=self._since(connection, attempt),
+            cutoff_ms=self._cutoff_ms,
+        )
+
+    def _since(self, connection: Connection, attempt: _Attempt) -> int:
+        # A target was created by the operation itself, or has nothing to do with when the table was created.
+        is_own = attempt.location == self._table.location and not self._table.is_iceberg
+        return created_at_ms(connection, self._table) if is_own else 0
 
 
-def _judged(
-    connection: Connection,
-    table: Table,
-    attempt: _Attempt,
-    files: Iterable[FileInfo],
-    cutoff_ms: int,
-    *,
-    hold: bool = False,
-) -> tuple[Verdict, list[FileInfo]]:
-    """Return what becomes of an attempt's folder, and the metadata among its files that no Iceberg table has."""
-    writer = read_writers(connection, {attempt.number}, hold=hold).get(attempt.number)
-    metadata = {comparable(f"{attempt.location}/{each.path}"): each for each in files if each.path.endswith(_METADATA)}
-    unknown = dict(metadata)
-    for path in _known_files(connection, attempt, writer):
-        unknown.pop(path, None)
-        if not unknown:
-            break
-    verdict = judge(
-        attempt.attempt,
-        writer,
-        has_known_files=len(unknown) < len(metadata),
-        table_created_at_ms=_since(connection, table, attempt),
-        cutoff_ms=cutoff_ms,
-    )
-    return verdict, list(unknown.values())
-
-
-def _since(connection: Connection, table: Table, attempt: _Attempt) -> int:
-    # A target was created by the operation itself, or has nothing to do with when the table was created.
-    return created_at_ms(connection, table) if attempt.location == table.location and not table.is_iceberg else 0
-
-
-def _known_files(connection: Connection, attempt: _Attempt, writer: Writer | None) -> Iterator[str]:
-    """Yield the metadata of the Iceberg tables that may have an attempt's, by their comparable paths."""
-    if writer is None or writer.state not in FINISHED:
-        return
-    report = connection.scalar(select(OperationRow.report).where(OperationRow.number == attempt.number)) or {}
-    if report.get("stage", {}).get("folder") != attempt.name:
-        return
-    here = comparable(attempt.location)
-    for pointer in pointer_locations(connection).values():
-        if is_within(comparable(pointer), here):
-            yield from map(comparable, _files_of(pointer))
-
-
-def _files_of(pointer: str) -> Iterable[str]:
-    # Imported late: only few tables are looked into so far.
-    from catalog.iceberg.metadata import metadata_files
-
-    return metadata_files(pointer)
+def _size(files: Iterable[FileInfo]) -> tuple[int, int]:
+    sizes = [file.size_bytes for file in files]
+    return len(sizes), sum(sizes)

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError
 from catalog.indexes import building
 from catalog.loading import Loading
 from catalog.maintenance.expiry import expire_operations
-from catalog.maintenance.iceberg_attempts import delete_old_metadata
+from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
-from catalog.maintenance.retired import delete_retired_files
+from catalog.maintenance.retired import delete_retired_files, retired_folders
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations
 from catalog.partition_purging import finish_partition_purge
 from catalog.purging import finish_purge
 from catalog.storage import Storage
+
+if TYPE_CHECKING:
+    from catalog.iceberg.reachability import Reachability
 
 GRACE = timedelta(hours=24)
 """How long a file stays that was replaced: for so long a reader may go on that began before."""
@@ -43,12 +48,19 @@ class Maintenance:
         chosen = None if table is None else self._definitions.get_table(table)
         tally = Tally()
         purged = self._finish_purges(table, tally, dry_run)
-        delete_retired_files(self._storage, chosen, cutoff_ms, tally, is_dry_run=dry_run)
-        cleaned = 0
-        for each in self._definitions.list_tables() if chosen is None else [chosen]:
-            if not each.is_view:
-                cleaned += self._vacuum_location(each, cutoff_ms, tally, dry_run)
+        tables = [each for each in self._definitions.list_tables() if not each.is_view] if chosen is None else [chosen]
+        reachability = self._reachability(tables)
+        delete_retired_files(self._storage, reachability, chosen, cutoff_ms, tally, is_dry_run=dry_run)
+        cleaned = sum(self._vacuum_location(each, reachability, cutoff_ms, tally, dry_run) for each in tables)
         return VacuumReport(dry_run, tally.tables, tuple(purged), cleaned, tuple(tally.problems))
+
+    def _reachability(self, tables: Iterable[Table]) -> Reachability:
+        # Imported late: PyIceberg takes longer to import than answering a statement.
+        from catalog.iceberg.reachability import Reachability
+
+        with self._storage.read() as connection:
+            elsewhere = retired_folders(connection) | attempt_locations(connection)
+        return Reachability(self._storage, {*elsewhere, *(each.location for each in tables)})
 
     def _finish_purges(self, table: str | None, tally: Tally, is_dry_run: bool) -> list[str]:
         if table is not None:
@@ -70,14 +82,20 @@ class Maintenance:
                 tally.problems.append(str(error))
         return purged
 
-    def _vacuum_location(self, table: Table, cutoff_ms: int, tally: Tally, is_dry_run: bool) -> int:
+    def _vacuum_location(
+        self, table: Table, reachability: Reachability, cutoff_ms: int, tally: Tally, is_dry_run: bool
+    ) -> int:
         """Clear up below a table's location; return how many operations are CLEANED. One table stops no other."""
+        if table.is_view:
+            return 0
         try:
-            delete_old_metadata(self._storage, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+            delete_old_metadata(self._storage, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run)
             if table.is_iceberg:
                 return 0
             if table.scheme is not None:
-                return delete_orphans(self._storage, self._operations, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+                return delete_orphans(
+                    self._storage, self._operations, reachability, table, cutoff_ms, tally, is_dry_run=is_dry_run
+                )
             return discard_old_staging(
                 self._storage, self._operations, self._loading, table, cutoff_ms, tally, is_dry_run=is_dry_run
             )

@@ -23,19 +23,24 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
 from catalog.files import Folder
+from catalog.locations import comparable, is_within
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations, OperationState
-from catalog.purging import comparable, is_within, locations_around
+from catalog.purging import locations_around
 from catalog.schemes.manifest import delete_manifest
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, RetiredFileRow, TableRow
+
+if TYPE_CHECKING:
+    from catalog.iceberg.reachability import Reachability
 
 _NAME = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
 _KINDS = (OperationKind.LOAD_ROWS, OperationKind.REBALANCE)
@@ -98,12 +103,20 @@ def _names(location: Folder) -> Iterator[tuple[str, int, int]]:
 
 
 def delete_orphans(
-    storage: Storage, operations: Operations, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
+    storage: Storage,
+    operations: Operations,
+    reachability: Reachability,
+    table: Table,
+    cutoff_ms: int,
+    tally: Tally,
+    *,
+    is_dry_run: bool,
 ) -> int:
     """Delete the orphans of a table with a partition scheme; return how many operations are CLEANED now, or would be.
 
     Raises:
         OSError, ValueError: The file system refuses; what was deleted until then is counted.
+        UnreadableMetadataError: It is not known what an Iceberg table names that may be here.
     """
     location = Folder(table.location)
     names = list(_names(location))
@@ -111,7 +124,7 @@ def delete_orphans(
         place = _place(connection, table)
         folders = _folders(connection, place, names)
         cleanable = committed_operations(connection, table, _KINDS, place.created_at_ms, cutoff_ms)
-    orphanage = _Orphanage(storage, place, location, cutoff_ms, is_dry_run)
+    orphanage = _Orphanage(storage, reachability, place, location, cutoff_ms, is_dry_run)
     cleared = _Cleared()
     try:
         orphanage.clear(folders, cleared)
@@ -155,8 +168,17 @@ def _folders(connection: Connection, place: Place, names: Sequence[tuple[str, in
 class _Orphanage:
     """The folders below one table's location, which are cleared one by one."""
 
-    def __init__(self, storage: Storage, place: Place, location: Folder, cutoff_ms: int, is_dry_run: bool) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        reachability: Reachability,
+        place: Place,
+        location: Folder,
+        cutoff_ms: int,
+        is_dry_run: bool,
+    ) -> None:
         self._storage = storage
+        self._reachability = reachability
         self._place = place
         self._location = location
         self._cutoff_ms = cutoff_ms
@@ -165,7 +187,7 @@ class _Orphanage:
     def clear(self, folders: Iterable[AttemptFolder], cleared: _Cleared) -> None:
         verdicts = {each: self._judge(each, each.writer) for each in folders}
         at_stake = {each.name for each, verdict in verdicts.items() if verdict is not Verdict.KEEP}
-        others = self._used_by_others(at_stake)
+        others = self._used_by_others(at_stake) | self._reached(at_stake)
         to_sweep = []
         for each, verdict in verdicts.items():
             if verdict is Verdict.KEEP or each.name in others:
@@ -196,6 +218,12 @@ class _Orphanage:
         with self._storage.read() as connection:
             inside = {each for each in locations_around(connection, root) if each != root and is_within(each, root)}
         return names & {each.removeprefix(f"{root}/").partition("/")[0] for each in inside}
+
+    def _reached(self, names: set[str]) -> set[str]:
+        """Return those of some folders in which an Iceberg table has its files."""
+        root = self._place.table.location
+        paths = {f"{root}/{name}": name for name in names}
+        return {paths[path] for path in self._reachability.reached(paths)} if paths else set()
 
     def _delete(self, folder: AttemptFolder, cleared: _Cleared) -> None:
         files = self._location.all_files(folder.name)

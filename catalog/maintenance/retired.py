@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Row, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
+from catalog.errors import UnreadableMetadataError
 from catalog.files import Folder, in_parallel
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
@@ -19,21 +20,40 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among
 from catalog.storage.schema import RetiredFileRow
 
+if TYPE_CHECKING:
+    from catalog.iceberg.reachability import Reachability
+
 _BATCH = 1_000
 _SHOWN = 5
 
 
+def retired_folders(connection: Connection) -> set[str]:
+    """Return the locations of tables that have, or had when they were dropped, retired files."""
+    return set(connection.scalars(select(RetiredFileRow.folder).distinct()))
+
+
 def delete_retired_files(
-    storage: Storage, table: Table | None, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
+    storage: Storage,
+    reachability: Reachability,
+    table: Table | None,
+    cutoff_ms: int,
+    tally: Tally,
+    *,
+    is_dry_run: bool,
 ) -> None:
-    """Delete the files that were retired until then; of one table, under whatever name, or of all, dropped ones too."""
+    """Delete the files that were retired until then; of one table, under whatever name, or of all, dropped ones too.
+
+    A file that an Iceberg table names stays until that is no longer so.
+    """
     condition = _condition(table, cutoff_ms)
     if is_dry_run:
         _count(storage, condition, tally)
         return
     failures: list[str] = []
+    blocked: dict[str, str] = {}
     count = 0
     for batch in _batches(storage, condition):
+        batch = _unreached(reachability, batch, blocked)
         outcomes = list(in_parallel(_delete_file, batch))
         gone = [row for row, problem in zip(batch, outcomes, strict=True) if problem is None]
         with storage.write() as connection:
@@ -47,8 +67,25 @@ def delete_retired_files(
         problems = [problem for problem in outcomes if problem is not None]
         count += len(problems)
         failures += problems[: _SHOWN - len(failures)]
+    tally.problems += blocked.values()
     if count:
         tally.problems.append(f"{count:,} replaced file(s) could not be deleted: {'; '.join(failures)}")
+
+
+def _unreached(reachability: Reachability, batch: Sequence[Row[Any]], blocked: dict[str, str]) -> Sequence[Row[Any]]:
+    """Return the files that no Iceberg table names; those of folders of which that is not known are left out."""
+    folders: dict[str, list[Row[Any]]] = {}
+    for row in batch:
+        folders.setdefault(row.folder, []).append(row)
+    free = []
+    for folder, rows in folders.items():
+        try:
+            reached = reachability.reached(f"{folder}/{row.path}" for row in rows)
+        except UnreadableMetadataError as error:
+            blocked[folder] = f"{folder}: replaced files stay: {error}"
+            continue
+        free += [row for row in rows if f"{folder}/{row.path}" not in reached]
+    return free
 
 
 def _condition(table: Table | None, cutoff_ms: int) -> ColumnElement[bool]:

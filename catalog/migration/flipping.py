@@ -16,6 +16,7 @@ from catalog.errors import (
 )
 from catalog.failpoints import Point, reached
 from catalog.iceberg.pointers import delete_pointer, find_pointer, insert_pointer, move_pointer, share_location
+from catalog.locations import comparable, is_within
 from catalog.migration.planning import fingerprint_of
 from catalog.migration.requests import MigrationRequest, OnDuplicate
 from catalog.migration.reverting import OPERATION_MARK, Written, written_since_migration
@@ -23,7 +24,6 @@ from catalog.migration.staging import Staged
 from catalog.migration.targets import Target
 from catalog.model import Table, TableKind, TableType
 from catalog.operations import Operation, OperationKind, Operations, OperationState
-from catalog.purging import comparable, is_within
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 

@@ -18,8 +18,8 @@ from catalog.errors import (
     UnsupportedFormatError,
 )
 from catalog.iceberg.pointers import find_pointer, shared_locations
+from catalog.locations import comparable, is_within
 from catalog.model import FileFormat, Partition, PartitionState, Table, TableKind
-from catalog.purging import comparable, is_within
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
 from catalog.table_checks import refuse_view
 

@@ -20,12 +20,12 @@ from catalog.definitions import Definitions
 from catalog.errors import FencedError, InvalidPartitionError, VerificationFailedError
 from catalog.files import Folder, in_parallel
 from catalog.loading import Loading
+from catalog.locations import comparable
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.operations import OperationKind, Operations, OperationState
 from catalog.partition_names import NULL_VALUE, given_values, partition_path, unescape
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions
-from catalog.purging import comparable
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow

@@ -330,7 +330,7 @@ class IcebergNamespaceRow(Base):
 class SharedLocationRow(Base):
     """A location of which an Iceberg table has data files that are another table's, too.
 
-    `location` is written as `catalog.purging.comparable` does. Only as long as the Iceberg table is there it counts.
+    `location` is written as `catalog.locations.comparable` does. Only as long as the Iceberg table is there it counts.
     """
 
     __tablename__ = "calve_shared_location"

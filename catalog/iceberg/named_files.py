@@ -1,0 +1,187 @@
+"""What the metadata of an Iceberg table name: read strictly, as something is deleted when it is not named.
+
+Nothing is interpreted but paths, so metadata of every format version are read, also those that PyIceberg does not know.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
+from pyiceberg.exceptions import ResolveError
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.types import IcebergType, IntegerType, NestedField, StringType, StructType
+
+from catalog.iceberg.places import HIDDEN, METADATA
+from catalog.iceberg.pointers import Pointer
+from catalog.iceberg.storage import file_io
+from catalog.locations import reach_key
+
+_GZIP = b"\x1f\x8b"
+_SYNC_BYTES = 16
+_DELETED = 2
+_MANIFEST_LIST = Schema(NestedField(500, "manifest_path", StringType(), required=True))
+_DATA_FILE = StructType(NestedField(100, "file_path", StringType(), required=True))
+_MANIFEST = Schema(
+    NestedField(0, "status", IntegerType(), required=True), NestedField(2, "data_file", _DATA_FILE, required=True)
+)
+_FAILURES = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
+    *(ResolveError, NotImplementedError, MemoryError, OverflowError, zlib.error),
+)
+"""What readers raise for files that are not there, cut off, or something else altogether."""
+
+
+class UnreadableFileError(Exception):
+    """A file of metadata cannot be read."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        """Take the file, and what its reader said."""
+        super().__init__(path, reason)
+        self.path, self.reason = path, reason
+
+
+@dataclass
+class _Contents:
+    """What the metadata file of a table names itself."""
+
+    files: list[str] = field(default_factory=list)
+    manifest_lists: list[str] = field(default_factory=list)
+    manifests: list[str] = field(default_factory=list)
+
+
+def home(metadata_location: str) -> str:
+    """Return the folder of the table that has a metadata file, by the usual places."""
+    folder = reach_key(metadata_location).rpartition("/")[0]
+    for name in (METADATA, HIDDEN):
+        folder = folder.removesuffix(f"/{name}")
+    return folder
+
+
+def metadata_paths(pointer: Pointer) -> Iterator[str]:
+    """Yield what a table's metadata name, but for data files and delete files.
+
+    Raises:
+        UnreadableFileError: A metadata file or a manifest list cannot be read.
+    """
+    yield pointer.location
+    if pointer.previous is not None:
+        yield pointer.previous
+    contents = _read_contents(pointer.location)
+    yield from contents.files
+    yield from contents.manifest_lists
+    yield from _manifests(contents, file_io(pointer.location))
+
+
+def data_paths(pointer: Pointer) -> Iterator[str]:
+    """Yield the data files and delete files that the manifests of a table name, some perhaps twice.
+
+    Raises:
+        UnreadableFileError: Something on the way to them cannot be read.
+    """
+    io = file_io(pointer.location)
+    for path in _manifests(_read_contents(pointer.location), io):
+        for entry in _rows(io, path, _MANIFEST):
+            # A file that a commit has deleted is named by the snapshots before, if they are there.
+            if entry[0] != _DELETED:
+                yield entry[1][0]
+
+
+def _manifests(contents: _Contents, io: FileIO) -> Iterator[str]:
+    seen: set[str] = set()
+    for listed in contents.manifest_lists:
+        for row in _rows(io, listed, _MANIFEST_LIST):
+            if row[0] not in seen:
+                seen.add(row[0])
+                yield row[0]
+    yield from (path for path in contents.manifests if path not in seen)
+
+
+def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
+    """Yield the rows of an Avro file, with only some of its fields, and only if the file is whole.
+
+    PyIceberg's own reader takes a file that was cut off for a shorter one, and skips neither lists nor maps.
+    """
+    try:
+        with io.new_input(path).open() as opened:
+            content = opened.read()
+        decoder = new_decoder(content)
+        header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+        fields: IcebergType = schema  # type: ignore[assignment]  # as `resolve_reader` of PyIceberg does
+        reader = visit_with_partner(header.get_schema(), fields, ReadSchemaResolver({}, {}), _Accessor())
+        codec = header.compression_codec()
+        while decoder.tell() < len(content):
+            count, block = decoder.read_int(), decoder.read_bytes()
+            if decoder.read(_SYNC_BYTES) != header.sync:
+                raise ValueError("a block does not end as the header says")
+            rows = new_decoder(block if codec is None else codec.decompress(block))
+            for _ in range(count):
+                yield reader.read(rows)
+    except _FAILURES as error:
+        raise UnreadableFileError(path, f"{type(error).__name__}: {error}") from error
+
+
+class _Accessor(SchemaPartnerAccessor):
+    """Takes fields that are not asked for as not there, whatever is in them."""
+
+    def field_partner(self, partner: IcebergType | None, field_id: int, field_name: str) -> IcebergType | None:
+        return None if partner is None else super().field_partner(partner, field_id, field_name)
+
+    def list_element_partner(self, partner_list: IcebergType | None) -> IcebergType | None:
+        return None if partner_list is None else super().list_element_partner(partner_list)
+
+    def map_key_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
+        return None if partner_map is None else super().map_key_partner(partner_map)
+
+    def map_value_partner(self, partner_map: IcebergType | None) -> IcebergType | None:
+        return None if partner_map is None else super().map_value_partner(partner_map)
+
+
+def _read_contents(location: str) -> _Contents:
+    try:
+        document = _read_document(location)
+        contents = _Contents()
+        contents.files += [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
+        for name in ("statistics", "partition-statistics"):
+            contents.files += [entry["statistics-path"] for entry in document.get(name) or ()]
+        for snapshot in document.get("snapshots") or ():
+            if "manifest-list" in snapshot:
+                contents.manifest_lists.append(snapshot["manifest-list"])
+            else:
+                # Of format version 1, which may do without a list.
+                contents.manifests += snapshot["manifests"]
+    except _FAILURES as error:
+        raise UnreadableFileError(location, f"{type(error).__name__}: {error}") from error
+    return contents
+
+
+def _read_document(location: str) -> dict[str, Any]:
+    with file_io(location).new_input(location).open() as opened:
+        content = opened.read()
+    document = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
+    if not isinstance(document, dict) or "format-version" not in document:
+        raise ValueError("it is no metadata of an Iceberg table")
+    return document
+
+
+def known_folders(pointer: Pointer) -> set[str]:
+    """Return the folders that a metadata file names, when it can be read and only a manifest cannot."""
+    try:
+        document = _read_document(pointer.location)
+    except _FAILURES:
+        return set()
+    properties = document.get("properties") or {}
+    named = [document.get("location"), *(properties.get(f"write.{kind}.path") for kind in ("metadata", "data"))]
+    folders = {reach_key(location) for location in named if location}
+    for snapshot in document.get("snapshots") or ():
+        if listed := snapshot.get("manifest-list"):
+            folders.add(home(listed))
+    return folders

@@ -1,0 +1,190 @@
+"""What the Iceberg tables of a catalog reach: all that their current metadata name, wherever it lies.
+
+Everything that deletes files asks here first. Current metadata name their earlier metadata, statistics, and through
+all snapshots (those of branches and tags among them) manifest lists, manifests, data files and delete files. Names are
+compared by `catalog.locations.reach_key`. Of metadata that cannot be read nobody knows what they name, so nothing is
+deleted where their table has, or had, files.
+
+Memory holds the paths that are asked about, the folders that are looked into, and the manifests of one table; never the
+files of a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+from sqlalchemy import select
+
+from catalog.errors import UnreadableMetadataError
+from catalog.iceberg.named_files import UnreadableFileError, data_paths, home, known_folders, metadata_paths
+from catalog.iceberg.pointers import Pointer, all_pointers, shared_locations
+from catalog.locations import folders_above, overlap, reach_key
+from catalog.storage import Storage
+from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """Metadata of a table that cannot be read.
+
+    Attributes:
+        path: Of the file.
+        roots: Folders in which the table has files, or had some; as `reach_key` returns them.
+    """
+
+    table: str
+    path: str
+    reason: str
+    roots: frozenset[str]
+
+
+class Reachability:
+    """What the Iceberg tables reach, as their pointers are when this is made."""
+
+    def __init__(self, storage: Storage, roots: Iterable[str] = ()) -> None:
+        """Read the pointers; metadata are read when something is asked.
+
+        Args:
+            roots: Folders about whose files questions will be asked. All tables are read once for all of them, and
+                then only the tables that have files there.
+        """
+        self._storage = storage
+        with storage.read() as connection:
+            self._pointers = all_pointers(connection)
+        self._roots = {reach_key(root) for root in roots}
+        self._index: dict[str, set[Pointer]] | None = None
+        self._unreadable: dict[Pointer, Unreadable] = {}
+
+    def reached(self, paths: Iterable[str], spared: Iterable[str] = ()) -> dict[str, str]:
+        """Return those of some files and folders that metadata name, or in which there is what they name → a table.
+
+        Args:
+            spared: Folders inside that are not asked about, because nothing in them will be deleted.
+
+        Raises:
+            UnreadableMetadataError: Metadata of a table cannot be read that may name them.
+        """
+        keys: dict[str, list[str]] = {}
+        for path in paths:
+            keys.setdefault(reach_key(path), []).append(path)
+        question = _Question(keys, map(reach_key, spared))
+        # Nearly always a table's own metadata name all of its metadata that are asked about.
+        around = {folder for key in keys for folder in folders_above(key)}
+        near = [pointer for pointer in self._pointers if home(pointer.location) in around]
+        self._ask(near, question, metadata_paths)
+        if question.rest:
+            candidates = self._candidates(question.rest)
+            self._ask(candidates, question, metadata_paths)
+            self._ask(candidates, question, data_paths)
+        if question.rest:
+            self._refuse_unreadable(question.rest)
+        return {path: table for key, table in question.reached.items() for path in keys[key]}
+
+    @property
+    def unreadable(self) -> list[Unreadable]:
+        """The tables whose metadata could not be read so far; all have been tried for what is not reached."""
+        return list(self._unreadable.values())
+
+    def _candidates(self, keys: Iterable[str]) -> list[Pointer]:
+        """Return the tables that may have files at some places; all metadata are read for that once."""
+        if not self._roots:
+            return self._pointers
+        index = self._read_all()
+        candidates: set[Pointer] = set()
+        for key in keys:
+            root = next((folder for folder in folders_above(key) if folder in self._roots), None)
+            candidates.update(self._pointers if root is None else index.get(root, ()))
+        return [pointer for pointer in self._pointers if pointer in candidates and pointer not in self._unreadable]
+
+    def _read_all(self) -> dict[str, set[Pointer]]:
+        if self._index is None:
+            self._index = {}
+            for pointer in self._pointers:
+                question = _Roots(self._roots)
+                self._ask([pointer], question, metadata_paths)
+                self._ask([pointer], question, data_paths)
+                for root in question.touched:
+                    self._index.setdefault(root, set()).add(pointer)
+        return self._index
+
+    def _ask(
+        self, pointers: Iterable[Pointer], question: _Question | _Roots, names: Callable[[Pointer], Iterator[str]]
+    ) -> None:
+        for pointer in pointers:
+            if not question.rest:
+                return
+            if pointer in self._unreadable:
+                continue
+            try:
+                for path in names(pointer):
+                    question.answer(reach_key(path), pointer)
+                    if not question.rest:
+                        return
+            except UnreadableFileError as error:
+                self._unreadable[pointer] = self._describe(pointer, error)
+
+    def _refuse_unreadable(self, keys: Collection[str]) -> None:
+        for unreadable in self._unreadable.values():
+            for key in keys:
+                if any(overlap(key, root) for root in unreadable.roots):
+                    raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
+
+    def _describe(self, pointer: Pointer, error: UnreadableFileError) -> Unreadable:
+        """Return what is not readable, with all folders that the catalog connects with the table."""
+        name = f"{pointer.database}.{pointer.name}"
+        roots = {home(pointer.location), *({} if pointer.previous is None else {home(pointer.previous)})}
+        with self._storage.read() as connection:
+            own = (
+                select(TableRow.location)
+                .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+                .where(DatabaseRow.name == pointer.database, TableRow.name == pointer.name)
+            )
+            roots.update(map(reach_key, connection.scalars(own)))
+            for location, database, table in shared_locations(connection):
+                if (database, table) == (pointer.database, pointer.name):
+                    roots.add(reach_key(location))
+            target = OperationRow.request["target"].as_string()
+            written = select(OperationRow.request).where((OperationRow.table_name == name) | (target == name))
+            for request in connection.scalars(written):
+                if location := request.get("location"):
+                    roots.add(reach_key(location))
+        known = known_folders(pointer)
+        return Unreadable(pointer.full_name, error.path, error.reason, frozenset(roots | known))
+
+
+class _Question:
+    """Paths of which each is answered when it is named, or something inside it."""
+
+    def __init__(self, keys: Iterable[str], spared: Iterable[str] = ()) -> None:
+        self.rest = set(keys)
+        self.reached: dict[str, str] = {}
+        self._spared = frozenset(spared)
+
+    def answer(self, key: str, pointer: Pointer) -> None:
+        folders = _folders(key.rpartition("/")[0])
+        if not self._spared.isdisjoint(folders):
+            return
+        for answered in self.rest.intersection((key, *folders)):
+            self.rest.discard(answered)
+            self.reached[answered] = pointer.full_name
+
+
+class _Roots:
+    """Folders in which a table has files; all of them are looked for to the end."""
+
+    def __init__(self, roots: Collection[str]) -> None:
+        self.rest = roots
+        self.touched: set[str] = set()
+
+    def answer(self, key: str, _pointer: Pointer) -> None:
+        for folder in (key, *_folders(key.rpartition("/")[0])):
+            if folder in self.rest:
+                self.touched.add(folder)
+
+
+@lru_cache(maxsize=1_024)
+def _folders(key: str) -> tuple[str, ...]:
+    """Return a folder and those around it; data files come folder by folder."""
+    return tuple(folders_above(key))

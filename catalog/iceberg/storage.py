@@ -1,0 +1,33 @@
+"""How the metadata of Iceberg tables are read and written: locations are taken literally."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import EMPTY_DICT, Properties
+
+_LOCAL = re.compile("file:/+")
+
+
+class _LiteralFileIO(PyArrowFileIO):
+    """PyIceberg's own access to files, but `#` and `?` are characters of a name, as they are for Hadoop."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Return scheme, authority and path of a location."""
+        scheme, mark, rest = location.partition("://")
+        if _LOCAL.match(location) or not mark:
+            return "file", "", os.path.abspath(_LOCAL.sub("/", location, count=1))
+        authority, _, path = rest.partition("/")
+        if scheme in ("hdfs", "viewfs"):
+            return scheme, authority, f"/{path}"
+        return scheme, authority, f"{authority}/{path}"
+
+
+def file_io(location: str) -> FileIO:
+    """Return the access to the files of a table, by the location of one of them."""
+    io = load_file_io({}, location)
+    return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io
