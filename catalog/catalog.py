@@ -75,7 +75,14 @@ from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.partitions.spooling import taken_in
-from catalog.purging import finish_purge, finish_purges, journal_purge, refuse_needed_files, refuse_reached_files
+from catalog.purging import (
+    finish_purge,
+    finish_purges,
+    journal_purge,
+    refuse_needed_files,
+    refuse_reached_files,
+    refuse_reached_folders,
+)
 from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.committing import Committer
@@ -617,11 +624,13 @@ class Catalog:
             TableNotFoundError: There is no such table.
             ExpressionError: The expression cannot be used.
             FilesNeededError: An Iceberg table reads files of the table; nothing was dropped.
+            UnreadableMetadataError: It is not known which files an Iceberg table needs; nothing was dropped.
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
         partitions = list(self.get_partitions(table, expression))
         folders, kept = own_folders(definition, partitions)
+        refuse_reached_folders(self.storage, definition.full_name, [folder.location for folder in folders])
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=False)
             purges = journal_partition_purge(connection, self.operations, held, folders)

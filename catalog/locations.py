@@ -87,7 +87,8 @@ def reach_key(location: str) -> str:
         authority = "" if scheme in _SINGLE_CLUSTER else remote[2]
         return f"{_SAME_FILES.get(scheme, scheme)}://{authority}{posixpath.normpath(f'/{remote[3]}')}".rstrip("/")
     folder, _, name = re.sub("^//", "/", location).rpartition("/")
-    return f"{_real_folder(folder)}/{name}"
+    path = f"{_real_folder(folder)}/{name}"
+    return os.path.realpath(path) if os.path.islink(path) else path
 
 
 @lru_cache(maxsize=1_024)

@@ -115,8 +115,8 @@ def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
             content = opened.read()
         decoder = new_decoder(content)
         header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
-        fields: IcebergType = schema  # type: ignore[assignment]  # as `resolve_reader` of PyIceberg does
-        reader = visit_with_partner(header.get_schema(), fields, ReadSchemaResolver({}, {}), _Accessor())
+        resolver = ReadSchemaResolver({}, {})
+        reader: Any = visit_with_partner(header.get_schema(), schema, resolver, _Accessor())  # type: ignore[misc]
         codec = header.compression_codec()
         while decoder.tell() < len(content):
             count, block = decoder.read_int(), decoder.read_bytes()
