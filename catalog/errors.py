@@ -324,6 +324,8 @@ class FileProblem(StrEnum):
     """A column has a field id that is not the one of the table's column, and readers go by ids."""
     NO_COMMON_COLUMN = "NO_COMMON_COLUMN"
     """It has rows, and none of the table's columns."""
+    NULLS = "NULLS"
+    """It has nulls, or may have some, where the Iceberg table allows none."""
 
 
 class UnusableFileError(InvalidRequestError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,12 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there "
             "first"
         )
+    names = {field.name for field in source_layout.schema.fields}
+    if empty := [field.name for field in schema.fields if field.required and field.name.lower() not in names]:
+        raise ColumnsDifferError(
+            f"column {', '.join(empty)} of the Iceberg table {target} is NOT NULL, and {source.full_name} has no such "
+            "column; make it optional there first"
+        )
     types = {each.name: each.field_type for each in source_layout.schema.fields}
     for key in keys:
         found = types[key.name.lower()]
@@ -68,6 +75,24 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
         len(keys),
         tuple(hive_types.get(each.name.lower(), str(each.field_type)) for each in fields),
     )
+
+
+def fits(layout: Layout, metadata: TableMetadata) -> bool:
+    """Return whether manifests of a layout fit a table as it is now: the same fields, in the same partition spec.
+
+    The spec of a manifest is told by the table, not by the manifest.
+    """
+    fields = {field.field_id: field for field in metadata.schema().fields}
+    return metadata.spec().fields == layout.spec.fields and fields == {
+        field.field_id: field for field in layout.schema.fields
+    }
+
+
+def layout_digest(layout: Layout) -> str:
+    """Return a digest of a layout's schema and spec: another one when files have to be staged again."""
+    values = layout.as_json()
+    text = json.dumps([values["schema"]["fields"], values["spec"]["fields"]], default=str, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def known_files(metadata: TableMetadata) -> Iterator[str]:

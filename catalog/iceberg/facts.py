@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from pyiceberg.types import NestedField, StructType
 
 from catalog.errors import FileProblem, UnsupportedFormatError, UnusableFileError
 from catalog.files import FileInfo
@@ -54,6 +56,7 @@ class FooterReader:
             UnsupportedFormatError: Iceberg does not know the format.
         """
         columns = layout.schema.fields[: len(layout.schema.fields) - layout.key_count]
+        self._required = dict(_required(columns, ""))
         # Each imported late: a task reads one format, and the libraries below them are large.
         self._reader: _Reader
         match file_format:
@@ -82,4 +85,26 @@ class FooterReader:
         """
         if file.size_bytes == 0:
             raise UnusableFileError(file.path, FileProblem.EMPTY, "it has no bytes; delete it, or skip such files")
-        return self._reader.read(file)
+        facts = self._reader.read(file)
+        for field_id, name in self._required.items():
+            # A column that the file does not have is null in every row.
+            if facts.row_count and facts.null_counts.get(field_id) != 0:
+                nulls = facts.null_counts.get(field_id)
+                found = "does not have it, or does not tell its nulls" if nulls is None else f"has {nulls:,} null(s)"
+                raise UnusableFileError(
+                    file.path,
+                    FileProblem.NULLS,
+                    f"column {name} is NOT NULL in the Iceberg table, and the file {found}; make the column optional "
+                    "there, or write the file without nulls",
+                )
+        return facts
+
+
+def _required(fields: Iterable[NestedField], parent: str) -> Iterator[tuple[int, str]]:
+    """Yield the ids and names of columns, or fields of structs, without nulls; only of leaves nulls are counted."""
+    for field in fields:
+        name = f"{parent}{field.name}"
+        if isinstance(field.field_type, StructType):
+            yield from _required(field.field_type.fields, f"{name}.")
+        elif field.required and field.field_type.is_primitive:
+            yield field.field_id, name

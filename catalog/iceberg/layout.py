@@ -131,10 +131,16 @@ class Layout:
         record: list[PartitionValue] = []
         for position, (text, read) in enumerate(zip(values, readers, strict=True)):
             try:
-                record.append(None if text is None or text == NULL_VALUE else read(text))
+                value = None if text is None or text == NULL_VALUE else read(text)
             except KeyValueError as error:
                 name, hive_type = self.spec.fields[position].name, self.hive_types[position - self.key_count]
                 raise PartitionValueError(name, text or "", hive_type, str(error)) from None
+            field = self.schema.fields[len(self.schema.fields) - self.key_count + position]
+            if value is None and field.required:
+                raise PartitionValueError(
+                    field.name, NULL_VALUE, self.hive_types[position - self.key_count], "the column is NOT NULL"
+                )
+            record.append(value)
         return tuple(record)
 
     def name_mapping(

@@ -138,7 +138,7 @@ class Flipper:
 
     def _append(self, operation: Operation, attempt: int, target: Target, staged: Staged, said: _Report) -> _Report:
         """Add files to an Iceberg table, as a commit of any engine does: on the metadata that it has just then."""
-        from catalog.iceberg.appending import completed_mapping, mapping_of
+        from catalog.iceberg.appending import completed_mapping, fits, layout_digest, mapping_of
         from catalog.iceberg.metadata import NAME_MAPPING, AddedFiles, read_metadata, write_append
 
         request = MigrationRequest.from_json(operation.request)
@@ -150,6 +150,11 @@ class Flipper:
             if before is None:
                 break
             metadata = read_metadata(before)
+            if stage.get("layout") != layout_digest(target.layout) or not fits(target.layout, metadata):
+                raise MigrationConflictError(
+                    f"Iceberg table {target.full_name}: its columns or its partition spec changed since the files of "
+                    f"{operation.table} were staged for it; nothing was added. The files have to be staged again"
+                )
             manifests, left_out = list(staged.manifests), 0
             size_bytes = staged.size_bytes
             if request.duplicate_files is not OnDuplicate.ADD:

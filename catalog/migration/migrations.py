@@ -198,6 +198,8 @@ class Migrations:
             VerificationFailedError: Manifests and totals do not agree.
             FencedError: The attempt was given up.
         """
+        from catalog.iceberg.appending import layout_digest
+
         operation = self._operations.get(operation_id)
         request = MigrationRequest.from_json(operation.request)
         _check(operation.table, request, staged)
@@ -214,6 +216,7 @@ class Migrations:
             "folder": name,
             "metadata_location": metadata_location,
             "fingerprint": request.fingerprint,
+            "layout": layout_digest(target.layout),
             "listing": staged.listing,
             "files": staged.file_count,
             "rows": staged.row_count,

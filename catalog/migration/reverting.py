@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.table.snapshots import Snapshot
 
 OPERATION_MARK = "calve.operation"
 """What the summary of a migration's snapshot says: the number of the operation."""
@@ -65,28 +68,44 @@ class Written:
 
 
 def written_since_migration(metadata_location: str) -> Written:
-    """Return what was written into a table since it became an Iceberg table."""
-    from pyiceberg.table.snapshots import Operation, ancestors_of
-
+    """Return what was written into a table since it became an Iceberg table, into branches and tags, too."""
     from catalog.iceberg.metadata import read_metadata
 
     metadata = read_metadata(metadata_location)
+    snapshots = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+    heads = [metadata.current_snapshot_id, *(ref.snapshot_id for ref in metadata.refs.values())]
     totals = dict.fromkeys((_ADDED_ROWS, _DELETED_ROWS, _ADDED_FILES, _DELETED_FILES), 0)
-    count = 0
-    for snapshot in ancestors_of(metadata.current_snapshot(), metadata):
-        summary = snapshot.summary
-        properties = {} if summary is None else summary.additional_properties
-        if OPERATION_MARK in properties and snapshot.parent_snapshot_id is None:
-            return _written(count, totals, is_traceable=True)
-        if summary is not None and summary.operation is Operation.REPLACE:
-            continue
-        figures = {name: _number(properties, name) for name in totals}
-        figures[_DELETED_ROWS] += sum(_number(properties, name) for name in _DELETES)
-        # A commit that says nothing of rows or files may have changed any.
-        if any(figures.values()) or summary is None:
-            count += 1
-            totals = {name: totals[name] + figures[name] for name in totals}
-    return _written(count, totals, is_traceable=False)
+    count, is_traceable = 0, True
+    seen: set[int | None] = set()
+    for head in heads:
+        current = snapshots.get(head) if head is not None else None
+        while current is not None and current.snapshot_id not in seen:
+            seen.add(current.snapshot_id)
+            properties = {} if current.summary is None else current.summary.additional_properties
+            if OPERATION_MARK in properties and current.parent_snapshot_id is None:
+                break
+            if figures := _written_by(current):
+                count += 1
+                totals = {name: totals[name] + figures[name] for name in totals}
+            parent = current.parent_snapshot_id
+            current = snapshots.get(parent) if parent is not None else None
+        # Without the migration's own snapshot at its end, or one that leads there.
+        is_traceable = is_traceable and current is not None
+    return _written(count, totals, is_traceable=is_traceable)
+
+
+def _written_by(snapshot: Snapshot) -> dict[str, int] | None:
+    """Return what a commit has written, as far as it says; None for one that changed no row."""
+    from pyiceberg.table.snapshots import Operation
+
+    summary = snapshot.summary
+    if summary is not None and summary.operation is Operation.REPLACE:
+        return None
+    properties = {} if summary is None else summary.additional_properties
+    figures = {name: _number(properties, name) for name in (_ADDED_ROWS, _DELETED_ROWS, _ADDED_FILES, _DELETED_FILES)}
+    figures[_DELETED_ROWS] += sum(_number(properties, name) for name in _DELETES)
+    # A commit that says nothing of rows or files may have changed any.
+    return figures if any(figures.values()) or summary is None else None
 
 
 def _written(count: int, totals: Mapping[str, int], *, is_traceable: bool) -> Written:

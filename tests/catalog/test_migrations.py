@@ -325,6 +325,26 @@ def test_what_was_written_as_iceberg_is_not_lost_unless_told(catalog: Catalog, c
     assert hive_state(catalog, hive) == before
 
 
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_what_was_written_into_a_branch_is_not_lost_unless_told(catalog: Catalog, catalog_url: str, kind: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(NAME)
+        first = table.current_snapshot()
+        assert first is not None
+        table.manage_snapshots().create_branch(first.snapshot_id, "audit").commit()
+        rows = pyarrow.table({"id": pyarrow.array([8], pyarrow.int64()), "note": ["n8"]})
+        rows = rows.append_column("country", [["fr"]]).append_column("year", pyarrow.array([2026], pyarrow.int32()))
+        table.append(rows, branch="audit")
+        if kind == "tag":
+            head = table.refs()["audit"].snapshot_id
+            table.manage_snapshots().create_tag(head, "kept").remove_branch("audit").commit()
+    with pytest.raises(DataWrittenError, match=r"1 commit\(s\) wrote data .* 1 row\(s\) in 1 file\(s\) added"):
+        catalog.migrations.revert("r1", NAME)
+    assert catalog.migrations.revert("r1", NAME, lose_data=True)["lost"]["rows_added"] == 1
+
+
 def test_a_change_of_the_schema_alone_loses_nothing(catalog: Catalog, catalog_url: str) -> None:
     hive = make_orders(catalog)
     migrate(catalog)
