@@ -39,6 +39,7 @@ CatalogError
 │   ├── PartitionValueError          a partition's value is not of its key's type
 │   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
 │   ├── InvalidConfigurationError
+│   ├── LocationNotAllowedError      a location or host lies outside those that the settings allow
 │   ├── SourceFileError
 │   ├── InvalidSourceError           the address of a metastore, or a pattern behind it, cannot be read
 │   ├── UnsupportedSourceTableError  a metastore's table cannot be kept in the catalog
@@ -58,7 +59,8 @@ CatalogError
 │       ├── InvalidValueError        a value of INSERT is not of its column's type
 │       ├── UnknownProcedureError    there is no procedure of this name
 │       ├── ProcedureArgumentError   an argument of a procedure is missing, unknown, or not right
-│       └── InvalidQueryError        Spark cannot make sense of a query
+│       ├── InvalidQueryError        Spark cannot make sense of a query
+│       └── RefusedStatementError    it would read or call what statements may not
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
 │   └── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
@@ -289,6 +291,10 @@ class WrongFieldError(InvalidRequestError):
 
 class InvalidConfigurationError(InvalidRequestError):
     """The YAML list of tables, or an environment variable, has a wrong entry."""
+
+
+class LocationNotAllowedError(InvalidRequestError):
+    """A location is below no allowed folder, or a host is not among the allowed ones."""
 
 
 class SourceFileError(InvalidRequestError):
@@ -642,6 +648,10 @@ class ProcedureArgumentError(StatementError):
 
 class InvalidQueryError(StatementError):
     """Spark cannot make sense of a query."""
+
+
+class RefusedStatementError(StatementError):
+    """A statement would read or call what statements may not."""
 
 
 class NotFoundError(CatalogError):

@@ -1,4 +1,4 @@
-"""What Spark jobs are asked: one JSON argument, the same class on both sides.
+"""Request types of the Spark jobs: one JSON file, the same class on both sides.
 
 A job answers through the catalog (`Operations.finish_job`), never through its output.
 """
@@ -30,7 +30,7 @@ class JobRequest:
     table: str
 
     def to_json(self) -> str:
-        """Return the request as one argument of a command line."""
+        """Return the request as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod

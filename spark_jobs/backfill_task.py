@@ -14,6 +14,7 @@ from catalog.indexes import building
 from catalog.indexes.building import BackfillReport
 from catalog.operations import Operations
 from catalog.storage import Storage
+from spark_jobs.executor_catalog import executor_url
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -42,14 +43,17 @@ def backfill_ranges(
 
 
 def run_task(
-    url: str, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
+    address: str, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
 ) -> Iterator[BackfillReport | CatalogError]:
     """Backfill the ranges of one task.
+
+    Args:
+        address: The database, without a password (`spark_jobs.executor_catalog`).
 
     Yields:
         The report; or an error that no repetition mends, as it is: Spark would wrap it into a stack of the JVM's.
     """
-    storage = Storage(url)
+    storage = Storage(executor_url(address))
     try:
         yield backfill_ranges(storage, job, table, index, ranges)
     except CatalogError as error:

@@ -18,6 +18,7 @@ from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
 from catalog.operations import OperationState
 from spark_jobs.backfill_task import backfill_ranges, run_task
+from spark_jobs.executor_catalog import address_of
 from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
 from spark_jobs.session import run_job
 
@@ -57,8 +58,7 @@ def _backfill_in_executors(
     index: PartitionIndex,
     ranges: Sequence[IdRange],
 ) -> BackfillReport:
-    url = catalog.storage.url.render_as_string(hide_password=False)
-    task = partial(run_task, url, job, table, index)
+    task = partial(run_task, address_of(catalog.storage.url), job, table, index)
     task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
     outcomes = in_tasks(spark, ranges, task_count, task).collect()
     report = BackfillReport()

@@ -15,6 +15,7 @@ from catalog.errors import InvalidConfigurationError
 from catalog.key_types import KeyValueError
 from catalog.partition_names import parse_partition_path
 from catalog.quality import QualityRules, RowCountRule
+from spark_jobs.checked_plans import check_expression
 from spark_jobs.sources import plain_path, spark_path
 
 if TYPE_CHECKING:
@@ -69,6 +70,9 @@ def summarise(
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
     `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
     and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
+
+    Raises:
+        RefusedStatementError: An expression of the rules uses what it may not.
     """
     import pandas
 
@@ -83,6 +87,8 @@ def summarise(
             "values_fit": [_values_fit(table, partition) for partition in partitions],
         }
     )
+    for expression in rules.agree.values():
+        check_expression(spark, expression)
     data = _read(spark, table, [spark_path(partition.location) for partition in partitions])
     found = _aggregate(data, table, rules)
     summary = known.merge(found, how="left", on="location").drop(columns="location")

@@ -34,6 +34,7 @@ from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
 from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
+from spark_jobs.checked_plans import check_query
 from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.join_regions import Source
 from spark_jobs.joining import join_partition_wise
@@ -134,15 +135,27 @@ def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, part
 
 
 def prune_query(
-    spark: SparkSession, sql: str, *, catalog: Catalog | None = None, partition_wise: bool = True
+    spark: SparkSession,
+    sql: str,
+    *,
+    catalog: Catalog | None = None,
+    partition_wise: bool = True,
+    untrusted: str | None = None,
 ) -> PrunedQuery:
     """Return what `query` returns, and what it reads of each table.
 
+    Args:
+        untrusted: The text that a user wrote, before views were replaced; the statement is checked then
+            (`spark_jobs.checked_plans`). None for a program's own.
+
     Raises:
+        RefusedStatementError: It is untrusted, and uses what it may not.
         CatalogError: As `query`.
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
+        if untrusted is not None:
+            statement.check(untrusted)
         planned = statement.over(_stand_ins(spark, statement)) if statement.is_selective else None
         while True:
             conditions = _conditions(planned, statement.tables)
@@ -166,13 +179,16 @@ def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog |
     Places that cannot matter to the answer are left out.
 
     Args:
+        sql: A SELECT that somebody else wrote; it is checked.
         seen: The table as it might be: filters name its `pruning_columns`.
 
     Raises:
+        RefusedStatementError: The SELECT uses what statements may not.
         ExpressionSyntaxError, UnsupportedExpressionError: As `query`.
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
+        statement.check(sql)
         tables = [seen if each.full_name == seen.full_name else each for each in statement.tables]
         conditions = _conditions(statement.over(_stand_ins(spark, statement, tables)), tables)
     found = [each for each, table in zip(conditions, tables, strict=True) if table is seen]
@@ -252,6 +268,17 @@ class _Statement:
         if self.names_ids and all(table.scheme is not None for table in self.tables):
             edits += [(end, end, f" EXCEPT ({PARTITION_ID})") for end in _ends_of_stars(sql)]
         self._text = _edited(sql, edits)
+
+    def check(self, text: str) -> None:
+        """Refuse the statement if it could read or call anything but what it may.
+
+        Args:
+            text: What the user wrote, at which errors point.
+
+        Raises:
+            RefusedStatementError, TableNotFoundError: As `spark_jobs.checked_plans.check_query`.
+        """
+        check_query(self._spark, self._text, text)
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Return the statement's answer with a frame in the place of each table."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import uuid4
@@ -34,9 +35,13 @@ def run_job(
     function: Callable[[SparkSession, Catalog, Request], dict[str, Any] | None],
     arguments: Sequence[str] | None = None,
 ) -> int:
-    """Run a job's function for the request on the command line, and record its result or error in the catalog.
+    """Run a job's function for a request, and record its result or error in the catalog.
 
     A function that records its result itself, in the transaction of its own commit, returns None.
+
+    Args:
+        arguments: The path of the file with the request; by default from the command line, which says no more, because
+            every user of the host can read it.
 
     Returns:
         The exit code: 0, or 1 when the job failed.
@@ -44,7 +49,7 @@ def run_job(
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("spark_jobs").setLevel(logging.INFO)
     (argument,) = sys.argv[1:] if arguments is None else arguments
-    request = request_type.from_json(argument)
+    request = request_type.from_json(Path(argument).read_text(encoding="utf-8"))
     with Catalog.open() as catalog:
         try:
             alive = SignOfLife(catalog, request, ends_process=True)

@@ -93,7 +93,7 @@ class SparkEngine:
         spark = self._spark_with_packages() if needs_iceberg else self.spark
         # Spark says best what is wrong with a text.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
-        return prune_query(spark, sql, catalog=self._catalog).frame
+        return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
         """Measure the columns of a table, and what queries ask of it."""

@@ -14,6 +14,7 @@ from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.jobs import VerifyPartitionIndexJob
 from catalog.operations import OperationState
+from spark_jobs.executor_catalog import address_of, executor_url
 from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
 from spark_jobs.session import run_job
 
@@ -30,10 +31,10 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
         ConflictError: It is not ACTIVE, or was deleted meanwhile.
     """
     table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
-    url = catalog.storage.url.render_as_string(hide_password=False)
+    address = address_of(catalog.storage.url)
 
     def check_own(ranges: Iterable[CheckedRange]) -> Iterator[Findings]:
-        with Catalog.open(url) as executors_catalog:
+        with Catalog.open(executor_url(address)) as executors_catalog:
             for each in ranges:
                 yield verifying.check_range(executors_catalog.storage, table, index, each)
 

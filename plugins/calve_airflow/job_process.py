@@ -1,8 +1,8 @@
 """A program that outlives whoever started it, and is found again through its folder.
 
-The folder holds `log`, the program's output, and `lock`, a file that the program keeps locked as long as it runs. The
-kernel drops the lock with the last process that holds it, however that one ends; so a lock cannot be mistaken for
-another program's, as a process id can.
+The folder, which only its owner can read, holds `log`, the program's output, `request.json`, what the program is asked,
+and `lock`, a file that the program keeps locked as long as it runs. The kernel drops the lock with the last process
+that holds it, however that one ends; so a lock cannot be mistaken for another program's, as a process id can.
 """
 
 from __future__ import annotations
@@ -39,6 +39,12 @@ class JobProcess:
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
         return process
+
+    def write_request(self, request: str) -> Path:
+        """Write what the program is asked, and return the file: every user of the host can read command lines."""
+        path = self.log_path.with_name("request.json")
+        path.write_text(request, encoding="utf-8")
+        return path
 
     @property
     def is_visible(self) -> bool:

@@ -41,7 +41,7 @@ class SparkJobOperator(BaseOperator):
     Args:
         job: The name of the script without `.py`.
         operation_id: The operation that the job is part of (templated).
-        request: The job's own arguments, JSON-able (templated). No secrets: they show in the list of processes.
+        request: The job's own arguments, JSON-able (templated). No secrets: they show in Airflow's pages.
         step: The step of the operation; None for one of the job's name.
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
         conf: Spark configuration; wins over the defaults for small jobs.
@@ -137,8 +137,9 @@ class SparkJobOperator(BaseOperator):
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
         attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
         self._followed = attempt, process
-        argument = {**self.request, "operation_id": self.operation_id, "step": self.step, "attempt": attempt}
-        process.start([*command, json.dumps(argument)], submit_environment())
+        asked = {**self.request, "operation_id": self.operation_id, "step": self.step, "attempt": attempt}
+        request = process.write_request(json.dumps(asked))
+        process.start([*command, str(request)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return attempt, process
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from airflow.sdk import BaseHook
@@ -66,9 +67,45 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
     return [found, *arguments]
 
 
+MORE_ENVIRONMENT = "CALVE_JOB_ENVIRONMENT"
+"""The variable that names more variables for jobs, with commas between them; `NAME_*` means all that begin so."""
+
+_NEEDED = (
+    # The system, Java and Python.
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("JAVA_HOME", "JAVA_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "PYTHON*", "VIRTUAL_ENV"),
+    # Spark, Hadoop, and what runs them.
+    *("SPARK_*", "PYSPARK_*", "HADOOP_*", "YARN_*", "KUBECONFIG", "KUBERNETES_SERVICE_*", "KRB5*", "OMP_NUM_THREADS"),
+    # Calve and its database.
+    *("CALVE_*", "PG*", "GX_ANALYTICS_ENABLED"),
+    # Storage, and the way there.
+    *(
+        "AWS_*",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "AZURE_*",
+        "ARROW_*",
+        "LIBHDFS_*",
+        "CLASSPATH",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+_NEVER = "AIRFLOW*"
+
+
 def submit_environment() -> dict[str, str]:
-    """Return the environment of a job: this process's own, and its Python unless PYSPARK_PYTHON names another."""
-    return {"PYSPARK_PYTHON": sys.executable, **os.environ}
+    """Return the environment of a job: of this process's own, what jobs need; nothing of Airflow's.
+
+    Its Python is this process's, unless PYSPARK_PYTHON names another. `CALVE_JOB_ENVIRONMENT` adds variables.
+    """
+    more = [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
+    allowed = {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in (*_NEEDED, *more)) and not fnmatchcase(name, _NEVER)
+    }
+    return {"PYSPARK_PYTHON": sys.executable, **allowed}
 
 
 def _require_connection(conn_id: str) -> None:

@@ -165,7 +165,9 @@ def test_given_up_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Ca
     request = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=attempt, table=table, index=index)
     script = REPOSITORY / "spark_jobs" / f"{step}.py"
     command = [f"{stack.environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(script)]
-    job = subprocess.Popen([*command, request.to_json()], env=stack.environment, cwd=stack.home, start_new_session=True)
+    asked = stack.home / "given-up-request.json"
+    asked.write_text(request.to_json())
+    job = subprocess.Popen([*command, str(asked)], env=stack.environment, cwd=stack.home, start_new_session=True)
     try:
         wait_until(lambda: job_state(catalog, operation_id, step) is JobState.RUNNING, "the job runs")
         os.kill(job.pid, signal.SIGSTOP)

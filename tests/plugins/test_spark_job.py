@@ -46,7 +46,7 @@ JOB_START = """\
 import json, os, sys, time
 from pathlib import Path
 from catalog import Catalog
-request = json.loads(sys.argv[1])
+request = json.loads(Path(sys.argv[1]).read_text())
 attempt = request["operation_id"], request["step"], request["attempt"]
 def wait_for(name):
     while not (Path(request["folder"]) / name).exists():
@@ -170,12 +170,42 @@ def test_submits_through_the_connection_with_defaults_for_small_jobs(jobs: Jobs)
     assert command[:3] == [str(jobs.folder / "bin" / "spark3-submit"), "--master", "local[1]"]
     assert {"spark.ui.enabled=true", "spark.log.level=WARN", "spark.sql.session.timeZone=UTC"} <= set(command)
     assert command[command.index("--deploy-mode") + 1] == "client"
-    assert json.loads(command[-1]) == {
+    assert json.loads(Path(command[-1]).read_text()) == {
         **jobs.arguments()["request"],
         "operation_id": OPERATION,
         "step": "step_one",
         "attempt": 1,
     }
+
+
+def test_a_job_gets_nothing_of_airflows_environment(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "AIRFLOW__CORE__FERNET_KEY",
+        "AIRFLOW_CONN_OTHER",
+        "_AIRFLOW_TOKEN",
+        "MY_PASSWORD",
+        "EXTRA_ONE",
+        "EXTRA",
+    ):
+        monkeypatch.setenv(name, "planted")
+    monkeypatch.setenv("CALVE_JOB_ENVIRONMENT", "EXTRA_*, AIRFLOW__CORE__FERNET_KEY")
+    jobs.write("catalog.operations.finish_job(*attempt, {'names': sorted(os.environ)})")
+    names = jobs.task().execute(context())["names"]
+    assert {"PATH", "PYTHONPATH", "CALVE_CATALOG_URL", "PYSPARK_PYTHON", "EXTRA_ONE"} <= set(names)
+    assert not [name for name in names if "AIRFLOW" in name or name in ("MY_PASSWORD", "EXTRA")]
+
+
+def test_a_request_stands_in_no_command_line_and_only_its_owner_reads_it(jobs: Jobs) -> None:
+    jobs.write(
+        """
+        said = Path("/proc/self/cmdline").read_text() + Path(f"/proc/{os.getppid()}/cmdline").read_text()
+        catalog.operations.finish_job(*attempt, {"said": said, "mode": Path(sys.argv[1]).parent.stat().st_mode & 0o777})
+        """
+    )
+    request = {**jobs.arguments()["request"], "statements": "SELECT 'planted'"}
+    answer = jobs.task(request=request).execute(context())
+    assert "planted" not in answer["said"]
+    assert answer["mode"] == 0o700
 
 
 def test_shows_each_line_of_the_job_and_its_progress_once(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -132,7 +132,9 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
         "PYSPARK_SUBMIT_ARGS": f"--master local[2] {' '.join(settings)} --jars {iceberg_runtime()} pyspark-shell",
         "SPARK_LOCAL_DIRS": str(scratch),
     }
-    command = [sys.executable, "-m", f"spark_jobs.{request.script}", request.to_json()]
+    asked = scratch.parent / f"{request.script}.json"
+    asked.write_text(request.to_json())
+    command = [sys.executable, "-m", f"spark_jobs.{request.script}", str(asked)]
     with (scratch.parent / f"{request.script}.log").open("w+b") as log:
         process = subprocess.Popen(
             command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log, start_new_session=True

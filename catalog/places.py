@@ -1,0 +1,178 @@
+"""Where tables, sources and metastores may lie: below the folders, and on the hosts, that the settings allow.
+
+`CALVE_ALLOWED_LOCATIONS` names folders beside the warehouse (`CALVE_WAREHOUSE`) and the sources of the YAML list
+(`CALVE_TABLES`); `CALVE_ALLOWED_HOSTS` names hosts of metastores and of Glue's endpoints. Both are lists with commas
+between; `*` allows everything. Whatever somebody names is checked here, whichever front door it came through: what the
+catalog derives by itself, such as the folder of a table below its database's, is not.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from catalog.environment import tables_path
+from catalog.errors import CatalogError, LocationNotAllowedError
+from catalog.files import FileInfo, find_files
+
+LOCATIONS, HOSTS = "CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"
+EVERYWHERE = "*"
+
+_LOCAL = re.compile("^file:/+")
+_SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:")
+_GLOB = re.compile(r"[*?\[]")
+_SPELLINGS = {"s3a": "s3", "s3n": "s3"}
+_PATH_PROPERTIES = frozenset(
+    (
+        *("path", "location", "write.data.path", "write.metadata.path"),
+        *("write.folder-storage.path", "write.object-storage.path"),
+    )
+)
+"""Properties by which Spark and Iceberg find, or write, files of a table."""
+
+Place = tuple[str, str]
+"""All of a location that is not its path (scheme, authority and options), and the path."""
+
+
+def require_location(location: str) -> None:
+    """Make sure that a location is below an allowed folder, whatever links and spellings it is written with.
+
+    Args:
+        location: A path, a URI, or a glob, of which the part before the first wildcard counts.
+
+    Raises:
+        LocationNotAllowedError: It is not.
+    """
+    if EVERYWHERE in _setting(LOCATIONS):
+        return
+    allowed = {place for root in allowed_locations() for place in _places(root)}
+    if not all(any(_is_within(place, root) for root in allowed) for place in _places(_fixed_part(location))):
+        raise LocationNotAllowedError(
+            f"location {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
+            f"administrator to add the folder to {LOCATIONS}"
+        )
+
+
+def require_properties(properties: Mapping[str, str | None]) -> None:
+    """Make sure that properties of a table lead nobody to files elsewhere.
+
+    Raises:
+        LocationNotAllowedError: One does.
+    """
+    for name, value in properties.items():
+        if value and name.lower() in _PATH_PROPERTIES:
+            require_location(value)
+
+
+def require_host(host: str, port: int | None) -> None:
+    """Make sure that a metastore's host is allowed, on this port.
+
+    Raises:
+        LocationNotAllowedError: It is not.
+    """
+    names = {EVERYWHERE, host.lower(), f"{host.lower()}:{port}"}
+    if not names & {name.lower() for name in _setting(HOSTS)}:
+        raise LocationNotAllowedError(
+            f"host {host}:{port} is not among those that may be asked here; an administrator can add it to {HOSTS}"
+        )
+
+
+def require_endpoint(url: str) -> None:
+    """Make sure that the host of a service's URL is allowed.
+
+    Raises:
+        LocationNotAllowedError: It is not, or the URL names none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        host, port = "", None
+    require_host(host, port)
+
+
+def allowed_files(source: str) -> list[FileInfo]:
+    """Return the files of a source, as `find_files`; none that a link leads to from elsewhere.
+
+    Raises:
+        LocationNotAllowedError: The source, or one of its files, is below no allowed folder.
+        SourceFileError: There is nothing of this name, or nothing matches.
+    """
+    require_location(source)
+    files = find_files(source)
+    for file in files:
+        require_location(file.path)
+    return files
+
+
+def allowed_locations() -> list[str]:
+    """Return the folders below which locations may lie."""
+    warehouse = os.environ.get("CALVE_WAREHOUSE")
+    return [*_setting(LOCATIONS), *([warehouse] if warehouse else []), *_listed_sources()]
+
+
+def allow_everything_by_default() -> None:
+    """Lift the checks for a process that acts with its user's own rights, unless the settings say otherwise."""
+    for name in (LOCATIONS, HOSTS):
+        os.environ.setdefault(name, EVERYWHERE)
+
+
+def _setting(name: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(name, "").split(",") if part.strip()]
+
+
+def _listed_sources() -> Iterable[str]:
+    path = tables_path()
+    try:
+        return _sources_of(path, path.stat().st_mtime_ns, tuple(sorted(os.environ.items())))
+    except OSError:
+        return ()
+
+
+@lru_cache(maxsize=4)
+def _sources_of(path: Path, _changed: int, _environment: object) -> tuple[str, ...]:
+    # Imported late: it imports much of the catalog.
+    from catalog.table_config import load_sources
+
+    try:
+        return tuple(_fixed_part(config.source) for config in load_sources(path).values())
+    except CatalogError:
+        return ()
+
+
+def _fixed_part(location: str) -> str:
+    """Return the folder in which the matches of a glob are; of everything else, the location."""
+    head, slash, rest = location.partition("://")
+    start = len(head) + len(slash) if slash and rest else 0
+    wildcard = _GLOB.search(location.partition("?")[0] if start else location, start)
+    return location if wildcard is None else location[: location.rfind("/", 0, wildcard.start())] or "/"
+
+
+def _places(location: str) -> Iterator[Place]:
+    """Yield what a location may mean: as it is written, and with its escapes read."""
+    for text in {location, unquote(location)}:
+        if _SCHEME.match(text) and not _LOCAL.match(text):
+            yield _remote_place(text)
+        else:
+            path = os.path.expanduser(_LOCAL.sub("/", text))
+            yield "file", os.path.normpath(os.path.abspath(path))
+            yield "file", os.path.realpath(path)
+
+
+def _remote_place(location: str) -> Place:
+    scheme, _, rest = location.partition(":")
+    rest, _, options = rest.partition("?")
+    authority, _, path = rest.removeprefix("//").partition("/")
+    scheme = _SPELLINGS.get(scheme.lower(), scheme.lower())
+    return f"{scheme}://{authority}?{options}", posixpath.normpath(f"/{path}")
+
+
+def _is_within(place: Place, root: Place) -> bool:
+    if place[0] != root[0] or "\0" in place[1]:
+        return False
+    return place[1] == root[1] or place[1].startswith(f"{root[1].rstrip('/')}/")

@@ -1,0 +1,159 @@
+"""What statements may not read or call, on a real session; and that they may do everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import CatalogError, RefusedStatementError
+from catalog.statements.session import Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+SECRET = "planted-73110-secret"
+
+# `{file}` is a file of the worker that no table has.
+ATTEMPTS = {
+    "reflect": "SELECT reflect('java.lang.System', 'getenv', 'PLANTED')",
+    "java_method": "SELECT JAVA_METHOD('java.lang.System', 'getenv', 'PLANTED')",
+    "try_reflect": "SELECT `try_reflect`('java.lang.System', 'getenv', 'PLANTED')",
+    "a name that is computed": "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'getenv', 'PLANTED')",
+    "a qualified function": "SELECT system.builtin.reflect('java.lang.System', 'getenv', 'PLANTED')",
+    "a script": "SELECT TRANSFORM (id) USING 'printenv PLANTED' AS (secret string) FROM t",
+    "a script of a subquery": "SELECT * FROM (FROM t MAP id USING 'cat {file}' AS secret)",
+    "a path": "SELECT * FROM text.`{file}`",
+    "a path in capital letters": "SELECT * FROM `TEXT`.`file://{file}`",
+    "a path as binary": "SELECT cast(content AS string) FROM `binaryFile`.`{file}`",
+    "a computed path": "SELECT * FROM IDENTIFIER('text.`{file}`')",
+    "a path below a common table expression": "WITH x AS (SELECT * FROM csv.`{file}`) SELECT * FROM x",
+    "a path in EXISTS": "SELECT * FROM t WHERE EXISTS (SELECT 1 FROM text.`{file}` WHERE value LIKE 'p%')",
+    "a path in a lateral subquery": "SELECT s.* FROM t, LATERAL (SELECT * FROM text.`{file}`) AS s",
+    "a path behind UNION": "SELECT '' UNION ALL (SELECT value FROM text.`{file}`)",
+    "a path with TABLE": "SELECT (SELECT max(value) FROM (TABLE text.`{file}`))",
+    "reflect in a named window": """SELECT sum(id) OVER w FROM t
+        WINDOW w AS (ORDER BY reflect('java.lang.System', 'getenv', 'PLANTED'))""",
+    "reflect in VALUES": "SELECT * FROM VALUES (reflect('java.lang.System', 'getenv', 'PLANTED')) AS v (secret)",
+    "reflect in a lambda": "SELECT transform(array('PLANTED'), x -> reflect('java.lang.System', 'getenv', x))",
+    "reflect in FILTER": "SELECT count(*) FILTER (WHERE reflect('java.lang.System', 'getenv', 'PLANTED') > 'a') FROM t",
+    "reflect in ORDER BY": "SELECT id FROM t ORDER BY reflect('java.lang.System', 'getenv', 'PLANTED')",
+    "reflect in a table function": """SELECT * FROM
+        explode(array(reflect('java.lang.System', 'getenv', 'PLANTED')))""",
+    "reflect in LATERAL VIEW": """SELECT secret FROM t LATERAL VIEW
+        explode(array(reflect('java.lang.System', 'getenv', 'PLANTED'))) x AS secret""",
+    "reflect in PIVOT": """SELECT * FROM t PIVOT
+        (max(reflect('java.lang.System', 'getenv', 'PLANTED')) FOR id IN (1, 2))""",
+    "reflect in a view": "SELECT * FROM bad_view",
+    "a path in a view": "SELECT * FROM path_view",
+    "a schema file": "SELECT from_xml('<a>1</a>', 'a int', map('rowValidationXSDPath', '{file}'))",
+    "a descriptor file": "SELECT from_protobuf(X'00', 'A', '{file}')",
+    "an external entity": "SELECT xpath_string('<!DOCTYPE a [<!ENTITY b SYSTEM \"file://{file}\">]><a>&b;</a>', 'a')",
+    "logs of workers": "SELECT * FROM python_worker_logs()",
+    "INSERT": "INSERT INTO t SELECT 1, reflect('java.lang.System', 'getenv', 'PLANTED')",
+    "INSERT of a path": "INSERT INTO t SELECT 1, value FROM text.`{file}`",
+}
+
+HARMLESS = [
+    "SELECT count(*), sum(id) OVER w FROM t GROUP BY id WINDOW w AS (ORDER BY id)",
+    "WITH a AS (SELECT id, name FROM t) SELECT id, upper(a.name) FROM a JOIN shop.t AS b USING (id) WHERE id IN (1, 2)",
+    "SELECT * FROM t WHERE id = (SELECT max(id) FROM t) OR EXISTS (SELECT 1 FROM t AS o WHERE o.id = t.id)",
+    "SELECT id FROM t UNION SELECT 1 EXCEPT SELECT 2 INTERSECT SELECT 3 ORDER BY 1 LIMIT 3 OFFSET 0",
+    "SELECT explode(sequence(1, 3)), current_date, CURRENT_TIMESTAMP, extract(YEAR FROM DATE '2020-01-01')",
+    "SELECT * FROM range(3) AS r (n), LATERAL (SELECT n + 1 AS m) WHERE n BETWEEN 0 AND 2 AND NOT n <=> 1",
+    "SELECT * FROM t LATERAL VIEW explode(array(1, 2)) x AS y",
+    "SELECT * FROM t PIVOT (count(name) FOR id IN (1, 2))",
+    "SELECT * FROM (SELECT 1 AS a, 2 AS b) UNPIVOT (v FOR n IN (a, b))",
+    "SELECT transform(array(1), x -> x * 2), CASE WHEN id > 0 THEN 'a' END, name || 'x', -id, id % 2 FROM t",
+    "SELECT id, count(*) FILTER (WHERE id > 0) FROM t GROUP BY GROUPING SETS ((id), ()) HAVING count(*) >= 0",
+    "SELECT /*+ BROADCAST(t) */ DISTINCT * FROM t TABLESAMPLE (100 PERCENT) CLUSTER BY id",
+    "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS v (x, y)",
+    "SELECT * FROM good_view",
+]
+
+
+@pytest.fixture
+def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
+    from spark_jobs.session import configure
+    from spark_jobs.statement_engine import SparkEngine
+
+    catalog.create_database("shop")
+    with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as opened:
+        for statement in (
+            "CREATE TABLE t (id int, name string) STORED AS PARQUET",
+            "CREATE VIEW good_view AS SELECT id FROM t",
+            "CREATE VIEW bad_view AS SELECT reflect('java.lang.System', 'getenv', 'PLANTED') AS secret",
+            "CREATE VIEW path_view AS SELECT * FROM text.`/etc/passwd`",
+        ):
+            opened.execute(statement)
+        yield opened
+
+
+@on_sqlite
+@pytest.mark.parametrize("attempt", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_a_statement_reads_neither_the_environment_nor_a_file(session: Session, tmp_path: Path, attempt: str) -> None:
+    secrets = tmp_path / "secrets"
+    secrets.write_text(SECRET)
+    with pytest.raises(CatalogError) as caught:
+        session.execute(attempt.replace("{file}", str(secrets)))
+    assert type(caught.value).__name__ in _REFUSALS, caught.value
+    assert SECRET not in str(caught.value)
+
+
+_REFUSALS = ("RefusedStatementError", "TableNotFoundError", "UnsupportedExpressionError", "ExpressionSyntaxError")
+
+
+@on_sqlite
+def test_the_error_points_at_what_is_refused(session: Session) -> None:
+    statement = "SELECT id, reflect('java.lang.System', 'getenv', 'HOME') FROM t"
+    with pytest.raises(RefusedStatementError, match="the function reflect cannot be used") as caught:
+        session.execute(statement)
+    assert caught.value.position == statement.index("reflect")
+
+
+@on_sqlite
+@pytest.mark.parametrize("query", HARMLESS)
+def test_everything_else_of_a_select_is_allowed(session: Session, query: str) -> None:
+    session.execute(query)
+
+
+@on_sqlite
+def test_a_setting_allows_more_functions(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_SQL_FUNCTIONS", "current_user, version")
+    session.execute("SELECT version()")
+
+
+def test_every_function_of_this_spark_is_either_allowed_or_known_to_be_refused(spark: SparkSession) -> None:
+    from spark_jobs.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
+
+    state = spark._jsparkSession.sessionState()  # type: ignore[attr-defined]
+    refused = []
+    for registry, allowed in ((state.functionRegistry(), FUNCTIONS), (state.tableFunctionRegistry(), TABLE_FUNCTIONS)):
+        known = registry.listFunction()
+        names = {str(known.apply(number).funcName()) for number in range(known.size())}
+        assert allowed <= names
+        refused += sorted(names - allowed)
+    assert refused == _REFUSED
+
+
+_REFUSED = """
+    current_user from_avro from_protobuf from_xml input_file_block_length input_file_block_start input_file_name
+    java_method reflect schema_of_avro schema_of_xml session_user to_avro to_protobuf to_xml try_reflect user
+    version xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number xpath_short
+    xpath_string collations python_worker_logs sql_keywords
+""".split()  # noqa: SIM905 - one word after the other reads better
+
+
+@pytest.mark.parametrize("expression", ["reflect('java.lang.System', 'getenv', 'HOME')", "(SELECT 1 FROM text.`/x`)"])
+def test_an_expression_of_quality_rules_is_checked(spark: SparkSession, expression: str) -> None:
+    from spark_jobs.checked_plans import check_expression
+
+    check_expression(spark, "month(departure)")
+    with pytest.raises(CatalogError, match=r"cannot be used|does not exist"):
+        check_expression(spark, expression)

@@ -1,0 +1,39 @@
+"""Tasks carry no password of the catalog's database; executors have their own."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+
+import pytest
+from sqlalchemy import make_url
+
+from catalog.errors import InvalidConfigurationError
+from spark_jobs.backfill_task import run_task
+from spark_jobs.executor_catalog import address_of, executor_url
+
+URL = "postgresql+psycopg://calve:planted@db:5432/calve?sslpassword=planted&sslmode=require"
+
+
+def test_a_task_carries_no_password() -> None:
+    address = address_of(make_url(URL))
+    assert make_url(address).host == "db"
+    assert b"planted" not in pickle.dumps(partial(run_task, address))
+
+
+def test_an_executor_takes_the_password_of_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "postgresql://calve:planted@db/calve"
+    monkeypatch.setenv("CALVE_CATALOG_URL", own)
+    assert executor_url(address_of(make_url(URL))) == own
+
+
+def test_an_executor_without_settings_leaves_the_password_to_libpq(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CALVE_CATALOG_URL", raising=False)
+    assert make_url(executor_url(address_of(make_url(URL)))).password is None
+
+
+def test_an_executor_of_another_catalog_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_CATALOG_URL", "postgresql://calve:planted@other/calve")
+    with pytest.raises(InvalidConfigurationError, match=r"names .*other") as caught:
+        executor_url(address_of(make_url(URL)))
+    assert "planted" not in str(caught.value)
