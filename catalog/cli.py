@@ -18,6 +18,7 @@ from catalog.catalog import Catalog
 from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
 from catalog.model import IndexState, PartitionState, Table
 from catalog.operations import UNFINISHED, Operation
+from catalog.places import allow_everything_by_default
 from catalog.statements.command import sql
 
 P = ParamSpec("P")
@@ -263,6 +264,7 @@ def import_(
     from catalog.importing.reports import HEADERS
 
     wishes = Wishes(updates=update, drops_vanished=drop_vanished, is_dry_run=dry_run)
+    allow_everything_by_default()
     with Catalog.open() as catalog:
         plan, reports = catalog.imports.import_tables(source, patterns, wishes, requested_by="calve import")
     if as_json:

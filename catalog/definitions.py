@@ -25,6 +25,7 @@ from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
+from catalog.places import require_location, require_properties
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
@@ -133,7 +134,11 @@ class Definitions:
                 f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, "
                 "or give the database a location"
             )
-        return normalise_location(location or f"{self._warehouse}/{name}")
+        if location is None:
+            return normalise_location(f"{self._warehouse}/{name}")
+        location = normalise_location(location)
+        require_location(location)
+        return location
 
     def get_database(self, name: str) -> Database:
         """Return a database."""
@@ -189,7 +194,11 @@ class Definitions:
         database = self._database_row(connection, table.database, lock=True)
         if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
-        location = definition["location"] or f"{database.location}/{table.name}"
+        usual = f"{database.location}/{table.name}"
+        location = "" if kind is TableKind.VIEW else normalise_location(definition["location"] or usual)
+        if kind is not TableKind.VIEW and location != usual:
+            require_location(location)
+        require_properties(definition["properties"] or {})
         row = connection.execute(
             insert(TableRow)
             .values(
@@ -198,7 +207,7 @@ class Definitions:
                 columns=[_column_json(column) for column in columns],
                 partition_keys=[_column_json(key) for key in keys],
                 format=parse_format(definition["format"]),
-                location="" if kind is TableKind.VIEW else normalise_location(location),
+                location=location,
                 properties=dict(definition["properties"] or {}),
                 scheme=None if scheme is None else scheme.as_json(),
                 kind=kind,
@@ -292,7 +301,11 @@ class Definitions:
         Raises:
             TableAlreadyExistsError: The new name is taken.
             OperationConflictError: An operation that will create a table holds the new name.
+            LocationNotAllowedError: The new location, or one in a new property, is not allowed.
         """
+        if values.get("location", table.location) != table.location:
+            require_location(values["location"])
+        require_properties(dict((values.get("properties") or {}).items() - table.properties.items()))
         for name in values.keys() & {"columns", "partition_keys"}:
             values[name] = [_column_json(column) for column in values[name]]
         try:

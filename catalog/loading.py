@@ -28,11 +28,12 @@ from catalog.errors import (
     SourceFileError,
     VerificationFailedError,
 )
-from catalog.files import FileInfo, Folder, find_files
+from catalog.files import FileInfo, Folder
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.partition_names import partition_path
 from catalog.partitions.adding import PartitionAdder, registered
+from catalog.places import allowed_files
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow
@@ -94,11 +95,12 @@ class Loading:
 
         Raises:
             NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table is not loaded like this.
+            LocationNotAllowedError: The source is below no allowed folder.
             SourceFileError: The source is not there, or a file changed after it was loaded.
             OperationConflictError: Another operation is at work on the table.
         """
         known = self._known_table(table)
-        files = find_files(source)
+        files = allowed_files(source)
         operation = self._operations.find(operation_id)
         if operation is not None and operation.is_committed:
             return self.source_files(operation)

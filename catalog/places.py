@@ -9,24 +9,27 @@ catalog derives by itself, such as the folder of a table below its database's, i
 from __future__ import annotations
 
 import os
-import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from catalog.environment import tables_path
 from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
+from catalog.locations import location_key
+
+if TYPE_CHECKING:
+    from catalog.model import Table
 
 LOCATIONS, HOSTS = "CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"
 EVERYWHERE = "*"
 
-_LOCAL = re.compile("^file:/+")
-_SCHEME = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:")
 _GLOB = re.compile(r"[*?\[]")
-_SPELLINGS = {"s3a": "s3", "s3n": "s3"}
+_LOCAL = re.compile("^file:/+")
+_PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
 _PATH_PROPERTIES = frozenset(
     (
         *("path", "location", "write.data.path", "write.metadata.path"),
@@ -35,27 +38,38 @@ _PATH_PROPERTIES = frozenset(
 )
 """Properties by which Spark and Iceberg find, or write, files of a table."""
 
-Place = tuple[str, str]
-"""All of a location that is not its path (scheme, authority and options), and the path."""
+Place = tuple[bytes, str]
+"""The key of a location (`catalog.locations.location_key`), and its options, such as an endpoint."""
 
 
 def require_location(location: str) -> None:
     """Make sure that a location is below an allowed folder, whatever links and spellings it is written with.
-
-    Args:
-        location: A path, a URI, or a glob, of which the part before the first wildcard counts.
 
     Raises:
         LocationNotAllowedError: It is not.
     """
     if EVERYWHERE in _setting(LOCATIONS):
         return
-    allowed = {place for root in allowed_locations() for place in _places(root)}
-    if not all(any(_is_within(place, root) for root in allowed) for place in _places(_fixed_part(location))):
+    roots = {place for root in allowed_locations() for place in _places(root)}
+    if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
         raise LocationNotAllowedError(
             f"location {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
             f"administrator to add the folder to {LOCATIONS}"
         )
+
+
+def require_partition_location(table: Table, location: str) -> None:
+    """Make sure that a partition's location is allowed; below its table's it is, without a look at the disk.
+
+    Args:
+        location: As `catalog.definitions.normalise_location` returns it.
+
+    Raises:
+        LocationNotAllowedError: It is not.
+    """
+    is_plain = not location.startswith("file:") and not {"..", "."} & set(location.split("/")) and "%" not in location
+    if not (is_plain and location.startswith(f"{table.location}/")):
+        require_location(location)
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
@@ -103,7 +117,7 @@ def allowed_files(source: str) -> list[FileInfo]:
         LocationNotAllowedError: The source, or one of its files, is below no allowed folder.
         SourceFileError: There is nothing of this name, or nothing matches.
     """
-    require_location(source)
+    require_location(_fixed_part(source))
     files = find_files(source)
     for file in files:
         require_location(file.path)
@@ -145,34 +159,22 @@ def _sources_of(path: Path, _changed: int, _environment: object) -> tuple[str, .
         return ()
 
 
-def _fixed_part(location: str) -> str:
-    """Return the folder in which the matches of a glob are; of everything else, the location."""
-    head, slash, rest = location.partition("://")
-    start = len(head) + len(slash) if slash and rest else 0
-    wildcard = _GLOB.search(location.partition("?")[0] if start else location, start)
-    return location if wildcard is None else location[: location.rfind("/", 0, wildcard.start())] or "/"
+def _fixed_part(source: str) -> str:
+    """Return the folder in which the matches of a glob are; of everything else, the source itself."""
+    wildcard = _GLOB.search(source)
+    return source if wildcard is None else source[: source.rfind("/", 0, wildcard.start())] or "/"
 
 
 def _places(location: str) -> Iterator[Place]:
     """Yield what a location may mean: as it is written, and with its escapes read."""
     for text in {location, unquote(location)}:
-        if _SCHEME.match(text) and not _LOCAL.match(text):
-            yield _remote_place(text)
+        if _PLAIN.match(text):
+            yield location_key(os.path.expanduser(text)), ""
+            yield location_key(os.path.abspath(os.path.expanduser(_LOCAL.sub("/", text)))), ""
         else:
-            path = os.path.expanduser(_LOCAL.sub("/", text))
-            yield "file", os.path.normpath(os.path.abspath(path))
-            yield "file", os.path.realpath(path)
-
-
-def _remote_place(location: str) -> Place:
-    scheme, _, rest = location.partition(":")
-    rest, _, options = rest.partition("?")
-    authority, _, path = rest.removeprefix("//").partition("/")
-    scheme = _SPELLINGS.get(scheme.lower(), scheme.lower())
-    return f"{scheme}://{authority}?{options}", posixpath.normpath(f"/{path}")
+            folder, _, options = text.partition("?")
+            yield location_key(folder), options
 
 
 def _is_within(place: Place, root: Place) -> bool:
-    if place[0] != root[0] or "\0" in place[1]:
-        return False
-    return place[1] == root[1] or place[1].startswith(f"{root[1].rstrip('/')}/")
+    return place[1] == root[1] and place[0].startswith(root[0]) and b"\0" not in place[0]

@@ -225,7 +225,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         if field_name in entry
     }
     if "source_options" in entry:
-        defaults["source_options"] = _texts(place, entry, "source_options")
+        defaults["source_options"] = _source_options(place, entry)
     return TableConfig(
         table=str(TableName.parse(name)),
         source=_expand(place, str(entry.get("source") or "")),
@@ -251,6 +251,17 @@ def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:
     if not isinstance(value, dict):
         raise InvalidConfigurationError(f"{place}: {name} is {value!r}, expected a mapping such as {{name: value}}")
     return {str(key): _text(text) for key, text in value.items()}
+
+
+def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    options = _texts(place, entry, "source_options")
+    # Spark takes an option with a dot for a setting of the file system, such as its endpoint.
+    if refused := [name for name in options if "." in name or name.lower() in ("path", "paths")]:
+        raise InvalidConfigurationError(
+            f"{place}: source_options has {', '.join(refused)}, which tells where files are and not how they are read; "
+            "write the place as source, and settings of file systems into Spark's configuration"
+        )
+    return options
 
 
 def _text(value: Any) -> str:

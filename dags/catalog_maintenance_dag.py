@@ -6,6 +6,8 @@ before may go on; so do all files of an operation that may still be at work.
 
 | task | does |
 | --- | --- |
+| plan | finds out whether somebody has to approve: a grace period below the usual one |
+| approve | waits for a person then, who is not the one who asked; Reject ends the run |
 | vacuum | deletes replaced and dropped files, and what attempts that did not commit have left |
 | expire_operations | ends operations that nobody works on any more, and forgets those that ended long ago |
 | clear_failed_builds | removes what dead builds and deletions of partition indexes have left |
@@ -20,6 +22,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
+from calve_airflow.approval import ApproveDeletionOperator
 from calve_airflow.forms import maintenance_params
 from calve_airflow.load_operators import OPERATION_ID
 from calve_airflow.maintenance_operators import (
@@ -28,11 +31,13 @@ from calve_airflow.maintenance_operators import (
     VACUUM,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
+    PlanVacuumOperator,
     SummariseMaintenanceOperator,
     VacuumOperator,
 )
 from catalog.environment import maintenance_schedule
 
+GRACE_HOURS = "{{ params.grace_hours }}"
 DRY_RUN = "{{ params.dry_run }}"
 
 with DAG(
@@ -46,7 +51,15 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    vacuum = VacuumOperator(task_id=VACUUM, grace_hours="{{ params.grace_hours }}", is_dry_run=DRY_RUN)
+    plan = PlanVacuumOperator(task_id="plan", grace_hours=GRACE_HOURS, is_dry_run=DRY_RUN)
+    approve = ApproveDeletionOperator(task_id="approve", question=plan.output)
+    vacuum = VacuumOperator(
+        task_id=VACUUM,
+        grace_hours=GRACE_HOURS,
+        is_dry_run=DRY_RUN,
+        approval="{{ ti.xcom_pull('approve') }}",
+        trigger_rule="none_failed",
+    )
     expire = ExpireOperationsOperator(
         task_id=EXPIRE, retention_days="{{ params.retention_days }}", is_dry_run=DRY_RUN, trigger_rule="all_done"
     )
@@ -57,4 +70,4 @@ with DAG(
         planned={task: f"{{{{ ti.xcom_pull('{task}') }}}}" for task in (VACUUM, EXPIRE, CLEAR)},
     )
 
-    vacuum >> expire >> clear >> summarise
+    plan >> approve >> vacuum >> expire >> clear >> summarise

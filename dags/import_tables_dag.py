@@ -3,6 +3,7 @@
 | task | does |
 | --- | --- |
 | plan | finds the databases and tables that are meant, and creates the databases that are not there |
+| approve | waits for a person, who is not the one who asked, where vanished partitions are dropped |
 | import | for each table: creates it, or compares it, and adds the partitions that are new |
 | summarise | says in its log, and returns, what became of each table; fails when one was not imported |
 
@@ -22,6 +23,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
+from calve_airflow.approval import ApproveDeletionOperator
 from calve_airflow.forms import import_params
 from calve_airflow.import_operators import ImportTableOperator, PlanImportOperator, SummariseImportOperator
 from calve_airflow.load_operators import OPERATION_ID
@@ -38,8 +40,14 @@ with DAG(
     default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
     plan = PlanImportOperator(task_id="plan", form="{{ params }}")
+    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
     each = ImportTableOperator.partial(
-        task_id="import", max_active_tis_per_dagrun=4, map_index_template="{{ task.request.table }}"
+        task_id="import",
+        max_active_tis_per_dagrun=4,
+        map_index_template="{{ task.request.table }}",
+        asked="{{ ti.xcom_pull('plan', key='question') }}",
+        approval="{{ ti.xcom_pull('approve') }}",
+        trigger_rule="none_failed",
     ).expand_kwargs(plan.output)
     summarise = SummariseImportOperator(
         task_id="summarise",
@@ -47,4 +55,4 @@ with DAG(
         reports="{{ (ti.xcom_pull('import') or []) | list }}",
     )
 
-    each >> summarise
+    plan >> approve >> each >> summarise

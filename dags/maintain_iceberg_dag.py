@@ -6,6 +6,7 @@ The form is a dry run unless told otherwise: it says which statements would be r
 | task | does |
 | --- | --- |
 | plan | finds the Iceberg tables, and says which statements are run on them; a dry run ends here |
+| approve | waits for a person, who is not the one who asked, where files are deleted; Reject ends the run |
 | maintain | for each table: runs them through Iceberg's JDBC catalog, one after the other (Spark) |
 | summarise | says in its log, and returns, what the procedures answered; fails when one failed, and says why |
 
@@ -25,6 +26,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
+from calve_airflow.approval import ApproveDeletionOperator
 from calve_airflow.forms import iceberg_params
 from calve_airflow.iceberg_operators import (
     MaintainIcebergOperator,
@@ -46,8 +48,14 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
     plan = PlanIcebergUpkeepOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
+    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
     maintain = MaintainIcebergOperator.partial(
-        task_id="maintain", pool=spark_pool(), map_index_template="{{ task.request.table }}"
+        task_id="maintain",
+        pool=spark_pool(),
+        map_index_template="{{ task.request.table }}",
+        asked="{{ ti.xcom_pull('plan', key='question') }}",
+        approval="{{ ti.xcom_pull('approve') }}",
+        trigger_rule="none_failed",
     ).expand_kwargs(plan.output)
     summarise = SummariseIcebergUpkeepOperator(
         task_id="summarise",
@@ -56,4 +64,4 @@ with DAG(
         is_dry_run="{{ params.dry_run }}",
     )
 
-    maintain >> summarise
+    plan >> approve >> maintain >> summarise

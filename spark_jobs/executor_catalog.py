@@ -13,7 +13,8 @@ _SECRETS = ("password", "sslpassword", "passfile")
 
 def address_of(url: URL) -> str:
     """Return a database's URL without passwords, to be sent to executors."""
-    return url.set(password=None).difference_update_query(_SECRETS).render_as_string(hide_password=False)
+    # `URL.set` takes None for no change.
+    return url._replace(password=None).difference_update_query(_SECRETS).render_as_string(hide_password=False)
 
 
 def executor_url(address: str) -> str:

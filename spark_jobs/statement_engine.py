@@ -14,12 +14,12 @@ from catalog.advice.profile import PartitionSpread, TableProfile
 from catalog.column_types import parse_column_type
 from catalog.environment import spark_packages
 from catalog.errors import InvalidRowsError, SourceFileError
-from catalog.files import find_files
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.key_types import CharType, StringType
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations import OperationKind
+from catalog.places import allowed_files
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.statements.engine import NewOperation
@@ -155,9 +155,10 @@ class SparkEngine:
         """Add the rows of files: CSV, Parquet, ORC or JSON.
 
         Raises:
+            LocationNotAllowedError: They are below no allowed folder.
             SourceFileError: They cannot be found or read, or do not have the table's columns.
         """
-        files = find_files(path)
+        files = allowed_files(path)
         if not files:
             raise SourceFileError(f"source {path} has no files")
         job = source_job(operation.id, table, path, files, options)

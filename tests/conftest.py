@@ -58,6 +58,8 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("CALVE_HOME", str(home))
         patch.setenv("CALVE_WAREHOUSE", str(home / "warehouse"))
+        patch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+        patch.setenv("CALVE_ALLOWED_HOSTS", "*")
         patch.setenv("AIRFLOW_HOME", str(home / "airflow"))
         patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
         patch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(REPOSITORY / "dags"))

@@ -20,6 +20,7 @@ from catalog.model import Table, TableKind
 _FIELD = r"[^;'\"]+"
 _CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
 _MEBIBYTE = 1024 * 1024
+_DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshots", "remove_orphan_files"))
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,11 @@ class Upkeep:
                 # Iceberg looks into no hidden folder unless told to.
                 place = hidden.replace("\\", "\\\\").replace("'", "\\'")
                 yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, location => '{place}')"
+
+
+def deletes_files(statement: str) -> bool:
+    """Return whether one of `Upkeep.statements` deletes files."""
+    return statement.startswith(_DELETING)
 
 
 def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:

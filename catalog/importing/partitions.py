@@ -23,6 +23,7 @@ from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.repairing import Digests
+from catalog.places import require_partition_location
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow, RenamedPartitionRow
@@ -225,9 +226,12 @@ class PartitionImport:
         return {number: each for number, each in sorted(changed.items()) if not is_encrypted(each.properties)}
 
     def _fields(self, table: Table, number: int, partition: NewPartition) -> dict[str, Any]:
+        location = own_location(table, partition.values, self._location(partition))
+        if location is not None:
+            require_partition_location(table, location)
         return {
             "this": number,
-            "new_location": own_location(table, partition.values, self._location(partition)),
+            "new_location": location,
             "new_properties": properties_text(table, partition.properties, partition.format),
             **{f"new_{name}": getattr(partition, name) for name in _COUNTS},
         }

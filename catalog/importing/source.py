@@ -14,6 +14,7 @@ from catalog.identifiers import TableName
 from catalog.importing.address import SourceAddress, SourceKind
 from catalog.importing.hive import HivePartition, HiveTable
 from catalog.model import Database
+from catalog.places import require_endpoint, require_host
 
 PAGE = 1_000
 """Partitions that are asked for at once: the most that Glue gives, and few enough for a metastore's memory."""
@@ -100,9 +101,14 @@ def open_source(address: SourceAddress) -> Source:
     """Connect to a source.
 
     Raises:
+        LocationNotAllowedError: Its host is not allowed.
         SourceClientMissingError: The package that speaks its protocol is not installed.
         SourceUnavailableError: It does not answer.
     """
+    if address.kind is SourceKind.HMS:
+        require_host(address.host, address.port)
+    elif endpoint_url := address.options.get("endpoint_url"):
+        require_endpoint(endpoint_url)
     try:
         if address.kind is SourceKind.HMS:
             from catalog.importing.hms import HiveMetastore

@@ -27,6 +27,7 @@ from catalog.migration.sources import Selection
 from catalog.migration.staging import attempt_names
 from catalog.model import Table
 from catalog.operations import OperationKind
+from catalog.places import require_location
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -102,6 +103,8 @@ def _new_target(
         )
     usual = f"{definitions.database_location(connection, name.database)}/{name.name}"
     location = normalise_location(request.target_location or usual)
+    if location != usual:
+        require_location(location)
     try:
         refuse_shared_location(
             connection, replace(table, id=0, database=name.database, name=name.name, location=location), {}

@@ -22,6 +22,7 @@ from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.partition_names import partition_path, unpack_values
 from catalog.partitions.properties import properties_text
+from catalog.places import require_partition_location
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
@@ -210,7 +211,10 @@ class PartitionAdder:
     def _own_location(self, partition: NewPartition) -> str | None:
         if partition.location is None:
             return None
-        return own_location(self.table, partition.values, partition.location)
+        location = own_location(self.table, partition.values, partition.location)
+        if location is not None:
+            require_partition_location(self.table, location)
+        return location
 
     def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
         """Let no new partition lie by default where the files of a renamed one are.

@@ -24,6 +24,7 @@ from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.properties import properties_text, read_properties
+from catalog.places import require_partition_location
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow, RenamedPartitionRow
 from catalog.values import EncodedValues, ValueEncoder
@@ -58,6 +59,7 @@ def alter_partition(
     before = row.location or _default_location(table, row)
     after = before if change.location is None else normalise_location(change.location)
     if after != before:
+        require_partition_location(table, after)
         # What was counted was elsewhere.
         fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
         _forget_renames(connection, table, row.id)

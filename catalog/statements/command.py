@@ -57,10 +57,12 @@ def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going:
     """Run a script and print each answer as it comes; return whether all statements succeeded."""
     # Imported late: other commands need none of it.
     from catalog.catalog import Catalog
+    from catalog.places import allow_everything_by_default
     from catalog.statements.results import as_text
     from catalog.statements.session import Session
 
     is_good = True
+    allow_everything_by_default()
     with Catalog.open() as catalog, Session(catalog, database=database, requested_by="calve sql") as session:
         for outcome in session.run(script, keep_going=keep_going):
             is_good = is_good and outcome.error is None

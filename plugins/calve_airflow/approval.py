@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -14,6 +17,9 @@ if TYPE_CHECKING:
 
 PATIENCE = timedelta(days=7)
 """No answer for so long is a Reject."""
+
+SELF_APPROVAL = "CALVE_SELF_APPROVAL"
+"""The environment variable that, set to `true`, lets one person ask for a deletion and approve it."""
 
 QUESTION = "question"
 """The XCom in which a task says what is to be approved."""
@@ -36,13 +42,33 @@ def asked_by(context: Context) -> str:
     return f"**{name}**" if name else f"the run `{run.run_id}`, which nobody started by hand"
 
 
+def key_of(*parts: object) -> str:
+    """Return a key that stands for just these things, such as statements and tables."""
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
+
+def require_approval(answer: Mapping[str, Any] | None, key: str) -> None:
+    """Make sure that a person has approved the deletion that the key stands for.
+
+    Raises:
+        AirflowFailException: Nobody has.
+    """
+    if not is_approved(answer, key):
+        raise AirflowFailException(
+            "nobody has approved just this deletion; nothing was changed. Start the DAG again with the same form, and "
+            "let somebody approve it"
+        )
+
+
 def is_approved(answer: Mapping[str, Any] | None, key: str) -> bool:
-    """Say whether what `ApproveDeletionOperator` returned approves the deletion that the key stands for."""
+    """Return whether what `ApproveDeletionOperator` returned approves the deletion that the key stands for."""
     return answer is not None and answer["key"] == key
 
 
 class ApproveDeletionOperator(ApprovalOperator):
     """Waits, without a worker slot, until a person approves a deletion; skipped where nothing is deleted.
+
+    The person is not the one who asked for it, unless `CALVE_SELF_APPROVAL` is `true` on the workers.
 
     Reject, and no answer for `PATIENCE`, skip all tasks behind it: the run succeeds, and nothing is changed.
 
@@ -54,7 +80,8 @@ class ApproveDeletionOperator(ApprovalOperator):
 
     Raises:
         AirflowSkipException: Nothing is deleted.
-        AirflowFailException: The task asked something else before, and Airflow would show that.
+        AirflowFailException: The task asked something else before, and Airflow would show that; or the one who
+            approved is the one who asked.
     """
 
     template_fields: Sequence[str] = ("question",)
@@ -83,6 +110,7 @@ class ApproveDeletionOperator(ApprovalOperator):
         """Go on, or skip the rest."""
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
+        _refuse_own_approval(context, user)
         return {"key": key, "approved_by": user and user["name"], "approved_at": answer["responded_at"].isoformat()}
 
     def _refuse_another_question(self, context: Context) -> None:
@@ -104,3 +132,15 @@ class ApproveDeletionOperator(ApprovalOperator):
                 "this run has asked about another deletion before, and Airflow goes on showing that one; start the DAG "
                 "again with the same form"
             ) from None
+
+
+def _refuse_own_approval(context: Context, user: Mapping[str, Any] | None) -> None:
+    if (os.environ.get(SELF_APPROVAL) or "").lower() == "true":
+        return
+    requester = context["dag_run"].triggering_user_name
+    if user is None or (requester is not None and requester in (user["name"], user["id"])):
+        raise AirflowFailException(
+            f"{requester or 'somebody unknown'} asked for this deletion and approved it, and another person has to "
+            f"approve; nothing was changed. Start the DAG again, and let somebody else approve it, or set "
+            f"{SELF_APPROVAL}=true for the workers"
+        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.upkeep import Upkeep
 
 JOB = "maintain_iceberg"
+_SHOWN = 50
 STATEMENTS = "statements"
 """The XCom in which `plan` says what is run on each table."""
 
@@ -33,7 +35,8 @@ class PlanIcebergUpkeepOperator(BaseOperator):
     Returns:
         The arguments of a `MaintainIcebergOperator` for each Iceberg table; none in a dry run. Another XCom,
         `statements`, has all tables: `table`, `statements`, `reason`, why there are none, and `left_out`, why some are
-        not run: files of theirs are needed by other tables, which Iceberg does not know.
+        not run: files of theirs are needed by other tables, which Iceberg does not know. A third one, `question`, is
+        what has to be approved, if files are deleted.
 
     Raises:
         AirflowFailException: A field is not right; the message begins with its name.
@@ -74,6 +77,8 @@ class PlanIcebergUpkeepOperator(BaseOperator):
         if upkeep.dry_run:
             self.log.info("This is a dry run: nothing is run. With dry_run off, it is")
             return []
+        if asked := _question(found, asked_by(context)):
+            context["ti"].xcom_push(key=QUESTION, value=asked)
         return [
             {
                 "operation_id": f"{self.operation_id}/{each['table']}",
@@ -87,20 +92,36 @@ class PlanIcebergUpkeepOperator(BaseOperator):
 class MaintainIcebergOperator(SparkJobOperator):
     """Runs the statements of one table as a Spark job, which finds it through Iceberg's JDBC catalog `calve`.
 
+    Args:
+        asked: The XCom `question` of `PlanIcebergUpkeepOperator` (templated).
+        approval: What `ApproveDeletionOperator` returned (templated).
+
     Returns:
         `answers`: of each statement, its text and the rows that it returned.
+
+    Raises:
+        AirflowFailException: A statement deletes files, and nobody has approved that.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "asked", "approval")
+
+    def __init__(
+        self, *, asked: Mapping[str, str] | None = None, approval: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(job=JOB, **kwargs)
+        self.asked = asked
+        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal, and run."""
         from catalog import Catalog
         from catalog.environment import package_settings
         from catalog.iceberg.jdbc import EXTENSIONS
+        from catalog.iceberg.upkeep import deletes_files
         from catalog.operations import OperationKind
 
+        if any(map(deletes_files, self.request["statements"])):
+            require_approval(self.approval, self.asked["key"] if self.asked else "")
         with catalog_errors(), Catalog.open() as catalog:
             database = catalog.storage.url.get_backend_name()
             catalog.operations.begin(
@@ -156,6 +177,22 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         if operation:
             catalog.operations.fail(operation.id, "RUN_FAILED", reason)
         return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
+
+
+def _question(found: Sequence[Mapping[str, Any]], asker: str) -> dict[str, str] | None:
+    """Return what has to be approved before planned statements are run; None when they delete nothing."""
+    from catalog.iceberg.upkeep import deletes_files
+
+    deleting = [statement for each in found for statement in each["statements"] if deletes_files(statement)]
+    if not deleting:
+        return None
+    listed = "\n".join(f"- `{statement}`" for statement in deleting[:_SHOWN])
+    more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
+    body = (
+        f"{asker} asks for statements that delete files for good:\n\n{listed}{more}\n\nReject ends the run, and "
+        "nothing is changed."
+    )
+    return question(f"Delete files of {len(found)} Iceberg table(s)?", body, key_of(deleting))
 
 
 def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:

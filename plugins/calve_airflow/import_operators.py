@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.summary import Outcome, SummaryOperator
 
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.importing.imports import ImportPlan
     from catalog.importing.partitions import Wishes
     from catalog.importing.reports import TableReport
+
+_SHOWN = 50
 
 
 class PlanImportOperator(BaseOperator):
@@ -26,7 +30,8 @@ class PlanImportOperator(BaseOperator):
         form: What the form says (templated): `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
 
     Returns:
-        The arguments of an `ImportTableOperator` for each table.
+        The arguments of an `ImportTableOperator` for each table. Another XCom, `question`, is what has to be approved,
+        if vanished partitions are dropped.
 
     Raises:
         AirflowFailException: The source or a pattern cannot be read, or what is named is not there.
@@ -50,6 +55,8 @@ class PlanImportOperator(BaseOperator):
                 for difference in catalog.imports.import_databases(plan, updates=wishes.updates):
                     self.log.warning("%s", difference)
         self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
+        if wishes.drops_vanished and not wishes.is_dry_run:
+            context["ti"].xcom_push(key=QUESTION, value=_question(plan, asked_by(context)))
         flags = {name: bool(self.form[name]) for name in ("update", "drop_vanished", "dry_run")}
         return [
             {
@@ -72,24 +79,40 @@ class ImportTableOperator(BaseOperator):
         operation_id: The import (templated); a retry continues it.
         request: `source`, `table`, `update`, `drop_vanished`, `dry_run`, and `is_named`: whether the table was named,
             so that it may not be refused (templated).
+        asked: The XCom `question` of `PlanImportOperator` (templated).
+        approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
         The report, as `catalog.importing.reports.TableReport.as_json`; of a table that is refused, too.
 
     Raises:
-        AirflowFailException: The table could not be imported, and another try would not mend that.
+        AirflowFailException: The table could not be imported, and another try would not mend that; or nobody has
+            approved that partitions are dropped.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "request")
+    template_fields: Sequence[str] = ("operation_id", "request", "asked", "approval")
 
-    def __init__(self, *, operation_id: str, request: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        operation_id: str,
+        request: Mapping[str, Any],
+        asked: Mapping[str, str] | None = None,
+        approval: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
         self.request = request
+        self.asked = asked
+        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Import."""
         from catalog import Catalog
+
+        if self.request["drop_vanished"] and not self.request["dry_run"]:
+            require_approval(self.approval, self.asked["key"] if self.asked else "")
 
         with catalog_errors(), Catalog.open() as catalog:
             report = self._import(catalog, context["dag_run"].triggering_user_name)
@@ -154,6 +177,16 @@ def _outcome(
         catalog.operations.fail(operation_id, "RUN_FAILED", reason)
     row = {**dict.fromkeys(map(str.lower, HEADERS)), "table": table, "outcome": "failed", "remarks": reason}
     return Outcome(row, f"table {table} was not imported: {reason}")
+
+
+def _question(plan: ImportPlan, asker: str) -> dict[str, str]:
+    names = [str(table) for table in plan.tables]
+    listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    body = (
+        f"{asker} asks to drop, from the catalog, the partitions that {plan.address} does not have any longer, of "
+        f"these tables: {listed}. Their files stay.\n\nReject ends the run; nothing of these tables is changed."
+    )
+    return question(f"Drop vanished partitions of {len(names)} table(s)?", body, key_of(str(plan.address), names))
 
 
 def _wishes(form: Mapping[str, Any]) -> Wishes:

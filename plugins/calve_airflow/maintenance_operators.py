@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from calve_airflow.approval import asked_by, question, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.summary import Outcome, SummaryOperator
 
@@ -20,15 +21,15 @@ VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
 """The tasks, in their order; one's failure stops no other."""
 
 
-class VacuumOperator(BaseOperator):
-    """Deletes the files that no table has any more (`Catalog.vacuum`).
+class PlanVacuumOperator(BaseOperator):
+    """Finds out whether a vacuum needs a person's approval: with less than the usual grace period it does.
 
     Args:
         grace_hours: Files that were replaced or written since stay (templated).
-        is_dry_run: Only say what would be deleted (templated).
+        is_dry_run: Nothing is deleted (templated).
 
     Returns:
-        The report, as `catalog.maintenance.reports.VacuumReport.as_json`; what could not be deleted is in it, too.
+        What `ApproveDeletionOperator` asks; None when nobody has to be asked.
     """
 
     template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
@@ -38,9 +39,49 @@ class VacuumOperator(BaseOperator):
         self.grace_hours = grace_hours
         self.is_dry_run = is_dry_run
 
+    def execute(self, context: Context) -> dict[str, str] | None:
+        """Compare the grace period with the usual one."""
+        if self.is_dry_run or not _is_hasty(self.grace_hours):
+            return None
+        body = (
+            f"{asked_by(context)} asks for a vacuum of all tables that leaves files for **{self.grace_hours} hours** "
+            "only: readers that began before may fail, and what was replaced since cannot be looked at any longer.\n\n"
+            "Reject ends the run, and nothing is deleted."
+        )
+        return question(f"Delete replaced files after {self.grace_hours} hours?", body, _vacuum_key(self.grace_hours))
+
+
+class VacuumOperator(BaseOperator):
+    """Deletes the files that no table has any more (`Catalog.vacuum`).
+
+    Args:
+        approval: What `ApproveDeletionOperator` returned (templated); needed with less than the usual grace period.
+        grace_hours: Files that were replaced or written since stay (templated).
+        is_dry_run: Only say what would be deleted (templated).
+
+    Returns:
+        The report, as `catalog.maintenance.reports.VacuumReport.as_json`; what could not be deleted is in it, too.
+
+    Raises:
+        AirflowFailException: Nobody has approved the short grace period.
+    """
+
+    template_fields: Sequence[str] = ("grace_hours", "is_dry_run", "approval")
+
+    def __init__(
+        self, *, grace_hours: float, is_dry_run: bool, approval: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.grace_hours = grace_hours
+        self.is_dry_run = is_dry_run
+        self.approval = approval
+
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
         from catalog import Catalog
+
+        if not self.is_dry_run and _is_hasty(self.grace_hours):
+            require_approval(self.approval, _vacuum_key(self.grace_hours))
 
         with catalog_errors(), Catalog.open() as catalog:
             report = catalog.vacuum(grace=timedelta(hours=self.grace_hours), dry_run=self.is_dry_run)
@@ -128,6 +169,16 @@ class SummariseMaintenanceOperator(SummaryOperator):
             else:
                 found += rows(report)
         return found
+
+
+def _is_hasty(grace_hours: float) -> bool:
+    from catalog.maintenance.maintenance import GRACE
+
+    return timedelta(hours=grace_hours) < GRACE
+
+
+def _vacuum_key(grace_hours: float) -> str:
+    return f"vacuum after {grace_hours} hours"
 
 
 def _outcome(task: str, table: str | None, said: str, failure: str | None = None) -> Outcome:

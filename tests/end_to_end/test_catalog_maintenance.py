@@ -16,7 +16,9 @@ TABLE = "maintenance.h"
 
 
 @pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
-def test_what_nobody_needs_goes_and_what_is_in_use_stays(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
+def test_what_nobody_needs_goes_and_what_is_in_use_stays(
+    catalog: Catalog, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
+) -> None:
     catalog.create_database("maintenance")
     table = hashed_table(catalog, TABLE)
     Load(catalog, table, "maintenance-1").run()
@@ -30,9 +32,13 @@ def test_what_nobody_needs_goes_and_what_is_in_use_stays(catalog: Catalog, run_d
     (said,) = [row for row in would.result("summarise") if row["table"] == TABLE]
     assert said["outcome"].startswith("would be deleted: 10 file(s), ")
 
-    done = run_dag("catalog_maintenance", {"grace_hours": 0})
+    done = start_dag("catalog_maintenance", {"grace_hours": 0})
+    assert done.question()[0] == "Delete replaced files after 0 hours?"
+    assert on_disk(table.location) == before
+    done.answer("Approve")
+    done.wait()
     assert done.states() == dict.fromkeys(
-        ("vacuum", "expire_operations", "clear_failed_builds", "summarise"), "success"
+        ("plan", "approve", "vacuum", "expire_operations", "clear_failed_builds", "summarise"), "success"
     )
     assert f"| vacuum | {TABLE} | deleted: 10 file(s), " in done.log("summarise", is_aligned=False)
     assert {path for path in on_disk(table.location) if not path.startswith(at_work.folder)} == known(catalog, table)

@@ -24,7 +24,7 @@ def metastore(hive_metastore: HiveMetastoreServer) -> Iterator[Metastore]:
 
 @pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
 def test_a_metastores_tables_come_in_and_what_is_refused_is_said(
-    metastore: Metastore, catalog: Catalog, run_dag: Callable[..., Any]
+    metastore: Metastore, catalog: Catalog, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
 ) -> None:
     metastore.create()
     metastore.add([("2024-01-01", str(n)) for n in range(20)])
@@ -43,7 +43,10 @@ def test_a_metastores_tables_come_in_and_what_is_refused_is_said(
     assert len(list(catalog.get_partitions(TABLE))) == 20
 
     metastore.thrift.drop_partition("imported", "orders", ["2024-01-01", "7"], False)
-    run_dag("import_tables", {**form, "dry_run": False, "drop_vanished": True})
+    dropping = start_dag("import_tables", {**form, "dry_run": False, "drop_vanished": True})
+    assert dropping.question()[0] == "Drop vanished partitions of 2 table(s)?"
+    dropping.answer("Approve")
+    dropping.wait()
     assert len(list(catalog.get_partitions(TABLE))) == 19
 
     failed = run_dag("import_tables", {**form, "tables": ["imported.lake"], "dry_run": False}, "failed")

@@ -46,7 +46,8 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
 @pytest.fixture
 def context() -> Context:
     ti = SimpleNamespace(id=uuid4(), map_index=-1, xcom_push=lambda key, value: None)
-    return Context(ti=ti, task_instance=ti)  # type: ignore[typeddict-item]  # nothing else is asked for
+    run = SimpleNamespace(triggering_user_name="asker")
+    return Context(ti=ti, task_instance=ti, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
 
 
 def approve(asked: dict[str, str] | None) -> ApproveDeletionOperator:
@@ -96,6 +97,14 @@ def test_approval_says_of_what_and_by_whom(context: Context) -> None:
     assert is_approved(approval, "abc")
     assert not is_approved(approval, "def")
     assert not is_approved(None, "abc")
+
+
+def test_nobody_approves_what_he_asked_for(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AirflowFailException, match="asker asked for this deletion and approved it"):
+        approve(ASKED).execute_complete(context, answer("Approve", "asker"), key="abc")
+    monkeypatch.setenv("CALVE_SELF_APPROVAL", "true")
+    approval = approve(ASKED).execute_complete(context, answer("Approve", "asker"), key="abc")
+    assert approval["approved_by"] == "asker"
 
 
 @pytest.mark.parametrize("user", ["boss", None], ids=["rejected", "not answered in time"])

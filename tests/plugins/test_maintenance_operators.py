@@ -16,6 +16,7 @@ from calve_airflow.maintenance_operators import (
     VACUUM,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
+    PlanVacuumOperator,
     SummariseMaintenanceOperator,
     VacuumOperator,
 )
@@ -33,11 +34,25 @@ class Pushed(dict[str, Any]):
         self[key] = value
 
 
+def plan_vacuum(dry_run: bool, grace_hours: float) -> dict[str, str] | None:
+    context = cast(Context, {"dag_run": SimpleNamespace(triggering_user_name="asker")})
+    return PlanVacuumOperator(task_id="plan", grace_hours=grace_hours, is_dry_run=dry_run).execute(context)
+
+
+def answer_to(question: dict[str, str] | None) -> dict[str, str] | None:
+    return question and {"key": question["key"], "approved_by": "boss", "approved_at": "2026-01-01"}
+
+
+def vacuum(dry_run: bool, grace_hours: float, approval: dict[str, str] | None) -> dict[str, Any]:
+    operator = VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run, approval=approval)
+    return operator.execute(cast(Context, {}))
+
+
 def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
     """Run the tasks, and return what each returned."""
     context = cast(Context, {})
     return {
-        VACUUM: VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run).execute(context),
+        VACUUM: vacuum(dry_run, grace_hours, answer_to(plan_vacuum(dry_run, grace_hours))),
         EXPIRE: ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, is_dry_run=dry_run).execute(context),
         CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context),
     }
@@ -109,3 +124,13 @@ def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) 
 def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
     _, failure = summarise({**run(), VACUUM: None})
     assert failure == "1 of 1 failed: vacuum failed; its log says why"
+
+
+def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) -> None:
+    assert plan_vacuum(True, 0) is None
+    assert plan_vacuum(False, 24) is None
+    before = on_disk(littered.get_table("demo.h").location)
+    for approval in (None, answer_to(plan_vacuum(False, 1))):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            vacuum(False, 0, approval)
+    assert on_disk(littered.get_table("demo.h").location) == before

@@ -1,0 +1,178 @@
+"""Locations, sources and hosts outside the allowed ones are refused, whichever way they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog, NewPartition
+from catalog.errors import LocationNotAllowedError
+from catalog.places import allowed_files, require_endpoint, require_host, require_location
+from catalog.statements.engine import Engine
+from catalog.statements.session import Session
+
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An allowed folder with a link out of it, beside a folder that is not allowed and a list with one source."""
+    folder = tmp_path / "warehouse"
+    foreign = tmp_path / "foreign"
+    for each in (folder, foreign, tmp_path / "landing"):
+        each.mkdir()
+    (foreign / "secrets.csv").write_text("id\nplanted\n")
+    (folder / "link").symlink_to(foreign)
+    (folder / "linked.csv").symlink_to(foreign / "secrets.csv")
+    (tmp_path / "landing" / "a.csv").write_text("id\n1\n")
+    tables = tmp_path / "tables.yaml"
+    tables.write_text(f"tables:\n  shop.t:\n    source: {tmp_path}/landing/*.csv\n    keys: {{k: int}}\n")
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(folder))
+    monkeypatch.setenv("CALVE_TABLES", str(tables))
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "s3://lake/sales, hdfs://name:8020/data")
+    monkeypatch.setenv("CALVE_ALLOWED_HOSTS", "metastore:9083, glue.local")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "{warehouse}",
+        "{warehouse}/a/b",
+        "file://{warehouse}/a",
+        "file:{warehouse}/a%20b",
+        "{warehouse}/a/../b",
+        "{warehouse}/../landing/x.csv",
+        "s3://lake/sales/2020",
+        "s3a://lake/sales",
+        "S3N://lake/./sales//x",
+        "hdfs://name:8020/data/x",
+    ],
+)
+def test_a_location_below_an_allowed_folder_is_allowed(warehouse: Path, location: str) -> None:
+    require_location(location.format(warehouse=warehouse))
+
+
+FOREIGN = [
+    "{warehouse}/../foreign",
+    "{warehouse}2",
+    "/etc",
+    "file:/etc/passwd",
+    "FILE:///etc/passwd",
+    "file://localhost/etc/passwd",
+    "{warehouse}/link/x",
+    "file://{warehouse}/a/../../foreign",
+    "file://{warehouse}/%2e%2e/foreign",
+    "{warehouse}/%2E%2E/foreign",
+    "file://{warehouse}/[x]/../../foreign",
+    "~/x",
+    "s3://lake/sales-private",
+    "s3://lake/sales/../private",
+    "s3://lake/sales/%2e%2e/private",
+    "s3://other/sales",
+    "s3://key:secret@lake/sales",
+    "s3://lake/sales?endpoint_override=attacker:80",
+    "http://lake/sales",
+    "hdfs://name:8021/data",
+    "viewfs:///data",
+]
+
+
+@pytest.mark.parametrize("location", FOREIGN)
+def test_every_other_location_is_refused(warehouse: Path, location: str) -> None:
+    with pytest.raises(LocationNotAllowedError, match="CALVE_ALLOWED_LOCATIONS"):
+        require_location(location.format(warehouse=warehouse))
+
+
+def test_a_source_is_a_listed_one_or_below_an_allowed_folder(warehouse: Path) -> None:
+    landing = warehouse.parent / "landing"
+    assert [Path(file.path).name for file in allowed_files(f"{landing}/*.csv")] == ["a.csv"]
+    for source in (warehouse.parent / "foreign", "/etc/*", warehouse / "linked.csv", warehouse / "link*.csv"):
+        with pytest.raises(LocationNotAllowedError):
+            allowed_files(str(source))
+
+
+def test_hosts_are_those_of_the_settings(warehouse: Path) -> None:
+    require_host("Metastore", 9083)
+    require_endpoint("https://glue.local/x")
+    for refused in ("http://169.254.169.254/latest", "http://glue.local@attacker", "attacker", "http://[bad"):
+        with pytest.raises(LocationNotAllowedError, match="CALVE_ALLOWED_HOSTS"):
+            require_endpoint(refused)
+    with pytest.raises(LocationNotAllowedError):
+        require_host("metastore", 22)
+
+
+def test_without_settings_only_the_warehouse_and_the_listed_sources_are_allowed(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CALVE_ALLOWED_LOCATIONS")
+    monkeypatch.delenv("CALVE_ALLOWED_HOSTS")
+    require_location(str(warehouse / "x"))
+    require_location(str(warehouse.parent / "landing"))
+    for refused in ("s3://lake/sales", str(warehouse.parent)):
+        with pytest.raises(LocationNotAllowedError):
+            require_location(refused)
+
+
+CHANGES: dict[str, Callable[[Catalog, str], object]] = {
+    "a database": lambda catalog, place: catalog.create_database("other", location=place),
+    "a table": lambda catalog, place: catalog.create_table("shop.x", columns=[("id", "int")], location=place),
+    "a table's new location": lambda catalog, place: catalog.alter_table("shop.empty", location=place),
+    "a partition": lambda catalog, place: catalog.add_partitions("shop.t", [NewPartition(["2"], place)]),
+    "a partition's new location": lambda catalog, place: catalog.alter_partition("shop.t", ["1"], location=place),
+    "a property": lambda catalog, place: catalog.alter_table("shop.t", properties={"write.metadata.path": place}),
+    "a property of a new table": lambda catalog, place: catalog.create_table(
+        "shop.x", columns=[("id", "int")], properties={"write.data.path": place}
+    ),
+    "a load": lambda catalog, place: catalog.loading.discover("load", "shop.t", place),
+}
+
+
+@on_sqlite
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_catalog_takes_no_foreign_location(
+    warehouse: Path, catalog_url: str, change: Callable[..., object]
+) -> None:
+    with Catalog.open(catalog_url) as catalog:
+        catalog.create_database("shop")
+        catalog.create_table("shop.empty", columns=[("id", "int")])
+        catalog.create_table("shop.t", columns=[("id", "int")], partition_keys=[("k", "int")])
+        catalog.add_partitions("shop.t", [NewPartition(["1"])])
+        before = [catalog.list_databases(), catalog.list_tables(), list(catalog.get_partitions("shop.t"))]
+        for place in ("/etc", f"file://{warehouse}/%2e%2e/foreign", f"{warehouse}/link"):
+            with pytest.raises(LocationNotAllowedError):
+                change(catalog, place)
+        assert [catalog.list_databases(), catalog.list_tables(), list(catalog.get_partitions("shop.t"))] == before
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE DATABASE other LOCATION '{foreign}'",
+        "CREATE TABLE x (id int) STORED AS PARQUET LOCATION '{foreign}'",
+        "CREATE EXTERNAL TABLE x (id int) STORED AS PARQUET LOCATION 'file://{foreign}'",
+        "ALTER TABLE t ADD PARTITION (k=2) LOCATION '{foreign}'",
+        "ALTER TABLE t PARTITION (k=1) SET LOCATION '{foreign}'",
+        "ALTER TABLE t SET TBLPROPERTIES ('write.metadata.path'='{foreign}')",
+    ],
+)
+def test_statements_take_no_foreign_location(warehouse: Path, catalog_url: str, statement: str) -> None:
+    def start(_catalog: Catalog) -> Engine:
+        raise AssertionError("no engine is needed")
+
+    with Catalog.open(catalog_url) as catalog, Session(catalog, database="shop", start=start) as session:
+        catalog.create_database("shop")
+        catalog.create_table("shop.t", columns=[("id", "int")], partition_keys=[("k", "int")])
+        catalog.add_partitions("shop.t", [NewPartition(["1"])])
+        with pytest.raises(LocationNotAllowedError):
+            session.execute(statement.format(foreign=warehouse.parent / "foreign"))
+
+
+@on_sqlite
+@pytest.mark.parametrize("source", ["hms://169.254.169.254:80", "glue://eu-west-1?endpoint_url=http://attacker:80"])
+def test_an_import_asks_no_foreign_host(warehouse: Path, catalog_url: str, source: str) -> None:
+    with Catalog.open(catalog_url) as catalog, pytest.raises(LocationNotAllowedError):
+        catalog.imports.plan(source)
