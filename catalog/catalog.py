@@ -15,6 +15,7 @@ from catalog.definitions import (
     ColumnLike,
     Definitions,
     check_columns,
+    is_own_folder,
     normalise_columns,
     normalise_location,
     parse_format,
@@ -263,7 +264,8 @@ class Catalog:
             format: parquet, orc, avro or csv; or textfile, sequencefile, rcfile or jsonfile, of which nothing is read.
             location: Folder of the data files; by default `<database's folder>/<table>`.
             scheme: Places the rows by one of the columns, instead of by partition keys.
-            is_external: The files are somebody else's, and stay when the table is dropped.
+            is_external: The files are somebody else's, and stay when the table is dropped. So they are, whatever this
+                says, in a folder that holds anything before, and in one of an object store that a location names.
             buckets: Recorded as they are.
 
         Raises:
@@ -374,7 +376,8 @@ class Catalog:
             key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
                 the order. No indexed key may move.
             properties: Those to set; one set to None goes away.
-            location: Only for a table without partitions, whose folders would seem to move with it.
+            location: Only for a table without partitions, whose folders would seem to move with it. A folder that holds
+                anything makes a managed table an external one.
 
         Raises:
             TableNotFoundError: There is none of this name.
@@ -403,6 +406,9 @@ class Catalog:
                     f"table {table.full_name} has partitions below {table.location}; drop them before its location "
                     "changes"
                 )
+            if location is not None:
+                location = normalise_location(location)
+                is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
             new_name = table.name if rename_to is None else normalise_identifier(rename_to, "table")
             self._definitions.update_table(
                 connection,
@@ -411,7 +417,8 @@ class Catalog:
                 columns=columns,
                 partition_keys=tuple(keys.values()),
                 properties=self._definitions.changed_properties(table, properties),
-                location=table.location if location is None else normalise_location(location),
+                location=table.location if location is None else location,
+                kind=table.kind if location is None or is_own else TableKind.EXTERNAL,
                 description=table.description if description is None else description,
                 buckets=renamed_buckets(table, columns),
             )

@@ -20,6 +20,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
+from catalog.files import Folder
 from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
@@ -83,6 +84,22 @@ def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column])
         )
     for key in keys:
         parse_key_type(key.type)
+
+
+def is_own_folder(location: str, *, is_usual: bool) -> bool:
+    """Return whether all files of a folder will be a new table's own, so that PURGE may delete them.
+
+    Args:
+        location: As `normalise_location` returns it.
+        is_usual: The catalog chose the folder, below the database's. On an object store every other folder counts as
+            somebody else's, as it does for Spark; on a local disk, one with anything in it.
+    """
+    if not is_usual and "://" in location and not location.startswith("file:"):
+        return False
+    try:
+        return Folder(location).is_empty("")
+    except (OSError, ValueError):
+        return False
 
 
 def normalise_location(location: str) -> str:
@@ -199,6 +216,8 @@ class Definitions:
         if kind is not TableKind.VIEW and location != usual:
             require_location(location)
         require_properties(definition["properties"] or {})
+        if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
+            kind = TableKind.EXTERNAL
         row = connection.execute(
             insert(TableRow)
             .values(

@@ -6,8 +6,6 @@ import os
 
 from sqlalchemy import URL, make_url
 
-from catalog.errors import InvalidConfigurationError
-
 _SECRETS = ("password", "sslpassword", "passfile")
 
 
@@ -20,23 +18,15 @@ def address_of(url: URL) -> str:
 def executor_url(address: str) -> str:
     """Return the URL by which this process reaches the database of an address.
 
-    The password is that of `CALVE_CATALOG_URL` in the executor's own environment, if this names the same database;
-    otherwise libpq looks for it: `PGPASSWORD`, `PGPASSFILE`, `~/.pgpass`.
-
-    Raises:
-        InvalidConfigurationError: `CALVE_CATALOG_URL` of this executor names another database.
+    The password is that of `CALVE_CATALOG_URL` in the executor's own environment, if this names the same server and
+    user; otherwise libpq looks for one: `PGPASSWORD`, `PGPASSFILE`, `~/.pgpass`.
     """
-    own = os.environ.get("CALVE_CATALOG_URL")
-    if not own:
-        return address
-    url, known = make_url(address), make_url(own)
-    if _place(url) == _place(known):
-        return own
-    raise InvalidConfigurationError(
-        f"CALVE_CATALOG_URL of this executor names {known.render_as_string(hide_password=True)}, and the job works on "
-        f"{address}; set the same one for executors and driver"
-    )
+    url, own = make_url(address), os.environ.get("CALVE_CATALOG_URL")
+    if own and _account(known := make_url(own)) == _account(url):
+        secrets = {name: known.query[name] for name in _SECRETS if name in known.query}
+        url = url.set(password=known.password).update_query_dict(secrets)
+    return url.render_as_string(hide_password=False)
 
 
-def _place(url: URL) -> tuple[object, ...]:
-    return url.get_backend_name(), url.host, url.port or 5432, url.database, url.username, url.query.get("host")
+def _account(url: URL) -> tuple[object, ...]:
+    return url.get_backend_name(), url.host, url.port or 5432, url.username, url.query.get("host")

@@ -23,8 +23,9 @@ RESERVED = "calve."
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
 
+# The files of a managed table are the metastore's, and nothing here deletes them.
 _KINDS = {
-    "MANAGED_TABLE": TableKind.MANAGED,
+    "MANAGED_TABLE": TableKind.EXTERNAL,
     "EXTERNAL_TABLE": TableKind.EXTERNAL,
     "VIRTUAL_VIEW": TableKind.VIEW,
 }

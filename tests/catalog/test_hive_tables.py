@@ -175,10 +175,10 @@ def test_files_go_only_when_a_managed_table_is_purged(catalog: Catalog, tmp_path
 
 def test_a_purge_leaves_what_other_tables_have_in_the_folder(catalog: Catalog, tmp_path: Path) -> None:
     root = tmp_path / "lake" / "a%_"
+    catalog.create_table("demo.t", columns=COLUMNS, location=f"file://{root}/")
     mine, hidden = file_in(root / "x"), file_in(root / "_calve_staging")
     inner, deep = file_in(root / "inner"), file_in(root / "k=1" / "of_others")
     beside = file_in(f"{root}b")
-    catalog.create_table("demo.t", columns=COLUMNS, location=f"file://{root}/")
     catalog.create_table("demo.inner", columns=COLUMNS, location=str(root / "inner"))
     catalog.create_table("demo.other", columns=COLUMNS, partition_keys=[("k", "int")])
     catalog.add_partitions("demo.other", [NewPartition(["1"], location=str(deep.parent))])
@@ -191,8 +191,8 @@ def test_a_purge_leaves_what_other_tables_have_in_the_folder(catalog: Catalog, t
 def test_a_purge_deletes_nothing_in_the_folder_of_another_table(
     catalog: Catalog, tmp_path: Path, is_partition: bool
 ) -> None:
+    catalog.create_table("demo.t", columns=COLUMNS, location=str(tmp_path / "lake" / "inner"))
     file = file_in(tmp_path / "lake" / "inner")
-    catalog.create_table("demo.t", columns=COLUMNS, location=str(file.parent))
     if is_partition:
         catalog.create_table("demo.around", columns=COLUMNS, partition_keys=[("k", "int")])
         catalog.add_partitions("demo.around", [NewPartition(["1"], location=f"file:{tmp_path}/lake")])

@@ -129,7 +129,7 @@ def test_a_table_is_what_its_source_says() -> None:
     assert definition.columns == (Column("id", "bigint"), Column("name", "varchar(20)", "whose"))
     assert definition.partition_keys == (Column("day", "date"),)
     assert (definition.format, definition.location) == (FileFormat.PARQUET, "file:/data/orders")
-    assert (definition.kind, definition.description) == (TableKind.MANAGED, "All orders")
+    assert (definition.kind, definition.description) == (TableKind.EXTERNAL, "All orders")
     assert definition.properties == {"owner.team": "sales", SOURCE_PROPERTY: ADDRESS}
     assert definition.buckets == Buckets(("id",), 4)
 

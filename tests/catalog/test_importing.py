@@ -92,7 +92,7 @@ def test_a_database_comes_with_its_tables_views_and_partitions(catalog: Catalog,
     assert (orders.kind, orders.format, orders.location) == (TableKind.EXTERNAL, FileFormat.PARQUET, LOCATION)
     origin = SourceAddress.parse(sales.source())[0].of_table(killed_name(TABLE))
     assert orders.properties == {"owner.team": "sales", SOURCE_PROPERTY: origin}
-    assert (prices.kind, prices.format, prices.partition_keys) == (TableKind.MANAGED, FileFormat.AVRO, ())
+    assert (prices.kind, prices.format, prices.partition_keys) == (TableKind.EXTERNAL, FileFormat.AVRO, ())
     assert (cheap.kind, cheap.view_text) == (TableKind.VIEW, "SELECT * FROM sales.prices")
     assert reports[TABLE].partitions.added == 5
     (first,) = catalog.get_partitions(TABLE, "n = 0")
