@@ -130,6 +130,8 @@ def _build_with_spark(catalog: Catalog, folder: Path) -> Build:
 
 def _run_job(url: str, log_path: Path) -> Build:
     """Start Spark, then build the index; the whole of the driver process."""
+    # Where the executors find the password.
+    os.environ["CALVE_CATALOG_URL"] = url
     with log_path.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())

@@ -6,7 +6,7 @@ not run again when the run is retried or cleared: no row is added twice.
 | task | does |
 | --- | --- |
 | check | reads the statement; an error shows its place |
-| approve | waits for a person where data would be lost: DROP PARTITION … WITH DATA, DROP TABLE … PURGE, revert |
+| approve | waits for another person where data would be lost: DROP … WITH DATA or PURGE, revert |
 | run | runs it, shows the answer in its log as a table, and returns its first rows as JSON |
 
 Reject ends the run, and nothing is changed. A deletion is carried out only while it is just what was approved. For

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from standalone.class_archive import jvm_options
 from standalone.java import require_java
 from standalone.postgres import PostgresServer
+from standalone.state import write_private
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +60,8 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
         patch.setenv("CALVE_HOME", str(home))
         patch.setenv("CALVE_WAREHOUSE", str(home / "warehouse"))
+        # Spark's executors look here for the password, which no task carries.
+        patch.setenv("PGPASSFILE", str(home / "pgpass"))
         patch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
         patch.setenv("CALVE_ALLOWED_HOSTS", "*")
         patch.setenv("AIRFLOW_HOME", str(home / "airflow"))
@@ -100,7 +104,9 @@ def sqlite_template(tmp_path_factory: pytest.TempPathFactory, initialise_catalog
 def postgres_template(postgres: PostgresServer, initialise_catalog: Callable[[str], None]) -> str:
     """The name of an initialised PostgreSQL catalog, to be copied."""
     postgres.create_database(TEMPLATE_DATABASE, owner=CATALOG_OWNER)
-    initialise_catalog(postgres.url(TEMPLATE_DATABASE, user=CATALOG_OWNER))
+    url = postgres.url(TEMPLATE_DATABASE, user=CATALOG_OWNER)
+    initialise_catalog(url)
+    write_private(Path(os.environ["PGPASSFILE"]), f"*:*:*:{CATALOG_OWNER}:{urlsplit(url).password}\n")
     return TEMPLATE_DATABASE
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.approval import QUESTION, asked_by, is_approved, question
+from calve_airflow.approval import QUESTION, asked_by, is_approved, key_of, question
 from calve_airflow.errors import SparkJobFailedError, catalog_errors
 from calve_airflow.rebalance_operators import deletion_question, size
 from calve_airflow.spark_job import SparkJobOperator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from catalog import Catalog
     from catalog.statements.engine import Engine
-    from catalog.statements.model import DropTable, RevertTable, Statement
+    from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
 
 _POSITION = re.compile(r"at position (\d+)$")
 
@@ -256,13 +256,15 @@ def _table(statement: Any) -> str:
 def _question(catalog: Catalog, statement: Statement, asker: str) -> dict[str, str] | None:
     """Return what has to be approved before a statement runs; None when it deletes nothing."""
     from catalog.rebalancing.changes import DropPartitions
-    from catalog.statements.model import DropSchemePartitions, DropTable, RevertTable
+    from catalog.statements.model import DropSchemePartitions, DropTable, DropValuePartitions, RevertTable
 
     if isinstance(statement, DropSchemePartitions) and statement.with_data:
         plan = catalog.rebalancing.plan(_table(statement), DropPartitions(statement.partition_ids, with_data=True))
         return deletion_question(plan, asker) if plan.is_destructive else None
     if isinstance(statement, RevertTable) and statement.lose_data:
         return _revert_question(catalog, statement, asker)
+    if isinstance(statement, DropValuePartitions) and statement.purge:
+        return _purge_question(catalog, statement, asker)
     return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
 
 
@@ -283,6 +285,25 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> di
     # Each commit has metadata of its own.
     key = f"table {table.id}: {table.metadata_location}"
     return question(f"Lose what was written to {table.full_name} as Iceberg?", body, key)
+
+
+def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> dict[str, str] | None:
+    from catalog.model import TableKind
+
+    table = catalog.get_table(_table(statement))
+    if table.kind is not TableKind.MANAGED:
+        return None
+    meant = [
+        " and ".join(f"{each.key} {each.operator} {each.literal.text or 'NULL'}" for each in conditions)
+        for conditions in statement.partitions
+    ]
+    body = (
+        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: the partitions with "
+        f"{'; or '.join(meant)} would be gone for good, with all files in their folders.\n\nReject ends the run, and "
+        "nothing is changed."
+    )
+    key = key_of(table.id, table.version, meant)
+    return question(f"Delete partitions of {table.full_name} and their files?", body, key)
 
 
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> dict[str, str] | None:

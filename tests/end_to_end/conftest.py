@@ -33,6 +33,17 @@ RUN_TIMEOUT_SECONDS = 300.0
 ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""
 
+PLANTED = {
+    "AIRFLOW__CORE__FERNET_KEY": "cGxhbnRlZC1mZXJuZXQta2V5LW9mLTMyLWJ5dGVzISE=",
+    "AIRFLOW__API_AUTH__JWT_SECRET": "planted-jwt-secret-0123456789abcdef-0123456789abcdef-0123456789abcdef",
+    "AIRFLOW_CONN_PLANTED": "postgresql://somebody:planted-connection-password@nowhere/db",
+    "AIRFLOW_VAR_PLANTED": "planted-airflow-variable",
+    "AWS_ACCESS_KEY_ID": "planted-access-key-id",
+    "AWS_SECRET_ACCESS_KEY": "planted-secret-access-key",
+    "SERVICE_TOKEN": "planted-token-of-another-service",
+}
+"""Secrets in the environment of the stack, none of which may be found anywhere else."""
+
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
@@ -55,7 +66,8 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     tables = home / "tables.yaml"
     tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
     # No file changes, and parsing them as often as usual takes half of a core.
-    environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables)}
+    environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables), **PLANTED}
+    environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
     with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
         yield running

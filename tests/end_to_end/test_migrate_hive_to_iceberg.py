@@ -92,7 +92,7 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
 
 
 def test_icebergs_own_procedures_put_small_files_together(
-    looked: Any, catalog: Catalog, stack: Stack, run_dag: Callable[..., Any]
+    looked: Any, catalog: Catalog, stack: Stack, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
 ) -> None:
     url = stack.settings.catalog_url
     assert catalog.get_table(GOOD).is_iceberg
@@ -102,7 +102,10 @@ def test_icebergs_own_procedures_put_small_files_together(
     form = {"tables": [GOOD], "older_than_days": 0}
     said = run_dag(MAINTAIN, form).result("summarise")
     assert [row["outcome"] for row in said] == ["would be run"] * 2
-    said = run_dag(MAINTAIN, {**form, "dry_run": False}).result("summarise")
+    expiring = start_dag(MAINTAIN, {**form, "dry_run": False})
+    assert expiring.question()[0] == "Delete files of 1 Iceberg table(s)?"
+    expiring.answer("Approve")
+    said = expiring.wait().result("summarise")
     assert "'rewritten_data_files_count': 5, 'added_data_files_count': 1" in said[0]["outcome"]
     assert "'deleted_data_files_count': 5" in said[1]["outcome"]
     assert iceberg_rows(url, GOOD) == before

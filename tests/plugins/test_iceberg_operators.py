@@ -67,6 +67,12 @@ def plan(form: dict[str, Any], task: Task | None = None) -> list[dict[str, Any]]
     return operator.execute((Task() if task is None else task).context())
 
 
+def maintain(task: Task, arguments: dict[str, Any]) -> MaintainIcebergOperator:
+    """Return the task of one table, as somebody has approved it."""
+    approval = {"key": task["question"]["key"], "approved_by": "boss"}
+    return MaintainIcebergOperator(task_id="maintain", asked=task["question"], approval=approval, **arguments)
+
+
 def summarise(task: Task, *, is_dry_run: bool = False) -> list[dict[str, Any]]:
     operator = SummariseIcebergUpkeepOperator(
         task_id="summarise", operation_id=RUN, planned=task["statements"], is_dry_run=is_dry_run
@@ -160,13 +166,27 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
     monkeypatch.setattr(SparkJobOperator, "execute", execute)
     task = Task()
     (arguments,) = plan(FORM, task)
-    MaintainIcebergOperator(task_id="maintain", **arguments).execute(task.context())
+    maintain(task, arguments).execute(task.context())
     driver = "sqlite-jdbc" if catalog_url.startswith("sqlite") else "org.postgresql:postgresql"
     assert driver in seen["spark.jars.packages"]
     assert seen["spark.sql.extensions"] == "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     assert summarise(task) == [
         {"table": NAME, "statement": REWRITE, "outcome": "[{'added_data_files_count': 1}]"},
     ]
+
+
+@on_sqlite
+def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog) -> None:
+    task = Task()
+    (arguments,) = plan(FORM, task)
+    assert f"- `{EXPIRE}`" in task["question"]["body"]
+    for asked, approval in ((task["question"], None), (task["question"], {"key": "another"}), (None, None)):
+        operator = MaintainIcebergOperator(task_id="maintain", asked=asked, approval=approval, **arguments)
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            operator.execute(task.context())
+    harmless = Task()
+    plan({**FORM, "expire_snapshots": False}, harmless)
+    assert "question" not in harmless
 
 
 @on_sqlite

@@ -144,3 +144,16 @@ def test_the_dag_hands_the_reports_to_the_summary(
     assert [table.full_name for table in empty_catalog.list_tables("sales")] == ["sales.orders"]
     (operation,) = [each for each in empty_catalog.operations.list() if each.is_committed]
     assert operation.table == "sales.orders"
+
+
+def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, catalog: Catalog) -> None:
+    pushed: dict[str, Any] = {}
+    said = form(sales.source(), "sales.orders", drop_vanished=True)
+    (arguments,) = PlanImportOperator(task_id="plan", operation_id=RUN, form=said).execute(context(pushed))
+    asked = pushed["question"]
+    assert "sales.orders" in asked["body"]
+    for approval in (None, {"key": "another"}):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            import_one({**arguments, "asked": asked, "approval": approval})
+    report = import_one({**arguments, "asked": asked, "approval": {"key": asked["key"]}})
+    assert report["outcome"] == "created"

@@ -117,6 +117,14 @@ def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
     assert catalog.get_table(TABLE).location in asked["body"]
 
 
+def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
+    catalog.create_table("demo.days", columns=[("a", "int")], partition_keys=[("day", "int")])
+    _, asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
+    assert asked is not None
+    assert "the partitions with day = 1; or day = 2 would be gone for good" in asked["body"]
+    assert check("ALTER TABLE demo.days DROP PARTITION (day=1)")[1] is None
+
+
 def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) -> None:
     catalog.create_table("demo.theirs", columns=[("a", "int")], is_external=True)
     assert check("DROP TABLE IF EXISTS demo.nothing PURGE")[1] is None

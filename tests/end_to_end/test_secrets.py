@@ -1,0 +1,124 @@
+"""Secrets of the stack's environment stand in no command line, log, database, page or file of a job."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import pytest
+from sqlalchemy import MetaData, String, cast, create_engine, or_, select
+
+from catalog import Catalog
+from catalog.model import NewPartition
+from tests.end_to_end.conftest import PLANTED
+
+if TYPE_CHECKING:
+    from standalone.stack import Stack
+
+pytestmark = [
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)),
+    pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
+]
+
+STATEMENT_SECRET = "planted-inside-a-statement"
+_STORES = ("passwords.json", "simple_auth_manager_passwords.json", "stack.json")
+"""Where the one-machine set-up keeps its own passwords, readable by their owner only."""
+
+
+class CommandLines:
+    """All command lines of this host while a block runs."""
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._ended = threading.Event()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.seen.add(path.read_bytes())
+                except OSError:
+                    continue
+
+
+def secrets_of(stack: Stack) -> set[str]:
+    url = urlsplit(stack.settings.catalog_url)
+    assert url.password
+    return {*PLANTED.values(), url.password, "planted-connection-password"}
+
+
+def files_with(home: Path, secrets: set[str]) -> list[str]:
+    """Return the files of the stack, the database's own and the stores of passwords left out, that hold a secret."""
+    found = []
+    for path in home.rglob("*"):
+        is_own = "postgres" in path.relative_to(home).parts[0] or path.name in _STORES
+        if path.is_file() and not path.is_symlink() and not is_own:
+            content = path.read_bytes()
+            found += [str(path) for secret in secrets if secret.encode() in content]
+    return found
+
+
+def rows_with(url: str, secrets: set[str]) -> list[str]:
+    """Return the tables and columns of a database that hold a secret."""
+    engine, metadata = create_engine(url), MetaData()
+    metadata.reflect(engine)
+    found = []
+    with engine.connect() as connection:
+        for table in metadata.tables.values():
+            for column in table.columns:
+                text = cast(column, String)
+                holds = or_(*[text.contains(secret, autoescape=True) for secret in secrets])
+                if connection.execute(select(column).where(holds).limit(1)).first() is not None:
+                    found.append(f"{table.name}.{column.name}")
+    engine.dispose()
+    return found
+
+
+def test_secrets_are_found_nowhere(stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]) -> None:
+    table = "secrets.events"
+    catalog.create_database("secrets", if_not_exists=True)
+    catalog.create_table(table, columns=[("id", "bigint")], partition_keys=[("month", "int")])
+    catalog.add_partitions(table, [NewPartition([str(month)]) for month in range(1, 13)])
+    lines = CommandLines()
+    with lines.watched():
+        runs = {
+            "indexed": start_dag("build_partition_index", {"table": table, "index": "by_month", "keys": ["month"]}),
+            "answered": start_dag(
+                "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM {table}"}
+            ),
+            "refused": start_dag(
+                "run_statement",
+                {"statement": "SELECT reflect('java.lang.System', 'getenv', 'CALVE_CATALOG_URL') AS secret"},
+            ),
+            "foreign": start_dag(
+                "run_statement",
+                {"statement": "CREATE TABLE secrets.etc (line string) STORED AS TEXTFILE LOCATION '/etc'"},
+            ),
+        }
+        runs["indexed"].wait()
+        runs["answered"].wait()
+        runs["refused"].wait("failed")
+        runs["foreign"].wait("failed")
+    assert "RefusedStatementError: " in runs["refused"].log("run")
+    assert "LocationNotAllowedError: " in runs["foreign"].log("run")
+    secrets = secrets_of(stack)
+    said = b"\n".join(lines.seen)
+    assert b"spark_jobs/run_statement.py" in said
+    assert [secret for secret in {*secrets, STATEMENT_SECRET} if secret.encode() in said] == []
+    assert files_with(Path(stack.home), secrets) == []
+    for url in (stack.settings.catalog_url, stack.settings.airflow_database_url):
+        assert rows_with(url, secrets) == []
