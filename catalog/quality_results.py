@@ -15,7 +15,7 @@ from catalog.partitions.changing import set_quarantined
 from catalog.quality import FailedCheck, PartitionCheck
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.clock import CurrentMs
+from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import PartitionCheckRow, PartitionRow
 
 
@@ -48,6 +48,7 @@ class QualityResults:
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
             table = self._definitions.lock_table(connection, operation.table, exclusive=False, is_bulk=True)
+            checked_at_ms = read_clock_ms(connection)
             for batch in batched(checks):
                 ids = [check.partition_id for check in batch]
                 here = set(connection.scalars(select(PartitionRow.id).where(among(connection, PartitionRow.id, ids))))
@@ -60,7 +61,7 @@ class QualityResults:
                         "operation_number": operation.number,
                         "passed": check.passed,
                         "failures": [asdict(failure) for failure in check.failures],
-                        "checked_at_ms": CurrentMs(),
+                        "checked_at_ms": checked_at_ms,
                     }
                     for check in batch
                     if check.partition_id in here

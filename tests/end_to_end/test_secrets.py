@@ -98,7 +98,7 @@ def test_secrets_are_found_nowhere(stack: Stack, catalog: Catalog, start_dag: Ca
         runs = {
             "indexed": start_dag("build_partition_index", {"table": table, "index": "by_month", "keys": ["month"]}),
             "answered": start_dag(
-                "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM {table}"}
+                "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM range(3)"}
             ),
             "refused": start_dag(
                 "run_statement",

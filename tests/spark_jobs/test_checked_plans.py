@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from catalog import Catalog
-from catalog.errors import CatalogError, RefusedStatementError
+from catalog.errors import CatalogError, LocationNotAllowedError, RefusedStatementError
 from catalog.statements.session import Session
 
 if TYPE_CHECKING:
@@ -121,6 +121,18 @@ def test_the_error_points_at_what_is_refused(session: Session) -> None:
 @pytest.mark.parametrize("query", HARMLESS)
 def test_everything_else_of_a_select_is_allowed(session: Session, query: str) -> None:
     session.execute(query)
+
+
+@on_sqlite
+def test_load_data_reads_no_foreign_file(session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secrets = tmp_path / "secrets.csv"
+    secrets.write_text(f"id,name\n1,{SECRET}\n")
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "warehouse"))
+    for path in (str(secrets), f"file://{secrets}", f"{tmp_path}/warehouse/../secre*.csv"):
+        with pytest.raises(LocationNotAllowedError):
+            session.execute(f"LOAD DATA INPATH '{path}' INTO TABLE t")
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path))
+    session.execute(f"LOAD DATA INPATH '{secrets}' INTO TABLE t")
 
 
 @on_sqlite

@@ -1,0 +1,59 @@
+"""Forms lead no task to files and hosts that are not allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.import_operators import PlanImportOperator
+from calve_airflow.load_operators import DiscoverSourcesOperator
+from catalog import Catalog
+
+
+@pytest.fixture
+def catalog(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog of an installation without settings, beside a file that is no source."""
+    (tmp_path / "warehouse").mkdir()
+    (tmp_path / "secrets.csv").write_text("day,text\n1,planted\n")
+    (tmp_path / "tables.yaml").write_text("tables: {}\n")
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("CALVE_TABLES", str(tmp_path / "tables.yaml"))
+    monkeypatch.delenv("CALVE_ALLOWED_LOCATIONS")
+    monkeypatch.delenv("CALVE_ALLOWED_HOSTS")
+    return empty_catalog
+
+
+def context() -> Context:
+    run = SimpleNamespace(triggering_user_name="somebody")
+    return cast(Context, {"dag_run": run, "ti": SimpleNamespace(xcom_push=lambda key, value: None)})
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        {"source": "{folder}/secrets.csv"},
+        {"source": "file:///etc/pass*"},
+        {"source": "{folder}/warehouse/../secrets.csv"},
+        {"source": "{folder}/warehouse/x.csv", "source_options": {"fs.s3a.endpoint": "http://attacker"}},
+        {"source": "{folder}/warehouse/x.csv", "source_options": {"path": "/etc/passwd"}},
+    ],
+)
+def test_a_load_reads_no_foreign_file(catalog: Catalog, tmp_path: Path, load: dict[str, Any]) -> None:
+    form = {"table": "demo.t", "keys": ["day int"], **load, "source": load["source"].format(folder=tmp_path)}
+    operator = DiscoverSourcesOperator(task_id="discover", operation_id="load", load=form)
+    with pytest.raises(AirflowFailException, match=r"^(LocationNotAllowed|InvalidConfiguration)Error: "):
+        operator.execute(context())
+    assert catalog.operations.find("load") is None
+
+
+@pytest.mark.parametrize("source", ["hms://169.254.169.254:80", "glue://eu-west-1?endpoint_url=http://attacker"])
+def test_an_import_asks_no_foreign_host(catalog: Catalog, source: str) -> None:
+    form = {"source": source, "tables": None, "update": False, "drop_vanished": False, "dry_run": True}
+    operator = PlanImportOperator(task_id="plan", operation_id="import", form=form)
+    with pytest.raises(AirflowFailException, match=r"^LocationNotAllowedError: host "):
+        operator.execute(context())
