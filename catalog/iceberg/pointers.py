@@ -117,16 +117,19 @@ def delete_pointer(connection: Connection, database: str, table: str, metadata_l
 
     Its files stay.
     """
-    row = delete(IcebergTableRow).where(_is_table(), *_named(database, table))
+    conditions = [_is_table(), *_named(database, table)]
     if metadata_location is not None:
-        row = row.where(IcebergTableRow.metadata_location == metadata_location)
-    if not connection.execute(row).rowcount:
+        conditions.append(IcebergTableRow.metadata_location == metadata_location)
+    held = update(IcebergTableRow).where(*conditions).values(catalog_name=CATALOG)
+    if not connection.execute(held).rowcount:
         return False
+    # First, because a trigger guards the pointers of tables that share files.
     connection.execute(
         delete(SharedLocationRow).where(
             SharedLocationRow.table_namespace == database, SharedLocationRow.table_name == table
         )
     )
+    connection.execute(delete(IcebergTableRow).where(*conditions))
     return True
 
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import DatabaseError
 
 from catalog import Catalog, NewPartition
 from catalog.errors import (
@@ -408,3 +409,34 @@ def test_a_location_is_taken_literally(catalog: Catalog, tmp_path: Path, scheme:
     metadata = read_metadata(catalog.get_table(MORE).metadata_location or "")
     assert [each.manifest_path.startswith(f"{table.location}/") for each in current_manifests(metadata)] == [True]
     assert list(known_files(metadata)) == [f"{table.location}/part-0.parquet"]
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "added", "renamed"])
+def test_no_engine_purges_a_table_that_has_files_of_a_hive_table(
+    catalog: Catalog, catalog_url: str, tmp_path: Path, kind: str
+) -> None:
+    hive = make_orders(catalog, MORE)
+    files = sorted(Path(hive.location).rglob("*.parquet"))
+    name = NAME
+    if kind == "added":
+        make_target(catalog_url, f"{tmp_path}/made")
+        migrate(catalog, MORE, "a1", ADD)
+    else:
+        migrate(catalog, MORE, "s1", MigrationRequest(OperationKind.SNAPSHOT, verify=False, target=NAME))
+    with sql_catalog(catalog_url) as iceberg:
+        if kind == "renamed":
+            name = "demo.renamed"
+            iceberg.rename_table(NAME, name)
+        for drop in (iceberg.purge_table, iceberg.drop_table):
+            with pytest.raises(DatabaseError, match="drop it in Calve"):
+                drop(name)
+    assert sorted(Path(hive.location).rglob("*.parquet")) == files
+    assert iceberg_rows(catalog_url, name) == expected_rows()
+
+
+def test_a_table_without_files_of_others_is_dropped_by_engines(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.drop_table(NAME)
+        assert not iceberg.table_exists(NAME)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from decimal import Decimal
 from pathlib import Path
@@ -148,14 +149,18 @@ def facts(rows: int) -> FileFacts:
 
 
 def test_a_manifest_of_the_target_size_is_followed_by_another(tmp_path: Path) -> None:
+    def path(number: int) -> str:
+        # Nothing that becomes smaller by compression.
+        return f"/t/{hashlib.sha256(str(number).encode()).hexdigest()}"
+
     plain = layout({"a": LongType()}, {"k": StringType()})
     with ManifestWriter(plain, f"{tmp_path}/m-", target_bytes=8_000) as writer:
-        for number in range(400):
-            writer.add((f"k{number // 10:03d}",), FileFormat.ORC, FileInfo(f"/t/{number}", 100, 0), facts(number))
+        for number in range(1_200):
+            writer.add((f"k{number // 30:03d}",), FileFormat.ORC, FileInfo(path(number), 100, 0), facts(number))
     assert len(writer.manifests) > 3
     assert all(8_000 <= each.length_bytes < 20_000 for each in writer.manifests[:-1])
     paths = [entry.data_file.file_path for each in writer.manifests for entry in read(each)]
-    assert paths == [f"/t/{number}" for number in range(400)]
+    assert paths == [path(number) for number in range(1_200)]
     uppers = [each.partitions[0].upper_bound for each in writer.manifests]
     lowers = [each.partitions[0].lower_bound for each in writer.manifests]
     assert all(upper <= lower for upper, lower in zip(uppers, lowers[1:], strict=False) if upper and lower)
@@ -168,6 +173,18 @@ def test_blocks_that_are_full_end_within_a_manifest(tmp_path: Path) -> None:
             writer.add((), FileFormat.PARQUET, FileInfo(f"/t/{number}", 100, 0), facts(number))
     (manifest,) = writer.manifests
     assert [entry.data_file.record_count for entry in read(manifest)] == list(range(3_000))
+
+
+def test_manifests_are_compressed(tmp_path: Path) -> None:
+    plain = layout({"a": LongType()}, {"k": StringType()})
+    with ManifestWriter(plain, f"{tmp_path}/m-") as writer:
+        for number in range(1_000):
+            writer.add(("k",), FileFormat.ORC, FileInfo(f"/warehouse/t/k=k/part-{number}", 100, 0), facts(number))
+    (manifest,) = writer.manifests
+    assert b"avro.codec\x0edeflate" in Path(manifest.path).read_bytes()
+    # 100 bytes an entry without.
+    assert manifest.length_bytes < 30_000
+    assert len(read(manifest)) == 1_000
 
 
 def test_nothing_added_writes_nothing(tmp_path: Path) -> None:
