@@ -322,6 +322,11 @@ class Migrations:
         with self._operations.attempt(operation.id, FLIP) as attempt:
             staged, metadata_location = self.staged(operation.id)
             self._require_verified(operation, metadata_location)
+            if MigrationRequest.from_json(operation.request).flip_source:
+                assert metadata_location is not None
+                self._sources.prepare(operation, metadata_location)
+            target = self.target(operation)
+            # The last thing before the commit: a file that arrives afterwards is missed.
             if listing is None and relist:
                 listing = self._list_now(operation)
             if listing is not None and listing != staged.listing:
@@ -329,10 +334,7 @@ class Migrations:
                     f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
                     f"{listing}); nothing was changed, and the plan has to be made anew"
                 )
-            if MigrationRequest.from_json(operation.request).flip_source:
-                assert metadata_location is not None
-                self._sources.prepare(operation, metadata_location)
-            return self._flipper.flip(operation, attempt, self.target(operation), staged, metadata_location, report)
+            return self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
 
     def _list_now(self, operation: Operation) -> str:
         try:

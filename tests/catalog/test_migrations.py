@@ -405,6 +405,23 @@ def test_what_changes_before_the_flip_is_noticed(catalog: Catalog, catalog_url: 
         )
 
 
+def test_a_file_that_arrives_while_the_flip_prepares_is_noticed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    prepared = catalog.migrations.target
+
+    def prepare_while_a_file_arrives(*arguments: Any) -> Any:
+        write_rows(location, [99], "late.parquet")
+        return prepared(*arguments)
+
+    monkeypatch.setattr(catalog.migrations, "target", prepare_while_a_file_arrives)
+    with pytest.raises(MigrationConflictError, match="files changed"):
+        catalog.migrations.flip("m1")
+
+
 def test_files_are_not_listed_again_when_told(catalog: Catalog) -> None:
     make_orders(catalog)
     stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
