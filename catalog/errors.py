@@ -17,6 +17,7 @@ CatalogError
 │   │   ├── AlreadyIcebergError
 │   │   ├── ForeignTableError        its files belong to Delta, Hudi or another provider
 │   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
+│   │   ├── PositionalTableError     its columns are found by their position in the files
 │   │   ├── SharedLocationError      another table, or another partition, has the same files
 │   │   ├── QuarantinedPartitionError
 │   │   ├── ReservedFolderError      the folder of Iceberg's metadata holds files of the table
@@ -91,6 +92,11 @@ CatalogError
 ├── EngineError                      a statement failed while Spark was running it
 │   └── EngineUnavailableError       Spark is not installed, or does not start
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
+    ├── CatalogVersionError          its schema is that of another version of Calve
+    ├── CatalogReadOnlyError         its database, or its disk, cannot be written
+    ├── CatalogAccessError           its database denies the user something
+    ├── CatalogFullError             its disk is full
+    └── CatalogRefusedError          its database refuses a statement for another reason
 """
 
 from __future__ import annotations
@@ -849,3 +855,31 @@ class CatalogUnavailableError(CatalogError):
     """No catalog is named, or it cannot be reached, or its schema is not there yet."""
 
     retryable: ClassVar[bool] = True
+
+
+class CatalogVersionError(CatalogUnavailableError):
+    """The catalog's schema is that of another version of Calve."""
+
+    retryable: ClassVar[bool] = False
+
+
+class CatalogReadOnlyError(CatalogUnavailableError):
+    """The catalog's database, or its file, cannot be written."""
+
+    retryable: ClassVar[bool] = False
+
+
+class CatalogAccessError(CatalogUnavailableError):
+    """The catalog's database denies its user something."""
+
+    retryable: ClassVar[bool] = False
+
+
+class CatalogFullError(CatalogUnavailableError):
+    """The disk of the catalog's database is full; when there is room again, a retry succeeds."""
+
+
+class CatalogRefusedError(CatalogUnavailableError):
+    """The catalog's database refuses a statement for a reason that a retry does not change."""
+
+    retryable: ClassVar[bool] = False

@@ -13,11 +13,12 @@ from typing import Any
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, update
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError, InvalidatePoolError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from catalog.errors import CatalogError, CatalogUnavailableError, ConflictError
+from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
+from catalog.storage.failures import translated
 from catalog.storage.schema import TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
@@ -26,8 +27,6 @@ _LEFT_AT = "calve_left_at"
 # Any numbers that no other user of the same database is likely to have chosen.
 _TABLE_LOCKS = 6014_2026
 _PARTITION_LOCKS = 6015_2026
-_LOST_RACES = ("40001", "40P01")
-"""What PostgreSQL calls a serialisation failure and a deadlock."""
 
 
 class Storage:
@@ -58,7 +57,11 @@ class Storage:
         if self.is_postgresql:
             # Never the server's default: under a snapshot, a writer that waited for a lock misses what it waited for.
             engine = create_engine(
-                self.url, connect_args={"application_name": "calve"}, isolation_level=isolation, **options
+                self.url,
+                connect_args={"application_name": "calve"},
+                isolation_level=isolation,
+                **_pool_settings(),
+                **options,
             )
             if isolation == "AUTOCOMMIT":
                 event.listen(engine, "connect", _pin_isolation)
@@ -66,7 +69,7 @@ class Storage:
             return engine
         if self.url.database:
             _make_folder(Path(self.url.database).expanduser().absolute().parent)
-        engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
+        engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000}, **_pool_settings())
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -74,13 +77,13 @@ class Storage:
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction that sees one state of the catalog, whatever others commit meanwhile."""
-        with _reachable(self.url), self._reader.begin() as connection:
+        with translated(self.url), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that commits at its end, or leaves nothing behind when an error passes through."""
-        with _reachable(self.url), self._writer.begin() as connection:
+        with translated(self.url), self._writer.begin() as connection:
             yield connection
 
     @contextmanager
@@ -89,7 +92,7 @@ class Storage:
 
         SQLite changes most things of a table so, and would delete the rows that refer to the old one, or refuse.
         """
-        with _reachable(self.url), self._writer.connect() as connection:
+        with translated(self.url), self._writer.connect() as connection:
             self._enforce_references(connection, is_on=False)
             try:
                 with connection.begin():
@@ -109,7 +112,7 @@ class Storage:
         Returns:
             The rows; none when the connection was lost, so whoever gets none asks again in a transaction.
         """
-        with _reachable(self.url), self._alone.connect() as connection:
+        with translated(self.url), self._alone.connect() as connection:
             driver = connection.connection.driver_connection
             assert driver is not None
             try:
@@ -202,6 +205,25 @@ def catalog_url() -> str:
     return url
 
 
+def _pool_settings() -> dict[str, int]:
+    """Return how many connections a process may have, of each kind, and how long it waits for one.
+
+    Raises:
+        InvalidConfigurationError: A setting is no number, or too small.
+    """
+    limit = _setting("CALVE_CONNECTIONS", 15, minimum=1)
+    kept = min(limit, 5)
+    timeout_seconds = _setting("CALVE_CONNECTION_TIMEOUT_SECONDS", 30, minimum=0)
+    return {"pool_size": kept, "max_overflow": limit - kept, "pool_timeout": timeout_seconds}
+
+
+def _setting(name: str, default: int, *, minimum: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isascii() or not text.isdecimal() or int(text) < minimum:
+        raise InvalidConfigurationError(f"{name} is {text!r}; set it to a whole number, {minimum} or more")
+    return int(text)
+
+
 def _normalise_url(text: str) -> URL:
     try:
         url = make_url(text)
@@ -256,34 +278,3 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("begin_immediate", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-@contextmanager
-def _reachable(url: URL) -> Iterator[None]:
-    """Turn what a database says when it is not there, or not initialised, into an error that says what to do."""
-    try:
-        yield
-    except Exception as error:
-        translated = _translated(error, url)
-        if translated is None:
-            raise
-        raise translated from error
-
-
-def _translated(error: Exception, url: URL) -> CatalogError | None:
-    # Bulk statements go past SQLAlchemy, and so do their errors.
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    message, shown = str(cause).strip(), url.render_as_string(hide_password=True)
-    is_locked = isinstance(cause, sqlite3.OperationalError) and "locked" in message
-    if is_locked or getattr(cause, "sqlstate", None) in _LOST_RACES:
-        return ConflictError(f"the catalog {shown} was held by others: {message}; nothing was changed, try again")
-    if not isinstance(error, DBAPIError):
-        return None
-    if "no such table: calve_" in message or 'relation "calve_' in message:
-        return CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`")
-    if error.statement is None or error.connection_invalidated:
-        return CatalogUnavailableError(
-            f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server "
-            "runs"
-        )
-    return None

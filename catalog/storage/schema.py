@@ -5,8 +5,10 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, String, Text
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from catalog.storage.texts import String, Text
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers rows by itself only in an INTEGER column."""

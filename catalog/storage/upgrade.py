@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
-from catalog.errors import CatalogUnavailableError
+from catalog.errors import CatalogVersionError
 from catalog.storage.engine import Storage
 
 # Alembic is imported late: opening a catalog does not need it, and it takes as long as answering a statement.
@@ -26,6 +26,8 @@ def upgrade(storage: Storage, revision: str = "head") -> None:
 
     with storage.migrate() as connection:
         _lock(connection)
+        if inspect(connection).has_table(_VERSION_TABLE):
+            refuse_newer(storage, connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}")))
         command.upgrade(_config(connection), revision)
 
 
@@ -42,16 +44,36 @@ def check_revision(storage: Storage) -> None:
     """Make sure that the schema is the one this version of Calve was written for.
 
     Raises:
-        CatalogUnavailableError: The schema is missing, older or newer.
+        CatalogUnavailableError: The schema is missing.
+        CatalogVersionError: It is older or newer.
     """
     expected = newest_revision()
     with storage.read() as connection:
         found = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+    refuse_newer(storage, found)
     if found != expected:
-        shown = storage.url.render_as_string(hide_password=True)
-        raise CatalogUnavailableError(
-            f"the catalog {shown} has schema revision {found}, this version of Calve needs {expected}; run `calve init`"
+        raise CatalogVersionError(
+            f"the catalog {_shown(storage)} has schema revision {found}, this version of Calve needs {expected}; run "
+            "`calve init`"
         )
+
+
+def refuse_newer(storage: Storage, found: str | None) -> None:
+    """Make sure that a schema was not made by a newer version of Calve.
+
+    Raises:
+        CatalogVersionError: It was.
+    """
+    expected = newest_revision()
+    if found is not None and found > expected:
+        raise CatalogVersionError(
+            f"the catalog {_shown(storage)} has schema revision {found}, made by a newer version of Calve; this "
+            f"version knows {expected} at most. Upgrade Calve"
+        )
+
+
+def _shown(storage: Storage) -> str:
+    return storage.url.render_as_string(hide_password=True)
 
 
 def newest_revision() -> str:

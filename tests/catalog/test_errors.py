@@ -11,6 +11,7 @@ from catalog import errors
 from catalog.errors import (
     BoundsNotAscendingError,
     CatalogError,
+    CatalogFullError,
     CatalogUnavailableError,
     ConflictError,
     DuplicateColumnError,
@@ -30,6 +31,7 @@ from catalog.errors import (
     ReservedColumnError,
     SourceUnavailableError,
     StatementError,
+    UnreadableMetadataError,
     UnsupportedColumn,
     UnsupportedIcebergTypeError,
     UnusableFileError,
@@ -56,6 +58,7 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     NestedFolderError: ("/a", "/a/b"),
     BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
     WrongFieldError: ("items", "is empty"),
+    UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
 }
 """What the errors that build their own message are made from; subclasses from the same."""
 
@@ -83,7 +86,7 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
     conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
-    assert retryable == {*conflicts, CatalogUnavailableError, SourceUnavailableError}
+    assert retryable == {*conflicts, CatalogFullError, CatalogUnavailableError, SourceUnavailableError}
 
 
 def test_an_expression_error_points_at_the_place() -> None:

@@ -1,0 +1,106 @@
+"""Translate what the database, its driver and SQLAlchemy raise into errors of the catalog."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, StatementError, TimeoutError
+
+from catalog.errors import (
+    CatalogAccessError,
+    CatalogError,
+    CatalogFullError,
+    CatalogReadOnlyError,
+    CatalogRefusedError,
+    CatalogUnavailableError,
+    ConflictError,
+    InvalidRequestError,
+)
+
+_LOST_RACES = ("40001", "40P01", "55P03")
+"""What PostgreSQL calls a serialisation failure, a deadlock, and a lock that lock_timeout did not wait for."""
+
+_SERVER_GONE = ("08", "57P")
+"""How PostgreSQL's codes begin for connections that ended, and for a server that stops or starts."""
+
+
+@contextmanager
+def translated(url: URL) -> Iterator[None]:
+    """Raise what the database raises as a CatalogError that says what to do."""
+    try:
+        yield
+    except CatalogError:
+        raise
+    except Exception as error:
+        translation = _translation(error, url)
+        if translation is None:
+            raise
+        raise translation from error
+
+
+def _translation(error: Exception, url: URL) -> CatalogError | None:
+    if isinstance(error, StatementError) and isinstance(error.orig, CatalogError):
+        return error.orig
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidRequestError(f"a text is no Unicode and cannot be stored: {error.object!r:.100}; decode it first")
+    if isinstance(error, IntegrityError) or not isinstance(error, SQLAlchemyError | psycopg.Error | sqlite3.Error):
+        return None
+    shown = url.render_as_string(hide_password=True)
+    if isinstance(error, TimeoutError):
+        return CatalogUnavailableError(
+            f"the catalog {shown}: all connections of this process are in use; close what reads, or allow more by "
+            "CALVE_CONNECTIONS"
+        )
+    # SQLite ends the transaction when its disk is full: what follows only says that there is none.
+    while "no such savepoint" in str(error) and isinstance(error.__context__, Exception):
+        error = error.__context__
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    message = str(cause).strip().partition("\n")[0]
+    if isinstance(cause, UnicodeEncodeError):
+        return _translation(cause, url)
+    return _by_code(getattr(cause, "sqlstate", None) or "", message, shown) or _otherwise(error, message, shown)
+
+
+def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
+    """Return the error for what PostgreSQL names by a code, and SQLite in words."""
+    if code in _LOST_RACES or "database is locked" in message or "table is locked" in message:
+        return ConflictError(f"the catalog {shown} was held by others: {message}; nothing was changed, try again")
+    if code == "57014":
+        return CatalogUnavailableError(
+            f"the catalog {shown} ended a statement: {message}; try again, or allow more time (statement_timeout)"
+        )
+    if code == "25006" or "readonly database" in message:
+        return CatalogReadOnlyError(
+            f"the catalog {shown} cannot be written: {message}; nothing was changed. Use a database, or a folder, that "
+            "can be written"
+        )
+    if code == "42501":
+        return CatalogAccessError(
+            f"the catalog {shown} denies this user something: {message}; grant it, or use the owner of the schema"
+        )
+    if code == "53100" or "disk is full" in message:
+        return CatalogFullError(f"the disk of the catalog {shown} is full: {message}; nothing was changed. Make room")
+    if code in ("22001", "22021") or "NUL (0x00)" in message:
+        return InvalidRequestError(f"a text cannot be stored in the catalog: {message}; nothing was changed")
+    if code.startswith(_SERVER_GONE):
+        return _unavailable(message, shown)
+    return None
+
+
+def _otherwise(error: Exception, message: str, shown: str) -> CatalogError:
+    if "no such table: calve_" in message or 'relation "calve_' in message:
+        return CatalogUnavailableError(f"the catalog {shown} has no schema yet; run `calve init`")
+    is_lost = isinstance(error, DBAPIError) and (error.statement is None or error.connection_invalidated)
+    if is_lost or isinstance(error, psycopg.OperationalError):
+        return _unavailable(message, shown)
+    return CatalogRefusedError(f"the catalog {shown} refused a statement: {message}; nothing was changed")
+
+
+def _unavailable(message: str, shown: str) -> CatalogUnavailableError:
+    return CatalogUnavailableError(
+        f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server runs"
+    )
