@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from catalog.errors import InvalidConfigurationError
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 
@@ -24,6 +26,18 @@ def spark_pool() -> str:
     Unless it is set, Airflow's own pool, which always exists: tasks of a pool that does not would wait for ever.
     """
     return os.environ.get("CALVE_SPARK_POOL") or "default_pool"
+
+
+def new_partition_limit() -> int:
+    """Return how many partitions one load may add to a RANGE_INTERVAL table: `CALVE_MAX_NEW_PARTITIONS`.
+
+    Raises:
+        InvalidConfigurationError: It is no whole number.
+    """
+    text = os.environ.get("CALVE_MAX_NEW_PARTITIONS") or "1000"
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidConfigurationError(f"CALVE_MAX_NEW_PARTITIONS is {text!r}, expected a whole number such as 1000")
+    return int(text)
 
 
 ICEBERG_PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"

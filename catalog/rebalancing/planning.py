@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from catalog.environment import new_partition_limit as default_partition_limit
 from catalog.errors import InvalidSchemeError
 from catalog.model import Table
 from catalog.rebalancing.changes import PartitionChange
@@ -21,6 +22,7 @@ DEFAULT_FILE_BYTES = 128 * 1024 * 1024
 """The size that data files aim at, unless the table's property `calve.target_file_bytes` says otherwise."""
 
 TARGET_PROPERTY = "calve.target_file_bytes"
+NEW_PARTITIONS_PROPERTY = "calve.max_new_partitions"
 _BYTES_A_SECOND = 25_000_000
 _START_SECONDS = 6.0
 """What Spark takes to read, sort and write on two cores, and to start (see `make bench`)."""
@@ -186,6 +188,22 @@ def target_file_bytes(table: Table) -> int:
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text)):
         raise InvalidSchemeError(
             f"table {table.full_name}: property {TARGET_PROPERTY} is {text!r}, expected a number of bytes above 0"
+        )
+    return int(text)
+
+
+def new_partition_limit(table: Table) -> int:
+    """Return how many partitions one load may add to a RANGE_INTERVAL table: its property, or the environment's.
+
+    Raises:
+        InvalidSchemeError: The table's property is no whole number.
+    """
+    text = table.properties.get(NEW_PARTITIONS_PROPERTY)
+    if text is None:
+        return default_partition_limit()
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidSchemeError(
+            f"table {table.full_name}: property {NEW_PARTITIONS_PROPERTY} is {text!r}, expected a whole number"
         )
     return int(text)
 

@@ -28,6 +28,7 @@ SCHEME_PROPERTIES = (
     "RANGE_INFO",
     "LIST_INFO",
     "INTERVAL",
+    "INTERVAL_START",
     "SORT_COLUMNS",
 )
 """The TBLPROPERTIES that a scheme is made from, without regard to case; all others are the table's own."""
@@ -70,6 +71,13 @@ def _needed(given: dict[str, str], name: str) -> str:
     return text
 
 
+def _present(given: dict[str, str], name: str) -> str:
+    """Return a property that may be empty: a table whose last range was dropped has no bound."""
+    if name not in given:
+        raise InvalidSchemeError(f"{name} is missing; the partition type needs it")
+    return given.pop(name)
+
+
 def _hash(column: str, column_type: str, sort_columns: tuple[str, ...], given: dict[str, str]) -> Scheme:
     names = [name for name in ("PARTITION_NUM", "NUM_PARTITIONS") if name in given]
     if len(names) > 1:
@@ -82,26 +90,28 @@ def _hash(column: str, column_type: str, sort_columns: tuple[str, ...], given: d
 
 
 def _range(column: str, column_type: str, sort_columns: tuple[str, ...], given: dict[str, str]) -> Scheme:
-    bounds = _bounds(given)
+    bounds = _bounds(_present(given, "RANGE_INFO"))
     scheme = RangeScheme(column, column_type, sort_columns, len(bounds) + 1, bounds)
     scheme.check("RANGE_INFO")
     return scheme
 
 
 def _interval(column: str, column_type: str, sort_columns: tuple[str, ...], given: dict[str, str]) -> Scheme:
-    bounds = _bounds(given)
+    bounds = _bounds(_needed(given, "RANGE_INFO"))
     interval = _needed(given, "INTERVAL").strip()
-    scheme = IntervalScheme(column, column_type, sort_columns, len(bounds) + 1, bounds, interval, bounds[-1][1])
+    anchor = given.pop("INTERVAL_START", "").strip() or bounds[-1][1]
+    scheme = IntervalScheme(column, column_type, sort_columns, len(bounds) + 1, bounds, interval, anchor)
     scheme.check("RANGE_INFO")
     return scheme
 
 
-def _bounds(given: dict[str, str]) -> tuple[tuple[int, str], ...]:
-    return tuple(enumerate(split_list(_needed(given, "RANGE_INFO"), "RANGE_INFO"), 1))
+def _bounds(text: str) -> tuple[tuple[int, str], ...]:
+    return tuple(enumerate(split_list(text, "RANGE_INFO"), 1)) if text.strip() else ()
 
 
 def _list(column: str, column_type: str, sort_columns: tuple[str, ...], given: dict[str, str]) -> Scheme:
-    groups = tuple(enumerate(parse_groups(_needed(given, "LIST_INFO"), "LIST_INFO"), 1))
+    text = _present(given, "LIST_INFO")
+    groups = tuple(enumerate(parse_groups(text, "LIST_INFO"), 1)) if text.strip() else ()
     scheme = ListScheme(column, column_type, sort_columns, len(groups) + 1, groups)
     scheme.check("LIST_INFO")
     return scheme

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from catalog.errors import DuplicateListValueError, InvalidSchemeError, ListGroupMismatchError
+from catalog.errors import DuplicateListValueError, ListGroupMismatchError
 from catalog.indexes.ranges import Ranges
 from catalog.key_types import KeyValue
 from catalog.schemes.model import DEFAULT_PARTITION, LOWEST, Change, NumberedScheme, SchemeType
@@ -45,13 +45,11 @@ class ListScheme(NumberedScheme):
         return self.value_type.encode(self.typed(text))
 
     def check(self, place: str) -> None:
-        """Make sure that there is a group, and no value is named twice.
+        """Make sure that no value is named twice; without a group, all rows are in the default partition.
 
         Raises:
             DuplicateListValueError, SchemeValueError, LimitExceededError: One is, or is no value.
         """
-        if not self.groups:
-            raise InvalidSchemeError(f"{place}: there is no value; name at least one")
         self._refuse_twice((text for _, texts in self.groups for text in texts), place)
         self.check_size()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any, ClassVar
 
 from catalog.errors import (
@@ -56,13 +57,11 @@ class RangeScheme(NumberedScheme):
         return [self.value_type.encode(self.typed(text)) for _, text in self.bounds]
 
     def check(self, place: str) -> None:
-        """Make sure that the bounds ascend; `place` is named where they do not.
+        """Make sure that the bounds ascend; `place` is named where they do not. There may be none.
 
         Raises:
             BoundsNotAscendingError, SchemeValueError, LimitExceededError: They do not, or are no bounds.
         """
-        if not self.bounds:
-            raise InvalidSchemeError(f"{place}: there is no bound; name at least one")
         for (low, high), ((_, lower), (_, upper)) in zip(
             pairwise(self.encoded_bounds), pairwise(self.bounds), strict=True
         ):
@@ -208,6 +207,11 @@ class IntervalScheme(RangeScheme):
     def check(self, place: str) -> None:
         """Make sure that the bounds ascend, the interval can be read, and the bounds that follow can be counted."""
         super().check(place)
+        if self.value_type.encode(self.typed(self.anchor)) > self.encoded_bounds[-1]:
+            raise InvalidSchemeError(
+                f"INTERVAL_START is {self.anchor}, above the last bound {self.bounds[-1][1]}; leave it out to count "
+                "from that"
+            )
         next(self.width.bounds_after(self.typed(self.anchor), self.value_type), None)
 
     def _rebuilt(self, bounds: Sequence[Bound], place: str, *, used: int) -> RangeScheme:
@@ -229,27 +233,37 @@ class IntervalScheme(RangeScheme):
         Raises:
             LimitExceededError: That would be too many partitions.
         """
-        last = self.typed(self.bounds[-1][1])
-        wanted = self.value_type.encode(value)
-        if wanted < self.encoded_bounds[-1]:
+        encoded = self.value_type.encode(value)
+        if encoded < self.encoded_bounds[-1]:
             return self
         new: list[Bound] = []
-        for bound in self.width.bounds_after(self.typed(self.anchor), self.value_type):
-            if self.value_type.encode(bound) <= self.value_type.encode(last):
-                continue
+        for bound, text in self._following():
             if len(self.ids) + len(new) >= MAXIMUM_PARTITIONS:
                 raise LimitExceededError(
                     f"{self.column} has the value {self.value_type.format(value)}, for which {self.interval} after "
                     f"{self.bounds[-1][1]} would make more than {MAXIMUM_PARTITIONS:,} partitions; correct the value, "
                     "or add wider partitions first: ALTER TABLE … ADD PARTITION"
                 )
-            text = self._text(bound)
-            if text is None:
-                break
             new.append((self.next_id + len(new), text))
-            if self.value_type.encode(bound) > wanted:
+            if self.value_type.encode(bound) > encoded:
                 break
         return replace(self, bounds=(*self.bounds, *new), next_id=self.next_id + len(new))
+
+    def reach(self, limit: int) -> KeyValue:
+        """Return the bound below which values have ranges when so many are added, as far as there can be as many."""
+        room = max(0, min(limit, MAXIMUM_PARTITIONS - len(self.ids)))
+        last = deque(islice(self._following(), room), maxlen=1)
+        return last[0][0] if last else self.typed(self.bounds[-1][1])
+
+    def _following(self) -> Iterator[tuple[KeyValue, str]]:
+        """Yield the bounds that come after the last one, by the interval, with their texts."""
+        for bound in self.width.bounds_after(self.typed(self.anchor), self.value_type):
+            if self.value_type.encode(bound) <= self.encoded_bounds[-1]:
+                continue
+            text = self._text(bound)
+            if text is None:
+                return
+            yield bound, text
 
     def _text(self, bound: KeyValue) -> str | None:
         """Return a bound in the spelling of the anchor; None when it is no value of the column's type."""
@@ -263,8 +277,9 @@ class IntervalScheme(RangeScheme):
         return text.replace("-", "/") if "/" in self.anchor else text
 
     def properties(self) -> dict[str, str]:
-        """Return type, bounds and interval."""
-        return {**super().properties(), "INTERVAL": self.interval}
+        """Return type, bounds and interval, and where the interval is counted from unless that is the last bound."""
+        start = {} if self.anchor == self.bounds[-1][1] else {"INTERVAL_START": self.anchor}
+        return {**super().properties(), "INTERVAL": self.interval, **start}
 
     def _fields(self) -> dict[str, Any]:
         return {**super()._fields(), "interval": self.interval, "anchor": self.anchor}

@@ -133,6 +133,26 @@ def test_a_value_above_all_bounds_that_can_be_written_stays_in_the_default_parti
     assert extended(after, value).bounds == after.bounds
 
 
+@pytest.mark.parametrize(
+    ("column_type", "bound", "interval", "limit", "reach"),
+    [
+        ("date", "2017-01-01", "1 day", 10, "'2017-01-11'"),
+        ("int", "0", "5", 3, "15"),
+        ("int", "0", "5", 0, "0"),
+        ("date", "9998-06-01", "1 year", 1_000, "'9999-06-01'"),
+        ("int", "0", "1", 1_000_000, "9998"),
+    ],
+)
+def test_a_load_reaches_as_far_as_its_partitions(
+    column_type: str, bound: str, interval: str, limit: int, reach: str
+) -> None:
+    scheme = make(column_type, bound, interval)
+    assert scheme.value_type.format(scheme.reach(limit)) == reach
+    assert scheme.extended_to(scheme.reach(limit) - 1).encoded_bounds[-1] == scheme.value_type.encode(  # type: ignore[operator]
+        scheme.reach(limit)
+    )
+
+
 def test_too_many_partitions_for_one_value_are_refused() -> None:
     with pytest.raises(LimitExceededError, match=r"'2117-01-01'.*1 day.*10,000 partitions"):
         extended(make("date", "2017-01-01", "1 day"), "2117-01-01")

@@ -400,7 +400,12 @@ def test_the_number_of_hash_partitions_has_limits(count: int) -> None:
         ("double", {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"}, ["double", "not hashed"]),
         ("decimal(38,2)", {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"}, ["decimal(38,2)", "33"]),
         ("int", {"PARTITION_TYPE": "RANGE"}, ["RANGE_INFO"]),
-        ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "  "}, ["RANGE_INFO"]),
+        ("int", {"PARTITION_TYPE": "RANGE_INTERVAL", "RANGE_INFO": "  ", "INTERVAL": "1"}, ["RANGE_INFO"]),
+        (
+            "int",
+            {"PARTITION_TYPE": "RANGE_INTERVAL", "RANGE_INFO": "5", "INTERVAL": "1", "INTERVAL_START": "6"},
+            ["INTERVAL_START is 6", "last bound 5"],
+        ),
         ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1,,2"}, ["a value is empty"]),
         ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1, (2, 3)"}, ["(2, 3) is a group"]),
         ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1", "LIST_INFO": "2"}, ["LIST_INFO", "leave it out"]),
