@@ -393,7 +393,7 @@ class RefusedPartition:
         value: The value as it was given; None when it is missing.
         expected_type: The key's type, for instance `int` or `char(3)`; None when `key` is.
         code: What is wrong.
-        index: The index that needs the key.
+        index: The index that needs the key; None when the rows of a load would be read as null.
     """
 
     partition: str
@@ -401,7 +401,7 @@ class RefusedPartition:
     value: str | None
     expected_type: str | None
     code: PartitionProblem
-    index: str
+    index: str | None
 
     def __str__(self) -> str:
         """Say what is wrong in one line."""
@@ -411,9 +411,10 @@ class RefusedPartition:
                 f"{self.index!r} takes no encrypted partitions ({self.code})"
             )
         wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
+        because = "the key's type" if self.index is None else f"because partition index {self.index!r} is on it"
         return (
-            f"partition {self.partition!r}: key {self.key!r} {wrong}, expected {self.expected_type} "
-            f"because partition index {self.index!r} is on it ({self.code})"
+            f"partition {self.partition!r}: key {self.key!r} {wrong}, expected {self.expected_type} {because} "
+            f"({self.code})"
         )
 
 

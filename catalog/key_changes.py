@@ -13,7 +13,7 @@ from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.encoding import encode_packed
 from catalog.key_types import parse_key_type
 from catalog.model import Column, Table
-from catalog.partition_names import partition_path, unpack_values
+from catalog.partition_names import folder_start, unpack_values
 from catalog.storage.schema import PartitionRow
 
 _SHOWN = 5
@@ -145,7 +145,7 @@ def pin_locations(connection: Connection, table: Table) -> None:
     """Write down the default locations, which would follow the keys' new names, or the table's new location."""
     location: ColumnElement[str] = literal(table.location, Text)
     for number, name in enumerate(table.key_names, 1):
-        prefix = literal("/" + partition_path([name], [""]), Text)
+        prefix = literal("/" + folder_start(name), Text)
         location = location + prefix + func.split_part(PartitionRow.packed_values, "/", number, type_=Text)
     connection.execute(
         update(PartitionRow)

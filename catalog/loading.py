@@ -161,13 +161,13 @@ class Loading:
     def check(
         self, table: Table, indexes: Sequence[PartitionIndex], partitions: Iterable[NewPartition]
     ) -> Iterator[RefusedPartition]:
-        """Yield the partitions that the indexes do not admit; the table need not be in the catalog yet.
+        """Yield the partitions whose values do not fit their keys or the indexes; the table may not exist yet.
 
         Raises:
             InvalidPartitionError: One partition comes in two spellings, such as `01` and `1` for an int.
             PartitionAlreadyExistsError: The table has one of the partitions.
         """
-        encoder = ValueEncoder(table, indexes)
+        encoder = ValueEncoder(table, indexes, every_key=True)
         for batch in batched(partitions):
             fitting: dict[bytes, NewPartition] = {}
             for partition in batch:
@@ -327,6 +327,7 @@ class Loading:
             is_quarantined=is_quarantined,
             operation_number=operation.number,
             is_bulk=True,
+            every_key=True,
         )
         result = adder.add(staged(), if_not_exists=False, on_invalid=on_invalid)
         refused = {each.partition for each in result.refused}

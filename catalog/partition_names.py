@@ -12,6 +12,9 @@ from collections.abc import Sequence
 NULL_VALUE = "__HIVE_DEFAULT_PARTITION__"
 """What Hive writes for a null partition value."""
 
+NULL_TEXTS = ("", NULL_VALUE)
+"""Texts that are null: of an empty one, Hive and Spark write the null partition, and cannot read a folder `k=`."""
+
 _LACKING = "%"
 """Stored for a value that the partition lacks; no escaped value can be a lone per cent sign."""
 
@@ -30,10 +33,15 @@ def unescape(text: str) -> str:
     return _ESCAPE.sub(lambda found: chr(int(found.group(1), 16)), text) if "%" in text else text
 
 
+def folder_start(key: str) -> str:
+    """Return what the name of a key's folder begins with, `k=`."""
+    return f"{escape(key)}="
+
+
 def partition_path(keys: Sequence[str], values: Sequence[str | None]) -> str:
-    """Return `k=v/k2=v2`, escaped; a null and a lacking value as `__HIVE_DEFAULT_PARTITION__`."""
+    """Return `k=v/k2=v2`, escaped; a null, empty or lacking value as `__HIVE_DEFAULT_PARTITION__`."""
     return "/".join(
-        f"{escape(key)}={NULL_VALUE if value is None else escape(value)}"
+        f"{escape(key)}={NULL_VALUE if not value else escape(value)}"
         for key, value in zip(keys, (*values, *[None] * (len(keys) - len(values))), strict=True)
     )
 
@@ -41,12 +49,12 @@ def partition_path(keys: Sequence[str], values: Sequence[str | None]) -> str:
 def parse_partition_path(path: str) -> list[tuple[str, str | None]]:
     """Return the (key, value) pairs of a Hive-style path; parts without `=` are left out."""
     pairs = (part.split("=", 1) for part in path.split("/") if "=" in part)
-    return [(unescape(key), None if value == NULL_VALUE else unescape(value)) for key, value in pairs]
+    return [(unescape(key), None if value in NULL_TEXTS else unescape(value)) for key, value in pairs]
 
 
 def pack_values(values: Sequence[str | None], key_count: int) -> str:
     """Return the values as one text, separated by slashes; `unpack_values` reads it back."""
-    packed = "/".join(NULL_VALUE if value is None else escape(value) for value in values)
+    packed = "/".join(NULL_VALUE if not value else escape(value) for value in values)
     if len(values) < key_count:
         packed += ("/" if values else "") + "/".join([_LACKING] * (key_count - len(values)))
     return packed

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from catalog.errors import InvalidPartitionError, PartitionProblem, RefusedPartition
 from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
 from catalog.memo import Memo
 from catalog.model import PartitionIndex, Table
-from catalog.partition_names import NULL_VALUE, escape, partition_path, unpack_values
+from catalog.partition_names import NULL_TEXTS, NULL_VALUE, escape, partition_path, unpack_values
 
 _UNFIT = b"\x02"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -68,13 +68,18 @@ class EncodedBatch:
 class ValueEncoder:
     """Encodes the values of many partitions of one table. Each distinct text is parsed once."""
 
-    def __init__(self, table: Table, indexes: Sequence[PartitionIndex] = ()) -> None:
-        """Take the table and the indexes that every partition has to fit."""
+    def __init__(self, table: Table, indexes: Sequence[PartitionIndex] = (), *, every_key: bool = False) -> None:
+        """Take the table and the indexes that every partition has to fit.
+
+        Args:
+            every_key: A value of a key without an index has to be of the key's type, too; readers would see null.
+        """
         self.table = table
         self.indexes = tuple(indexes)
         self._types = table.key_types
         self._positions = [tuple(table.key_names.index(key) for key in index.keys) for index in indexes]
         self._indexed = sorted({position for positions in self._positions for position in positions})
+        self._checked = range(len(self._types)) if every_key else self._indexed
         self._known = [Memo(partial(self._new_piece, position)) for position in range(len(self._types))]
 
     def encode(self, values: Sequence[str | None]) -> EncodedValues | RefusedPartition:
@@ -84,8 +89,8 @@ class ValueEncoder:
             InvalidPartitionError: There are more values than keys.
         """
         pieces = self._pieces(values)
-        for position in self._indexed:
-            if (problem := pieces[position].problem) is not None:
+        for position in self._checked:
+            if self._is_refused(problem := pieces[position].problem, position):
                 return self._refusal(values, position, problem)
         return EncodedValues(
             "/".join([piece.packed for piece in pieces]),
@@ -109,10 +114,10 @@ class ValueEncoder:
             [list(map(itemgetter(field), column)) for column in pieces] for field in range(len(_LACKING))
         )
         refused: dict[int, RefusedPartition] = {}
-        for position in self._indexed:
+        for position in self._checked:
             if any(problems[position]):
                 for number, problem in enumerate(problems[position]):
-                    if problem is not None and number not in refused:
+                    if self._is_refused(problem, position) and number not in refused:
                         refused[number] = self._refusal(rows[number], position, problem)
         typed = list(map(b"".join, zip(*encoded, strict=True)))
         return EncodedBatch(
@@ -125,6 +130,9 @@ class ValueEncoder:
             typed,
             refused,
         )
+
+    def _is_refused(self, problem: PartitionProblem | None, position: int) -> TypeGuard[PartitionProblem]:
+        return problem is not None and (position in self._indexed or problem is PartitionProblem.INVALID_TYPE)
 
     def identity(self, values: Sequence[str | None]) -> bytes:
         """Return the digest of the typed values, whether or not an index admits them."""
@@ -155,8 +163,8 @@ class ValueEncoder:
         return _piece(self._types[position], value)
 
     def _refusal(self, values: Sequence[str | None], position: int, problem: PartitionProblem) -> RefusedPartition:
-        needing = next(
-            index for index, positions in zip(self.indexes, self._positions, strict=True) if position in positions
+        needing = (
+            index.name for index, positions in zip(self.indexes, self._positions, strict=True) if position in positions
         )
         return RefusedPartition(
             partition=partition_path(self.table.key_names, values),
@@ -164,12 +172,12 @@ class ValueEncoder:
             value=values[position] if position < len(values) else None,
             expected_type=str(self._types[position]),
             code=problem,
-            index=needing.name,
+            index=next(needing, None),
         )
 
 
 def _piece(key_type: KeyType, value: str | None) -> _Piece:
-    if value is None or value == NULL_VALUE:
+    if value is None or value in NULL_TEXTS:
         return _Piece(NULL_VALUE, NULL_BYTES)
     try:
         return _Piece(escape(value), key_type.encode(key_type.parse(value)))

@@ -13,7 +13,7 @@ from catalog.importing.formats import file_format
 from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
 from catalog.importing.spark_schema import real_columns, spark_provider
 from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
-from catalog.partition_names import NULL_VALUE, partition_path
+from catalog.partition_names import NULL_TEXTS, partition_path
 
 SOURCE_PROPERTY = "calve.source"
 """The property of an imported table that names its entry: `hms://host:9083/sales.orders`."""
@@ -178,7 +178,7 @@ class Partitions:
             UnsupportedSourceTableError: It has no location, or a format that the catalog does not know.
         """
         storage = partition.storage
-        values = tuple(None if value == NULL_VALUE else value for value in partition.values)
+        values = tuple(None if value in NULL_TEXTS else value for value in partition.values)
         found = self._format(storage, values)
         return NewPartition(
             values,

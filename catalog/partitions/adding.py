@@ -76,11 +76,13 @@ class PartitionAdder:
         is_quarantined: bool = False,
         operation_number: int | None = None,
         is_bulk: bool = False,
+        every_key: bool = False,
     ) -> None:
         """Hold the table, and see which indexes it has from now on until the transaction ends.
 
         Args:
             is_bulk: More than one batch of partitions may be added.
+            every_key: Refuse values that are not of their key's type, also of a key without an index.
 
         Raises:
             TableNotFoundError: There is no such table.
@@ -88,7 +90,8 @@ class PartitionAdder:
         self._connection = connection
         self.table: Table = definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
         require_partition_keys(self.table)
-        self._encoder = ValueEncoder(self.table, maintained_indexes(connection, self.table.id))
+        indexes = maintained_indexes(connection, self.table.id)
+        self._encoder = ValueEncoder(self.table, indexes, every_key=every_key)
         self._is_quarantined = is_quarantined
         self._operation_number = operation_number
         self._created_at_ms = read_clock_ms(connection)

@@ -23,7 +23,7 @@ from catalog.loading import Loading
 from catalog.locations import comparable
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.operations import OperationKind, Operations, OperationState
-from catalog.partition_names import NULL_VALUE, given_values, partition_path, unescape
+from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions
 from catalog.storage import Storage
@@ -170,7 +170,7 @@ class _Repair:
         self._folder = Folder(table.location)
         self._encoder = ValueEncoder(table)
         # Of packed values, which are escaped as in paths.
-        self._default_path = "/".join(partition_path([key], [""]).replace("%", "%%") + "%s" for key in table.key_names)
+        self._default_path = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in table.key_names)
         self._found = _Findings()
         self._own_locations: Digests | None = None
 
@@ -217,7 +217,7 @@ class _Repair:
                 if not mark or unescape(said).lower() != key:
                     self._found.refuse(f"folder {path}: its last part does not have the form {key}=value")
                 else:
-                    yield _Found(path, (*folder.values, None if value == NULL_VALUE else unescape(value)))
+                    yield _Found(path, (*folder.values, None if value in NULL_TEXTS else unescape(value)))
 
     # --- adding -------------------------------------------------------------------------------------------------
 

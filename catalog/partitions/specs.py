@@ -8,10 +8,13 @@ from typing import TypeAlias
 from catalog.errors import InvalidPartitionSpecError, PartialPartitionSpecError
 from catalog.key_types import KeyValueError
 from catalog.model import Table
-from catalog.partition_names import NULL_VALUE
+from catalog.partition_names import NULL_TEXTS
 
 PartitionSpec: TypeAlias = Mapping[str, str | None]
-"""Partition key → value as the path shows it, unescaped; None, or `__HIVE_DEFAULT_PARTITION__`, is Hive's null."""
+"""Partition key → value as the path shows it, unescaped.
+
+None, `__HIVE_DEFAULT_PARTITION__` and an empty text are Hive's null.
+"""
 
 _LONGEST_LITERAL = 10_000
 """Longer values are compared with the partitions found, and not said in the filter."""
@@ -32,7 +35,7 @@ def spec_values(table: Table, spec: PartitionSpec) -> dict[int, str | None]:
             )
         if position in values:
             raise InvalidPartitionSpecError(f"partition key {table.key_names[position]} is named twice")
-        values[position] = None if value == NULL_VALUE else value
+        values[position] = None if value in NULL_TEXTS else value
     return dict(sorted(values.items()))
 
 
@@ -44,7 +47,7 @@ def whole_values(table: Table, spec: PartitionSpec | Sequence[str | None]) -> tu
         PartialPartitionSpecError: A key is not named.
     """
     if not isinstance(spec, Mapping):
-        return tuple(spec)
+        return tuple(None if value in NULL_TEXTS else value for value in spec)
     values = spec_values(table, spec)
     if missing := [name for position, name in enumerate(table.key_names) if position not in values]:
         raise PartialPartitionSpecError(

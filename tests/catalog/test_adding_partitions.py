@@ -113,8 +113,8 @@ def test_two_spellings_of_a_value_are_one_partition(
 def test_a_value_that_no_type_reads_the_same_way_stays_a_partition_of_its_own(catalog: Catalog) -> None:
     create(catalog, ("a", "int"), ("b", "int"), ("c", "int"))
     rows = [
-        ("\0", "", None),
-        ("", None, "\0"),
+        ("\0", "%", None),
+        ("%", None, "\0"),
         ("foo", "1", "1"),
         ("fo", "o1", "1"),
         ("1.0", "1", "1"),
@@ -124,11 +124,25 @@ def test_a_value_that_no_type_reads_the_same_way_stays_a_partition_of_its_own(ca
     assert {partition.values for partition in catalog.get_partitions(TABLE)} == set(rows)
 
 
+@pytest.mark.parametrize("key_type", ["string", "int", "char(3)"])
+def test_an_empty_text_is_the_null_partition(catalog: Catalog, key_type: str) -> None:
+    table = create(catalog, ("a", key_type), ("b", "string"))
+    assert catalog.add_partitions(TABLE, [NewPartition(["", "x"]), NewPartition(["", ""])]).added == 2
+    for same in (("", "x"), (None, "x"), (NULL_VALUE, "x")):
+        with pytest.raises(PartitionAlreadyExistsError):
+            catalog.add_partitions(TABLE, [NewPartition(same)])
+        partition = catalog.get_partition(TABLE, same)
+        assert partition.values == (None, "x")
+        assert partition.location == f"{table.location}/a={NULL_VALUE}/b=x"
+    assert catalog.get_partition(TABLE, ["", ""]).values == (None, None)
+    assert len(list(catalog.get_partitions(TABLE, "a is null"))) == 2
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
 @pytest.mark.parametrize(
     ("key_type", "value", "code"),
     [
         ("int", "foo", PartitionProblem.INVALID_TYPE),
-        ("int", "", PartitionProblem.INVALID_TYPE),
         ("tinyint", "128", PartitionProblem.INVALID_TYPE),
         ("tinyint", "-129", PartitionProblem.INVALID_TYPE),
         ("bigint", "9223372036854775808", PartitionProblem.INVALID_TYPE),

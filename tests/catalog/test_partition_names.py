@@ -67,7 +67,7 @@ def test_a_per_cent_sign_that_starts_no_escape_is_kept() -> None:
 def test_unpacking_gives_back_what_was_packed(values: tuple[str | None, ...], lacking: int) -> None:
     key_count = max(len(values) + lacking, 1)
     packed = pack_values(values, key_count)
-    expected = tuple(None if value == NULL_VALUE else value for value in values)
+    expected = tuple(None if value in ("", NULL_VALUE) else value for value in values)
     assert unpack_values(packed) == expected + (None,) * (key_count - len(values))
     assert given_values(packed) == expected
 
@@ -75,8 +75,14 @@ def test_unpacking_gives_back_what_was_packed(values: tuple[str | None, ...], la
 @given(st.lists(st.tuples(any_text.filter(bool), st.none() | any_text), min_size=1, max_size=4))
 def test_a_path_names_its_keys_and_values(pairs: list[tuple[str, str | None]]) -> None:
     path = partition_path([key for key, _ in pairs], [value for _, value in pairs])
-    expected = [(key, None if value == NULL_VALUE else value) for key, value in pairs]
+    expected = [(key, None if value in ("", NULL_VALUE) else value) for key, value in pairs]
     assert parse_partition_path(f"warehouse/demo/{path}") == expected
+
+
+def test_an_empty_text_is_null_because_no_reader_of_hive_tables_can_read_its_folder() -> None:
+    assert partition_path(("a", "b"), ("", "x")) == f"a={NULL_VALUE}/b=x"
+    assert parse_partition_path("t/a=/b= ") == [("a", None), ("b", " ")]
+    assert pack_values(("", "x"), 2) == pack_values((None, "x"), 2)
 
 
 def test_null_and_lacking_values_are_shown_as_hive_shows_null() -> None:

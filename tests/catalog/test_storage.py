@@ -10,14 +10,15 @@ from threading import Barrier, Thread
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import create_engine, func, insert, inspect, select, text
+from sqlalchemy import create_engine, func, insert, inspect, select, text, update
 
 from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError
 from catalog.iceberg.pointers import pointer_locations
 from catalog.locations import location_key
+from catalog.partition_names import NULL_VALUE
 from catalog.storage import Storage
-from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, TableRow
+from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 
 
@@ -94,6 +95,19 @@ def test_indexes_jobs_and_sources_survive_the_renumbering_of_rows(catalog: Catal
     with catalog.storage.read() as connection:
         keys = connection.execute(select(TableRow.name, TableRow.location_key).order_by(TableRow.name)).all()
     assert [tuple(row) for row in keys] == [("flights", location_key(flights.location)), ("v", None)]
+
+
+def test_a_partition_of_an_empty_text_keeps_its_folder(catalog: Catalog, flights: Table) -> None:
+    catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None]), NewPartition(["LGA", "2013", None])])
+    downgrade(catalog.storage, "0008")
+    with catalog.storage.write() as connection:
+        packed = PartitionRow.packed_values
+        connection.execute(update(PartitionRow).where(packed.like("JFK/%")).values(packed_values=f"/2013/{NULL_VALUE}"))
+    upgrade(catalog.storage)
+    locations = {partition.values[0]: partition.location for partition in catalog.get_partitions("demo.flights")}
+    keys = flights.key_names
+    assert locations[""].startswith(f"{flights.location}/{keys[0]}=/{keys[1]}=2013")
+    assert locations["LGA"].startswith(f"{flights.location}/{keys[0]}=LGA/{keys[1]}=2013")
 
 
 def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:

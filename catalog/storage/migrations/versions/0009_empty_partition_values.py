@@ -1,0 +1,52 @@
+"""Partitions of an empty text keep their folder.
+
+An empty text is Hive's null from here on, and its default folder is that of null. A partition that was added before
+keeps its value, and gets the folder `k=` that its files are in as a location of its own.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from catalog.partition_names import folder_start
+
+revision = "0009"
+down_revision = "0008"
+branch_labels = None
+depends_on = None
+
+_PARTITION = sa.table(
+    "calve_partition",
+    sa.column("id", sa.BigInteger),
+    sa.column("table_id", sa.BigInteger),
+    sa.column("packed_values", sa.Text),
+    sa.column("location", sa.Text),
+)
+_TABLE = sa.table(
+    "calve_table",
+    sa.column("id", sa.BigInteger),
+    sa.column("location", sa.Text),
+    sa.column("partition_keys", sa.JSON),
+)
+
+
+def upgrade() -> None:
+    """Apply the revision."""
+    connection = op.get_bind()
+    packed = _PARTITION.c.packed_values
+    has_empty = sa.or_(packed == "", packed.like("/%"), packed.like("%/"), packed.like("%//%"))
+    query = (
+        sa.select(_PARTITION.c.id, packed, _TABLE.c.location, _TABLE.c.partition_keys)
+        .join(_TABLE, _TABLE.c.id == _PARTITION.c.table_id)
+        .where(_PARTITION.c.location.is_(None), has_empty)
+    )
+    for partition_id, values, location, keys in connection.execute(query).all():
+        parts = zip(keys, values.split("/"), strict=True)
+        folders = [f"{folder_start(key['name'])}{value}" for key, value in parts]
+        change = sa.update(_PARTITION).where(_PARTITION.c.id == partition_id)
+        connection.execute(change.values(location="/".join([location, *folders])))
+
+
+def downgrade() -> None:
+    """Take the revision back: a location of its own says the same as the default one."""
