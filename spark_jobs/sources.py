@@ -6,23 +6,32 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import StringType, StructField, StructType, _parse_datatype_string
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
+from catalog.column_types import ColumnTextType, parse_column_type
 from catalog.errors import SourceFileError
 from catalog.files import FileInfo, Folder
 from catalog.identifiers import normalise_identifier
 from catalog.jobs import SourceJob
+from catalog.key_types import DecimalType, FloatingType
 from catalog.model import Column, Table
+from spark_jobs.file_formats import spark_type
+from spark_jobs.source_lines import line_of
+from spark_jobs.value_checks import CheckedColumn, checked_column, first_problem
 
 CORRUPT = "_calve_corrupt"
 """Column with the text of a line that cannot be read as a row; null for all others."""
+
+PROBLEM = "_calve_problem"
+"""Column that says what is wrong with a row whose values do not fit their columns; null for all others."""
 
 _SHOWN = 10
 _TEXT_FORMATS = ("csv", "json")
@@ -36,12 +45,17 @@ class Source:
         rows: All columns, lower case, the partition keys as texts; and `CORRUPT` for text formats.
         columns: The columns that go into the data files, with their types.
         names: Column → its name as the files spell it.
+        given: The rows as they are in the files, before they are cast.
+        problem: What is wrong with a row of these; None when every value fits.
     """
 
     rows: DataFrame
     columns: tuple[Column, ...]
     files: Sequence[FileInfo]
     names: Mapping[str, str]
+    job: SourceJob
+    given: DataFrame
+    problem: SparkColumn | None
 
 
 def spark_path(location: str) -> str:
@@ -58,7 +72,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
     Raises:
-        SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table.
+        SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table; or a
+            column of a type that can never become the table's.
     """
     paths = [spark_path(each.path) for each in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
@@ -75,17 +90,49 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
     rows = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
     _check_keys(rows, keys, files)
-    types = {} if table is None else {column.name: column.type for column in table.columns}
-    rows = rows.withColumns({key: f.col(quoted(key)).cast("string") for key in keys})
-    rows = rows.withColumns(
-        {name: f.col(quoted(name)).cast(text) for name, text in types.items() if name in rows.columns}
-    )
+    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
+    given, checked = rows, _checked(rows, declared, keys)
+    changed = {key: f.col(quoted(key)).cast("string") for key in keys}
+    changed |= {one.column.name: one.value for one in checked}
+    if (problem := first_problem(checked)) is not None:
+        changed[PROBLEM] = problem
+    try:
+        rows = given.withColumns(changed)
+    except AnalysisException as error:
+        raise _not_castable(given, checked, files) or error from error
+    others = (*keys, CORRUPT, PROBLEM)
     columns = tuple(
-        Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in (*keys, CORRUPT)
+        Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
     )
     if table is not None:
         _check_columns(table, [column.name for column in columns], files)
-    return Source(rows, columns, files, names)
+    return Source(rows, columns, files, names, job, given, problem)
+
+
+def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
+    """Return the columns of a source that are declared, but for the keys, which are checked as partitions are made."""
+    types = {field.name: field.dataType for field in rows.schema}
+    return [
+        checked_column(Column(name, text), f.col(quoted(name)), types[name])
+        for name, text in declared.items()
+        if name in types and name not in keys
+    ]
+
+
+def _not_castable(
+    rows: DataFrame, columns: Sequence[CheckedColumn], files: Sequence[FileInfo]
+) -> SourceFileError | None:
+    types = dict(rows.dtypes)
+    for checked in columns:
+        try:
+            rows.select(checked.value)
+        except AnalysisException:
+            name, type_text = checked.column.name, checked.column.type
+            return SourceFileError(
+                f"source {files[0].path}: column {name} is of type {types[name]}, which cannot become {type_text}; "
+                "correct the file, or alter the table first"
+            )
+    return None
 
 
 def _text_schema(
@@ -118,10 +165,21 @@ def _text_schema(
         found = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
     return StructType(
         [
-            StructField(name, StringType() if name.lower() in keys else _parse_datatype_string(text))
+            StructField(name, StringType() if name.lower() in keys else _read_type(name, text, declared))
             for name, text in found
         ]
     )
+
+
+def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataType:
+    """Return the type to read a column of a text file with.
+
+    Spark's readers round, cut or do not check the values of some types, which are read as texts and cast later.
+    """
+    is_cast_later = isinstance(parse_column_type(type_text), ColumnTextType | DecimalType | FloatingType)
+    if is_cast_later and name.lower() in declared:
+        return StringType()
+    return DataType.fromDDL(spark_type(type_text))
 
 
 def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo]) -> None:
@@ -143,31 +201,44 @@ def _check_columns(table: Table, found: Sequence[str], files: Sequence[FileInfo]
         )
 
 
+def is_bad(source: Source) -> SparkColumn | None:
+    """Return whether a row of `Source.rows` cannot be read, or has a value that does not fit; None if none can."""
+    marks = [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
+    return reduce(lambda one, other: one | other, marks) if marks else None
+
+
 def bad_count(source: Source) -> SparkColumn:
-    """Return the number of rows that cannot be read, as an aggregate over `Source.rows`."""
-    is_bad = f.col(CORRUPT).isNotNull() if CORRUPT in source.rows.columns else f.lit(False)
-    return f.count_if(is_bad)
+    """Return the number of rows that cannot be loaded, as an aggregate over `Source.rows`."""
+    bad = is_bad(source)
+    return f.count_if(f.lit(False) if bad is None else bad)
 
 
 def unreadable_lines(source: Source) -> SourceFileError:
-    """Return the error that names the file and line of the first rows that cannot be read."""
-    bad = (
-        # All columns: Spark reads only those that are asked for, and would not notice what is wrong with the others.
-        source.rows.where(f.col(CORRUPT).isNotNull())
-        .select(f.col("_metadata.file_path").alias("_calve_file"), "*")
-        .limit(_SHOWN)
-        .collect()
-    )
-    places = [_place(row["_calve_file"], row[CORRUPT]) for row in bad]
+    """Return the error that names the file and line of the first rows that cannot be loaded."""
+    # All columns: Spark reads only those that are asked for, and would not notice what is wrong with the others.
+    columns = [f.col("_metadata.file_path").alias("_calve_file"), f.col("*")]
+    if source.problem is None:
+        bad = source.given.where(f.col(CORRUPT).isNotNull()).select(*columns)
+    else:
+        rows = source.given.withColumn(PROBLEM, source.problem)
+        is_corrupt = f.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else f.lit(False)
+        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull()).select(*columns)
+    places = []
+    for row in bad.limit(_SHOWN).collect():
+        record, path = row.asDict(), plain_path(row["_calve_file"])
+        if record.get(CORRUPT) is not None:
+            places.append(_place(path, record[CORRUPT]))
+        else:
+            line = line_of(path, record, source.job)
+            places.append(f"{path}{'' if line is None else f', line {line}'}: {record[PROBLEM]}")
     return SourceFileError(
         f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
         "lines, or the types and options of the table's entry"
     )
 
 
-def _place(uri: str, record: str) -> str:
+def _place(path: str, record: str) -> str:
     """Return `path, line N: text` for a record that Spark could not read."""
-    path = plain_path(uri)
     first_line = record.splitlines()[0] if record else ""
     shown = first_line if len(first_line) <= 120 else first_line[:120] + "…"
     with Folder(path).open_text() as lines:

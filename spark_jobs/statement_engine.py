@@ -15,7 +15,7 @@ from catalog.column_types import parse_column_type
 from catalog.environment import spark_packages
 from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.jobs import BuildPartitionIndexJob
-from catalog.key_types import CharType, StringType
+from catalog.key_types import StringType
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations import OperationKind
@@ -35,7 +35,7 @@ from spark_jobs.query import prune_query
 from spark_jobs.rebalance import rebalance
 from spark_jobs.scheme_loading import load_rows
 from spark_jobs.source_keys import refuse_missing_keys
-from spark_jobs.sources import CORRUPT, Source, read_source, source_errors, unreadable_lines
+from spark_jobs.sources import CORRUPT, PROBLEM, Source, is_bad, read_source, source_errors, unreadable_lines
 from spark_jobs.table_names import reads_iceberg
 from spark_jobs.value_loading import append_rows
 from spark_jobs.views import with_views
@@ -181,10 +181,9 @@ class SparkEngine:
             return append_rows(
                 self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
             )
-        checked = frame.select(*[_checked(column) for column in table.columns])
         with row_errors():
             report = load_rows(
-                self.spark, self._catalog, operation.id, table.full_name, checked, requested_by=operation.requested_by
+                self.spark, self._catalog, operation.id, table.full_name, frame, requested_by=operation.requested_by
             )
         return {**report, "rows": report["rows_loaded"]}
 
@@ -244,23 +243,6 @@ def _from_text(text: SparkColumn, column: Column) -> SparkColumn:
     return text.cast("string" if is_text else column.type).alias(column.name)
 
 
-def _checked(column: Column) -> SparkColumn:
-    """Return a column in its table's type; a text that is too long is an error, as a number that does not fit is."""
-    value, column_type = f.col(f"`{column.name}`"), parse_column_type(column.type)
-    if not isinstance(column_type, StringType):
-        return value.cast(column.type).alias(column.name)
-    text = value.cast("string")
-    if isinstance(column_type, CharType):
-        text = f.rtrim(text)
-    if column_type.maximum_length is None:
-        return text.alias(column.name)
-    message = f.concat(
-        f.lit(f"column {column.name} is of type {column.type}, and '"), f.left(text, f.lit(40)), f.lit("' is longer.")
-    )
-    is_long = f.length(text) > column_type.maximum_length
-    return f.when(is_long, f.raise_error(message)).otherwise(text).alias(column.name)
-
-
 def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
     """Return the rows of a source, whose partition keys are texts, with dates written as other columns' dates are."""
     names = _keys_of_type("date", table)
@@ -283,7 +265,8 @@ def _keys_of_type(name: str, table: Table) -> list[str]:
 
 def _readable(source: Source) -> DataFrame:
     """Return the rows of a source; a line that cannot be read ends the job that reads it."""
-    if CORRUPT not in source.rows.columns:
+    bad = is_bad(source)
+    if bad is None:
         return source.rows
-    is_good = f.when(f.col(CORRUPT).isNull(), True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
-    return source.rows.where(is_good).drop(CORRUPT)
+    is_good = f.when(~bad, True).otherwise(f.raise_error(f.lit(_UNREADABLE)).cast("boolean"))
+    return source.rows.where(is_good).drop(CORRUPT, PROBLEM)

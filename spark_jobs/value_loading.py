@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Table
 from catalog.appending import DATA, FILES, FILES_SCHEMA
 from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
 from catalog.files import Folder, in_parallel
-from catalog.key_types import CharType, FloatingType, parse_key_type
-from catalog.model import Column
+from catalog.key_types import FloatingType, parse_key_type
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
 from catalog.table_checks import require_value_rows
-from spark_jobs.file_formats import SIZED_TEXT, file_options, spark_type
-from spark_jobs.observing import metrics
+from spark_jobs.file_formats import file_options, spark_type
 from spark_jobs.reading import reader_errors
 from spark_jobs.session import attempt_here, require_attempt
 from spark_jobs.sources import spark_path
+from spark_jobs.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 
 log = logging.getLogger("spark_jobs.value_loading")
 
@@ -37,22 +33,6 @@ APPEND = "append_rows"
 
 _FEW_ROWS = 1_000
 """Rows up to which the files are counted in this process: there are no more files than rows."""
-
-_GIVEN = "calve/given/"
-
-
-@dataclass(frozen=True)
-class _Shape:
-    """One column of the rows to write.
-
-    Attributes:
-        written: Its value as it is written.
-        is_wrong: Whether what was given is not of the column's type; None when everything is.
-    """
-
-    column: Column
-    written: SparkColumn
-    is_wrong: SparkColumn | None
 
 
 def append_rows(
@@ -91,7 +71,7 @@ def append_rows(
     """
     definition = catalog.get_table(table)
     _refuse_others(definition)
-    rows, shapes = _shaped(definition, frame)
+    rows, columns = shaped_rows(definition, frame)
     operation = catalog.operations.begin(
         operation_id, OperationKind.APPEND_ROWS, table, is_exclusive=True, requested_by=requested_by
     )
@@ -104,7 +84,7 @@ def append_rows(
         catalog.loading.discard_staging(definition)
         try:
             staging = catalog.loading.staging_name(operation, attempt)
-            _stage(spark, definition, staging, rows, shapes)
+            _stage(spark, definition, staging, rows, columns)
             return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
         except FencedError:
             raise
@@ -124,93 +104,34 @@ def _refuse_others(table: Table) -> None:
 # --- the rows -------------------------------------------------------------------------------------------------------
 
 
-def _shaped(table: Table, frame: DataFrame) -> tuple[DataFrame, list[_Shape]]:
-    """Return the rows with what was given for each column under a name of its own, and how they become the table's."""
-    names = [name.lower() for name in frame.columns]
-    wanted = [column.name for column in (*table.columns, *table.partition_keys)]
-    wrong = {
-        "twice": sorted({name for name in names if names.count(name) > 1}),
-        "which the table does not have": [name for name in names if name not in wanted],
-        "which are partition keys and missing": [name for name in table.key_names if name not in names],
-    }
-    if found := [f"{', '.join(columns)}, {what}" for what, columns in wrong.items() if columns]:
-        raise InvalidRowsError(
-            f"the rows for {table.full_name} have the columns {', '.join(names) or 'none'}: {'; '.join(found)}. Name "
-            f"them as the table does: {', '.join(wanted)}"
-        )
-    rows = frame.toDF(*[_GIVEN + name for name in names])
-    types = {name: field.dataType.simpleString() for name, field in zip(names, frame.schema, strict=True)}
-    shapes = [_column_shape(column, types.get(column.name)) for column in table.columns]
-    shapes += [_key_shape(key, types[key.name]) for key in table.partition_keys]
-    try:
-        rows.select(*[shape.written.alias(shape.column.name) for shape in shapes])
-    except AnalysisException as error:
-        raise _not_castable(table, rows, shapes) or error from error
-    return rows, shapes
+def _written(table: Table, columns: Sequence[CheckedColumn]) -> Iterator[SparkColumn]:
+    """Yield what is written: the columns, then each partition key as the text of a path."""
+    for checked in columns:
+        is_key = checked.column.name in table.key_names
+        yield (_key_text(checked) if is_key else checked.value).alias(checked.column.name)
 
 
-def _not_castable(table: Table, rows: DataFrame, shapes: Sequence[_Shape]) -> InvalidRowsError | None:
-    types = dict(rows.dtypes)
-    for shape in shapes:
-        try:
-            rows.select(shape.written)
-        except AnalysisException:
-            given = types[_GIVEN + shape.column.name]
-            return InvalidRowsError(
-                f"column {shape.column.name} of {table.full_name} is of type {shape.column.type}, and {given} cannot "
-                "become that; cast it first"
-            )
-    return None
-
-
-def _column_shape(column: Column, given_type: str | None) -> _Shape:
-    sized = SIZED_TEXT.fullmatch(column.type)
-    type_text = spark_type(column.type)
-    if given_type is None:
-        return _Shape(column, f.lit(None).cast(type_text), None)
-    given = f.col(f"`{_GIVEN}{column.name}`")
-    if given_type == type_text and sized is None:
-        return _Shape(column, given, None)
-    typed = given.try_cast(type_text)
-    wrong = given.isNotNull() & typed.isNull()
-    return _Shape(column, typed, wrong if sized is None else wrong | _is_too_long(typed, sized))
-
-
-def _is_too_long(text: SparkColumn, sized: re.Match[str]) -> SparkColumn:
-    counted = f.rtrim(text) if sized.group(1) == "char" else text
-    return f.coalesce(f.length(counted) > int(sized.group(2)), f.lit(False))
-
-
-def _key_shape(key: Column, given_type: str) -> _Shape:
-    """Return how a key becomes the text of a path: a value of its type as Hive writes it."""
-    key_type = parse_key_type(key.type)
-    typed = _column_shape(Column(key.name, str(key_type)), given_type)
+def _key_text(checked: CheckedColumn) -> SparkColumn:
+    """Return a key's value as Hive writes it into a path."""
+    key_type = parse_key_type(checked.column.type)
     # Spark writes both zeros into folders of their own; what is added to zero has no sign.
-    written = typed.written + f.lit(0.0).cast(str(key_type)) if isinstance(key_type, FloatingType) else typed.written
-    text = written.cast("string")
-    if isinstance(key_type, CharType):
-        text = f.rtrim(text)
-    return _Shape(key, f.nullif(text, f.lit("")), typed.is_wrong)
+    is_float = isinstance(key_type, FloatingType)
+    value = checked.value + f.lit(0.0).cast(str(key_type)) if is_float else checked.value
+    return f.nullif(value.cast("string"), f.lit(""))
 
 
 # --- staging --------------------------------------------------------------------------------------------------------
 
 
-def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, shapes: Sequence[_Shape]) -> None:
+def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, columns: Sequence[CheckedColumn]) -> None:
     """Write the rows where no reader looks, and the list of the files beside them.
 
     Raises:
         InvalidRowsError: A value is not of its column's type.
         VerificationFailedError: The files do not hold as many rows as were given.
     """
-    seen = Observation()
-    checked = [(number, shape) for number, shape in enumerate(shapes) if shape.is_wrong is not None]
-    counts = [f.count(f.lit(1)).alias("rows")]
-    for number, shape in checked:
-        given = f.col(f"`{_GIVEN}{shape.column.name}`").cast("string")
-        counts.append(f.count_if(shape.is_wrong).alias(f"wrong_{number}"))  # type: ignore[arg-type]
-        counts.append(f.max(f.when(shape.is_wrong, given)).alias(f"value_{number}"))  # type: ignore[arg-type]
-    written = rows.observe(seen, *counts).select(*[shape.written.alias(shape.column.name) for shape in shapes])
+    check = RowCheck(table, first_problem(columns))
+    written = check.observe(rows).select(*_written(table, columns))
     folder = f"{spark_path(table.location)}/{staging}"
     keys = [f.col(f"`{key}`") for key in table.key_names]
     writer = (written.hint("rebalance", *keys) if keys else written).write
@@ -218,15 +139,7 @@ def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, sha
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
         writer.format(table.format).options(**file_options(table.format)).save(f"{folder}/{DATA}")
-    found = metrics(seen)
-    for number, shape in checked:
-        if found.get(f"wrong_{number}"):
-            raise InvalidRowsError(
-                f"table {table.full_name}: {found[f'wrong_{number}']:,} row(s) have values in column "
-                f"{shape.column.name} that are not {shape.column.type}, for instance {found[f'value_{number}']!r}; "
-                "nothing was added"
-            )
-    given_rows = found.get("rows", 0)
+    given_rows = check.finish()
     listed = _list_files(spark, table, staging, given_rows)
     if listed != given_rows:
         raise VerificationFailedError(
