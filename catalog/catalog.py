@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import timedelta, tzinfo
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -556,12 +556,13 @@ class Catalog:
             return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
 
-    def scan_files(self, table: str, expression: str | None = None) -> FileScan:
+    def scan_files(self, table: str, expression: str | None = None, *, zone: tzinfo | None = None) -> FileScan:
         """Return the data files of a table with a partition scheme that may hold rows of which an expression is true.
 
         Args:
             expression: The filter, on any column whose values compare and on `_partition_id`; None for all rows.
                 Partitions are told by the partition column, and files by it and the sort columns.
+            zone: The time zone of the literals that timestamps are compared with; None for UTC.
 
         Raises:
             TableNotFoundError: There is no such table.
@@ -569,7 +570,7 @@ class Catalog:
             ExpressionError: The expression cannot be used.
         """
         with self.storage.read() as connection:
-            return scan_files(connection, self._with_scheme(connection, table), expression)
+            return scan_files(connection, self._with_scheme(connection, table), expression, zone)
 
     def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
         """Return the partitions of a table with a partition scheme in logical order, empty ones too.

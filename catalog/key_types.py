@@ -28,7 +28,7 @@ import re
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import ClassVar
@@ -268,6 +268,16 @@ class TimestampType(KeyType):
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
         """Return the moment and the next position."""
         return int.from_bytes(key[start + 1 : start + 9]) - _SIGN, start + 9
+
+
+def moment_of(local: int, zone: tzinfo | None) -> int:
+    """Return the moment, in microseconds since 1970 UTC, at which a zone's clocks show a time that is counted alike.
+
+    Of two such moments it is the earlier, and a time that is skipped is as much later as was skipped; so does Java.
+    """
+    shown = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone)
+    offset = shown.utcoffset() or timedelta()
+    return local - offset // timedelta(microseconds=1)
 
 
 class FloatingType(KeyType):

@@ -31,8 +31,8 @@ def filter_sql(tree: Expression, table: Table) -> str:
 def _condition(condition: Condition, table: Table) -> str:
     view = table.filter_view
     name, value_type = view.key_names[condition.key], view.key_types[condition.key]
-    assert table.scheme is not None
-    column = partition_id_sql(table.scheme) if name == PARTITION_ID else value_sql(name, value_type)
+    is_id = table.scheme is not None and name == PARTITION_ID
+    column = partition_id_sql(table.scheme) if is_id and table.scheme else value_sql(name, value_type)
     match condition.operand:
         case None:
             return f"{column} {condition.operator}"

@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StructField, StructType
 from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
-from sqlglot.tokenizer_core import TokenType
 
 from catalog import Catalog, Table
 from catalog.errors import (
@@ -29,17 +28,17 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
-from catalog.identifiers import DEFAULT_DATABASE
 from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
-from catalog.model import PARTITION_ID
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
 from spark_jobs.checked_plans import check_query
 from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.join_regions import Source
 from spark_jobs.joining import join_partition_wise
+from spark_jobs.partition_ids import Edit, IdReferences, hidden_name, plain_name
 from spark_jobs.placement import partition_id
 from spark_jobs.reading import (
+    UTC_NAMES,
     PrunedTable,
     empty_table,
     opened,
@@ -60,8 +59,6 @@ _NOTHING = "false"
 
 _LONGEST_CONDITION = 30_000
 """Longer conditions prune nothing, in characters: the catalog refuses filters of more than 65,536."""
-
-_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 _IS_NULL, _IS_NOT_NULL = " is null", " is not null"
 
@@ -110,9 +107,9 @@ class PrunedQuery:
 def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, partition_wise: bool = True) -> DataFrame:
     """Return the answer of a SELECT over catalog tables; the same as over the whole tables, from fewer partitions.
 
-    Tables are named `database.table`, or `table` in the database `default`. The names of common table expressions and
-    of temporary views come first, and a name that the catalog does not know is left to Spark. Of an Iceberg table,
-    `database.table.snapshots` and the like are its metadata tables, as everywhere in Spark.
+    Tables are named `database.table`, or `table` in the session's current database (`USE`). The names of common table
+    expressions and of temporary views come first, and a name that the catalog does not know is left to Spark. Of an
+    Iceberg table, `database.table.snapshots` and the like are its metadata tables, as everywhere in Spark.
 
     The partitions are those that readers see now, and `current_date` and the like are those of now, too.
 
@@ -161,8 +158,8 @@ def prune_query(
             conditions = _conditions(planned, statement.tables)
             pruned = [_prune(spark, source, *each) for each in zip(statement.tables, conditions, strict=True)]
             frames = [
-                _with_ids(each.frame, table) if statement.names_ids else each.frame
-                for each, table in zip(pruned, statement.tables, strict=True)
+                _with_ids(each.frame, table, number) if number in statement.id_places else each.frame
+                for number, (each, table) in enumerate(zip(pruned, statement.tables, strict=True))
             ]
             frame = _as_of_now(statement.over(frames))
             # Midnight between the two plans may have changed which partitions are meant.
@@ -217,8 +214,9 @@ def _pruned(spark: SparkSession, catalog: Catalog, table: Table, condition: str 
     return pruned_scan(scan, read_scan(spark, scan))
 
 
-def _with_ids(frame: DataFrame, table: Table) -> DataFrame:
-    return frame if table.scheme is None else frame.withColumn(PARTITION_ID, partition_id(table.scheme))
+def _with_ids(frame: DataFrame, table: Table, number: int) -> DataFrame:
+    assert table.scheme is not None
+    return frame.withColumn(hidden_name(number), partition_id(table.scheme))
 
 
 class _Statement:
@@ -228,7 +226,7 @@ class _Statement:
 
     Attributes:
         tables: The table of each other occurrence, in the order of the text.
-        names_ids: Whether it says `_partition_id`. `*` does not mean this column, if all tables have it.
+        id_places: The numbers of the tables whose `_partition_id` it asks for (`spark_jobs.partition_ids`).
         is_selective: Whether there is anything by which the optimizer could find that it does not need all rows.
     """
 
@@ -239,12 +237,15 @@ class _Statement:
             (node, table) for node in table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
         ]
         self.tables = [table for _, table in occurrences if not table.is_iceberg]
-        self.names_ids = any(column.name.lower() == PARTITION_ID for column in tree.find_all(exp.Column))
+        tables = [(node, table) for node, table in occurrences if not table.is_iceberg]
+        numbers = {start_of(node.parts[0]): n for n, (node, table) in enumerate(tables) if table.scheme is not None}
+        references = IdReferences(sql, tree, numbers)
+        self.id_places = references.places
         self.is_selective = tree.find(*_SELECTIVE) is not None
         prefix = f"calve_{uuid4().hex}"
         self._views: list[str] = []
         self._iceberg_views: dict[str, DataFrame] = {}
-        edits: list[tuple[int, int, str]] = []
+        edits = list(references.edits)
         unaliased = set()
         for number, (node, table) in enumerate(occurrences):
             view = f"{prefix}_{number}"
@@ -265,8 +266,6 @@ class _Statement:
             for length in range(2, len(qualifiers) + 1):
                 if tuple(qualifiers[:length]) in unaliased:
                     edits.append((start_of(column.parts[0]), start_of(column.parts[length - 1]), ""))
-        if self.names_ids and all(table.scheme is not None for table in self.tables):
-            edits += [(end, end, f" EXCEPT ({PARTITION_ID})") for end in _ends_of_stars(sql)]
         self._text = _edited(sql, edits)
 
     def check(self, text: str) -> None:
@@ -309,7 +308,7 @@ def _parsed(sql: str) -> exp.Query:
 
 def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Table | None:
     """Return the catalog table that a place names; None when it is Spark's to find."""
-    table = named_table(catalog, node, DEFAULT_DATABASE)
+    table = named_table(catalog, node, spark.catalog.currentDatabase())
     if table is None or node.db:
         return table
     name = f"`{table.name}`"
@@ -321,17 +320,7 @@ def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None
     return read_metadata_file(spark, table.metadata_location, metadata_table)
 
 
-def _ends_of_stars(sql: str) -> Iterator[int]:
-    """Yield where each `*` that stands for all columns ends; one with an EXCEPT of its own is left alone."""
-    tokens = sqlglot.tokenize(sql, dialect="spark")
-    before = (TokenType.SELECT, TokenType.DISTINCT, TokenType.ALL, TokenType.COMMA, TokenType.DOT)
-    for previous, token, following in zip(tokens, tokens[1:], [*tokens[2:], None], strict=False):
-        is_left_alone = following is not None and following.token_type is TokenType.EXCEPT
-        if token.token_type is TokenType.STAR and previous.token_type in before and not is_left_alone:
-            yield token.end + 1
-
-
-def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def _edited(text: str, edits: Iterable[Edit]) -> str:
     """Return the text with some of its parts, each from start to end, replaced."""
     for start, end, replacement in sorted(edits, reverse=True):
         text = f"{text[:start]}{replacement}{text[end:]}"
@@ -341,14 +330,14 @@ def _edited(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
 def _stand_ins(spark: SparkSession, statement: _Statement, tables: Sequence[Table] | None = None) -> list[DataFrame]:
     """Return a frame for each table of a statement, or for others in their places."""
     found = enumerate(statement.tables if tables is None else tables)
-    return [_stand_in(spark, table, number, statement.names_ids) for number, table in found]
+    return [_stand_in(spark, table, number, number in statement.id_places) for number, table in found]
 
 
-def _stand_in(spark: SparkSession, table: Table, number: int, names_ids: bool) -> DataFrame:
+def _stand_in(spark: SparkSession, table: Table, number: int, has_ids: bool) -> DataFrame:
     """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
     schema = table_schema(table)
-    if names_ids and table.scheme is not None:
-        schema = schema.add(PARTITION_ID, IntegerType())
+    if has_ids:
+        schema = schema.add(hidden_name(number), IntegerType())
     schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in schema])
     return _frame_of_unknown(spark, schema.json())
 
@@ -391,7 +380,7 @@ def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str 
         return [None] * len(tables)
     planned = _as_of_now(planned)
     found: list[list[str | None]] = [[] for _ in tables]
-    if planned.sparkSession.conf.get("spark.sql.session.timeZone") not in _UTC:
+    if planned.sparkSession.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:
         tables = [_without_timestamps(table) for table in tables]
     for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
         number = _marked(leaf)
@@ -518,7 +507,7 @@ def _key(expression: Any, table: Table) -> str | None:
     """Return the column that an expression is, quoted, if it tells which partitions or files are needed; else None."""
     if kind_of(expression) != "AttributeReference":
         return None
-    name = str(expression.name()).lower()
+    name = plain_name(str(expression.name()).lower())
     return f"`{name}`" if name in table.pruning_columns else None
 
 
@@ -529,7 +518,7 @@ def _literal(value: Any, attribute: Any, table: Table) -> str | None:
         value: A number, Spark's text, the days or the microseconds since 1970; or one of these as text.
     """
     view = table.filter_view
-    position = view.key_position(attribute.name())
+    position = view.key_position(plain_name(attribute.name()))
     if value is None or position is None:
         return None
     key_type = view.key_types[position]

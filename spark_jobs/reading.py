@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from datetime import timedelta, timezone, tzinfo
 from functools import lru_cache, reduce
 from urllib.parse import quote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column as SparkColumn
@@ -20,8 +22,19 @@ from pyspark.sql.types import StructField, StructType
 from catalog import Catalog, FileFormat, Partition, Table
 from catalog.environment import AVRO_PACKAGE
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
+from catalog.expressions import parse_expression
+from catalog.expressions.tree import Expression
 from catalog.files import Folder, is_hidden
-from catalog.key_types import BooleanType, DateType, DecimalType, FloatingType, IntegerType, KeyType, StringType
+from catalog.key_types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    KeyType,
+    StringType,
+    TimestampType,
+)
 from catalog.model import Column
 from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
@@ -37,6 +50,8 @@ _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?(?::?([0-9]{2}))?")
 _LISTED_HERE = 32
 """Files that Spark looks up without a job, unless its settings say otherwise."""
 
@@ -85,8 +100,7 @@ def read_table(
 
     Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char's
     trailing blanks are not in a key. A column that a file lacks is null, and so is a key whose text is not of its type.
-    The text of a timestamp is a time of the session's zone, as everywhere in Spark; the catalog compares texts as they
-    are, in no zone.
+    The text of a timestamp, in a path as in a filter, is a time of the session's zone, as everywhere in Spark.
 
     Args:
         where: The filter on partition keys, as `Catalog.get_partitions` takes it, or on any columns that compare
@@ -116,9 +130,13 @@ def prune_table(
     """
     with opened(catalog) as source:
         if source.get_table(table).scheme is not None:
-            found = source.scan_files(table, where)
+            found = source.scan_files(table, where, zone=session_zone(spark))
             return pruned_scan(found, read_scan(spark, found).where(filter_sql(found.tree, found.table)))
         scan = source.scan_partitions(table, where)
+        if (tree := _local_times(spark, scan.table, where)) is not None:
+            # Texts sort in another way than moments where clocks are put back or forward.
+            whole = prune_table(spark, table, catalog=source)
+            return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
         partitions = list(scan.partitions)
         total = count_visible(source.storage, scan.table)
     counts = [partition.file_count for partition in partitions]
@@ -132,6 +150,37 @@ def prune_table(
         files_read=sum(known) if len(known) == len(counts) else None,
         files_total=total.files,
     )
+
+
+def session_zone(spark: SparkSession) -> tzinfo | None:
+    """Return the session's time zone; None for UTC.
+
+    Raises:
+        InvalidConfigurationError: It is none that Python knows.
+    """
+    name = str(spark.conf.get("spark.sql.session.timeZone"))
+    if name in UTC_NAMES:
+        return None
+    if (match := _OFFSET.fullmatch(name)) is not None:
+        sign, *parts = match.groups()
+        hours, minutes, seconds = (int(part or 0) for part in parts)
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-offset if sign == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise InvalidConfigurationError(
+            f"spark.sql.session.timeZone is {name!r}, which is no known time zone; set one such as Europe/Paris"
+        ) from error
+
+
+def _local_times(spark: SparkSession, table: Table, where: str | None) -> Expression | None:
+    """Return a filter with the moments of a session in another zone than UTC; None if there is nothing to convert."""
+    zone = session_zone(spark)
+    if zone is None or not any(isinstance(key_type, TimestampType) for key_type in table.key_types):
+        return None
+    tree = parse_expression(where, table, zone)
+    return None if tree == parse_expression(where, table) else tree
 
 
 def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:

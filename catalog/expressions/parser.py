@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from decimal import Decimal
 from functools import cache
 from typing import Any, TypeAlias
@@ -36,7 +37,7 @@ from catalog.expressions.tree import (
     conjunction,
     disjunction,
 )
-from catalog.key_types import KeyType, KeyValue, KeyValueError, StringType
+from catalog.key_types import KeyType, KeyValue, KeyValueError, StringType, TimestampType, moment_of
 from catalog.model import Table
 
 MAXIMUM_LENGTH = 65_536
@@ -108,8 +109,12 @@ _DATE_WORD = re.compile(r"(?:date|timestamp)\s*", re.IGNORECASE)
 _ESCAPED = {quote: re.compile(rf"\\([\\'\"])|{quote}({quote})") for quote in "'\""}
 
 
-def parse_expression(text: str | None, table: Table) -> Expression:
+def parse_expression(text: str | None, table: Table, zone: tzinfo | None = None) -> Expression:
     """Return the typed tree of a filter on a table's partition keys; an empty text means all.
+
+    Args:
+        zone: The time zone of literals that are compared with timestamps, where these are moments; None for UTC, and
+            for keys, whose texts are compared as they are.
 
     Raises:
         ExpressionSyntaxError: The text is not in the grammar.
@@ -130,7 +135,7 @@ def parse_expression(text: str | None, table: Table) -> Expression:
             f"the filter has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are read", text
         )
     try:
-        truth: _Truth = _Translator(text, table).transform(_parser().parse(text))
+        truth: _Truth = _Translator(text, table, zone).transform(_parser().parse(text))
     except UnexpectedInput as error:
         raise _syntax_error(error, text) from None
     except VisitError as error:
@@ -198,10 +203,11 @@ def _truth(condition: Condition) -> _Truth:
 class _Translator(Transformer_NonRecursive[Token, Any]):
     """Gives Lark's tree its meaning for one table. A method is named after the rule whose children it takes."""
 
-    def __init__(self, text: str, table: Table) -> None:
+    def __init__(self, text: str, table: Table, zone: tzinfo | None) -> None:
         super().__init__(visit_tokens=False)
         self._text = text
         self._table = table
+        self._zone = zone
 
     # --- conditions ---------------------------------------------------------------------------------------------
 
@@ -389,7 +395,9 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
             return None
         key_type: KeyType = self._table.key_types[key.position]
         try:
-            return key_type.parse_literal(literal.text)
+            value = key_type.parse_literal(literal.text)
+            is_local = self._zone is not None and isinstance(key_type, TimestampType)
+            return moment_of(int(value), self._zone) if is_local and not literal.text.endswith("Z") else value
         except KeyValueError as error:
             raise LiteralTypeError(
                 f"key {self._table.key_names[key.position]!r} is of type {key_type}: {error}", self._text, literal.place

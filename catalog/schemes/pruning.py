@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import tzinfo
 from typing import Any
 
 from sqlalchemy import Connection
@@ -83,8 +84,8 @@ class FileScan:
 _SHOWN = 10
 
 
-def scan_files(connection: Connection, table: Table, expression: str | None) -> FileScan:
-    """Find the files of a filter, in the caller's transaction.
+def scan_files(connection: Connection, table: Table, expression: str | None, zone: tzinfo | None = None) -> FileScan:
+    """Find the files of a filter, in the caller's transaction; literals of timestamps are of a zone, by default UTC.
 
     Raises:
         ExpressionError: The expression cannot be used.
@@ -92,7 +93,7 @@ def scan_files(connection: Connection, table: Table, expression: str | None) -> 
     scheme = table.scheme
     assert scheme is not None
     view = table.filter_view
-    tree = parse_expression(expression, view)
+    tree = parse_expression(expression, view, zone)
     partition_ids = partitions_of(tree, table)
     files: list[DataFile] = []
     if partition_ids:
