@@ -52,6 +52,7 @@ _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?(?::?([0-9]{2}))?")
+_MOMENT = re.compile("[0-9]Z['\"]")
 _LISTED_HERE = 32
 """Files that Spark looks up without a job, unless its settings say otherwise."""
 
@@ -180,7 +181,8 @@ def _local_times(spark: SparkSession, table: Table, where: str | None) -> Expres
     if zone is None or not any(isinstance(key_type, TimestampType) for key_type in table.key_types):
         return None
     tree = parse_expression(where, table, zone)
-    return None if tree == parse_expression(where, table) else tree
+    is_alike = tree == parse_expression(where, table) and not _MOMENT.search(where or "")
+    return None if is_alike else tree
 
 
 def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:

@@ -172,6 +172,23 @@ def test_ranges_of_times_come_by_themselves_in_any_time_zone(
     }
 
 
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_rows_too_far_out_stay_in_the_default_partition_with_a_warning(
+    spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
+) -> None:
+    make_table("date", PARTITION_TYPE="RANGE_INTERVAL", RANGE_INFO="2024-01-01", INTERVAL="1 day")
+    days = "element_at(array(date'2023-05-05', date'2024-01-03', date'2050-01-01', date'9999-12-31', null), id + 1)"
+    report = load(spark, catalog, rows(spark, 5, days.replace("id + 1", "cast(id + 1 as int)")))
+    assert (report["rows_loaded"], report["partitions_created"], report["rows_outside"]) == (5, 3, 2)
+    assert "9999-12-31" in report["warning"]
+    assert "calve.max_new_partitions" in report["warning"]
+    counts = {each.id: each.row_count for each in catalog.scheme_partitions("demo.t")}
+    assert counts == {0: 3, 1: 1, 2: 0, 3: 0, 4: 1}
+    again = load(spark, catalog, rows(spark, 1, "date'2024-01-02'"), "again")
+    assert "warning" not in again
+    assert again["partitions_created"] == 0
+
+
 def test_a_load_of_no_rows_is_one(spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]) -> None:
     make_table("bigint", PARTITION_TYPE="HASH", PARTITION_NUM="2")
     report = load(spark, catalog, rows(spark, 0, "id"))
