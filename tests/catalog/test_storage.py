@@ -99,7 +99,7 @@ def test_indexes_jobs_and_sources_survive_the_renumbering_of_rows(catalog: Catal
 
 def test_a_partition_of_an_empty_text_keeps_its_folder(catalog: Catalog, flights: Table) -> None:
     catalog.add_partitions("demo.flights", [NewPartition(["JFK", "2013", None]), NewPartition(["LGA", "2013", None])])
-    downgrade(catalog.storage, "0008")
+    downgrade(catalog.storage, "0009")
     with catalog.storage.write() as connection:
         packed = PartitionRow.packed_values
         connection.execute(update(PartitionRow).where(packed.like("JFK/%")).values(packed_values=f"/2013/{NULL_VALUE}"))

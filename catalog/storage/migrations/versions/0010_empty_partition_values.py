@@ -11,8 +11,8 @@ from alembic import op
 
 from catalog.partition_names import folder_start
 
-revision = "0009"
-down_revision = "0008"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 
