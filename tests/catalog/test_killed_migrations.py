@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition, Table
 from catalog.failpoints import Point
-from catalog.iceberg.metadata import metadata_files as named_files
+from catalog.iceberg.named_files import metadata_paths
+from catalog.iceberg.pointers import Pointer
 from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationKind
 from tests.catalog import killed_migrations
@@ -96,7 +97,7 @@ def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, k
     assert sorted(row[0] for row in iceberg_rows(catalog_url, OTHER)) == sorted(ids)
     target = catalog.get_table(OTHER)
     left = {each for each in metadata_files(target.location) if each.endswith((".avro", ".metadata.json"))}
-    assert left == set(named_files(target.metadata_location or ""))
+    assert left == set(metadata_paths(Pointer("calve", "demo", "t", target.metadata_location or "")))
 
 
 def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_says_why_not(
