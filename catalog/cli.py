@@ -3,43 +3,22 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from functools import wraps
-from typing import Any, ParamSpec, TextIO
+from typing import Any, TextIO
 
 import click
 
 from catalog.catalog import Catalog
-from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
+from catalog.errors import FilesNotDeletedError, VerificationFailedError
 from catalog.model import IndexState, PartitionState, Table
 from catalog.operations import UNFINISHED, Operation
 from catalog.places import allow_everything_by_default
+from catalog.reporting import ReportingGroup
 from catalog.statements.command import sql
-
-P = ParamSpec("P")
-
-
-def _reporting_errors(command: Callable[P, None]) -> Callable[P, None]:
-    """Print a catalog's error as `ErrorClass: message` on stderr and end with code 1."""
-
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            command(*args, **kwargs)
-        except CatalogError as error:
-            click.echo(f"{type(error).__name__}: {error}", err=True)
-            sys.exit(1)
-        except BrokenPipeError:
-            # The reader of our output, for instance `head`, has seen enough.
-            sys.stderr.close()
-            sys.exit(0)
-
-    return run
 
 
 def _partitioned_by(table: Table) -> str:
@@ -61,7 +40,7 @@ def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="calve", prog_name="calve")
 def main() -> None:
     """Look after the partitions of a data lake.
@@ -75,7 +54,6 @@ main.add_command(sql)
 
 
 @main.command()
-@_reporting_errors
 def init() -> None:
     """Create the catalog's schema, or bring it to this version. Does no harm when done again."""
     with Catalog.initialise() as catalog:
@@ -85,7 +63,6 @@ def init() -> None:
 @main.command()
 @click.option("--database", help="Only the tables of this database.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def tables(database: str | None, as_json: bool) -> None:
     """List the tables."""
     with Catalog.open() as catalog:
@@ -128,7 +105,6 @@ def tables(database: str | None, as_json: bool) -> None:
 @click.option("--explain", is_flag=True, help="Tell how the partitions were found instead of listing them.")
 @click.option("--quarantined", is_flag=True, help="List the partitions that are held back from readers instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def partitions(table: str, expression: str | None, explain: bool, quarantined: bool, as_json: bool) -> None:
     """List the partitions of TABLE, or those that match a filter."""
     with Catalog.open() as catalog:
@@ -160,7 +136,6 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
 @main.command()
 @click.argument("table")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def indexes(table: str, as_json: bool) -> None:
     """List the partition indexes of TABLE, with why the failed ones failed."""
     with Catalog.open() as catalog:
@@ -188,7 +163,6 @@ def indexes(table: str, as_json: bool) -> None:
 @click.argument("index", required=False)
 @click.option("--repair", is_flag=True, help="Repair what differs.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
     """Compare the ACTIVE partition indexes of TABLE, or one INDEX, with its partitions.
 
@@ -213,7 +187,6 @@ def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
 @click.argument("table")
 @click.option("--queries", "file", type=click.File(encoding="utf-8"), help="SELECTs that read it; each ends with `;`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@_reporting_errors
 def advise(table: str, file: TextIO | None, as_json: bool) -> None:
     """Say how TABLE should be partitioned: measures its columns, and what the queries would read, with Spark.
 
@@ -245,7 +218,6 @@ def advise(table: str, file: TextIO | None, as_json: bool) -> None:
 @click.option("--drop-vanished", is_flag=True, help="Drop partitions that SOURCE does not have; their files stay.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def import_(
     source: str, patterns: tuple[str, ...], update: bool, drop_vanished: bool, dry_run: bool, as_json: bool
 ) -> None:
@@ -280,7 +252,6 @@ def import_(
 
 
 @main.command("spark-conf")
-@_reporting_errors
 def spark_conf_() -> None:
     """Print the settings with which Spark reads and writes the catalog's Iceberg tables.
 
@@ -297,7 +268,6 @@ def spark_conf_() -> None:
 @main.command("cancel-build")
 @click.argument("table")
 @click.argument("index")
-@_reporting_errors
 def cancel_build(table: str, index: str) -> None:
     """Give up the build of a partition index of TABLE: the index is FAILED, and its items go."""
     with Catalog.open() as catalog:
@@ -308,7 +278,6 @@ def cancel_build(table: str, index: str) -> None:
 @main.command()
 @click.argument("table")
 @click.option("--where", "expression", help="Only the partitions that match this filter.")
-@_reporting_errors
 def release(table: str, expression: str | None) -> None:
     """Make quarantined partitions of TABLE visible."""
     with Catalog.open() as catalog:
@@ -318,7 +287,6 @@ def release(table: str, expression: str | None) -> None:
 
 @main.command("give-up")
 @click.argument("operation_id")
-@_reporting_errors
 def give_up(operation_id: str) -> None:
     """Give an unfinished operation up: it no longer holds its table, and none of its jobs can commit."""
     with Catalog.open() as catalog:
@@ -332,7 +300,6 @@ def give_up(operation_id: str) -> None:
 @click.option("--grace-hours", type=click.FloatRange(0), default=24.0, show_default=True, help="What is younger stays.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@_reporting_errors
 def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) -> None:
     """Delete the files that TABLE does not have any more, or no table has.
 
@@ -352,7 +319,6 @@ def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) 
 @click.option("--table", help="Only the operations of this table.")
 @click.option("--follow", is_flag=True, help="Show the progress of OPERATION_ID until it has ended.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@_reporting_errors
 def operations(operation_id: str | None, table: str | None, follow: bool, as_json: bool) -> None:
     """List the latest operations, or show one."""
     if follow and operation_id is None:

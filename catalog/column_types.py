@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from catalog.errors import PartitionProblem
+from catalog.errors import InvalidTableError, PartitionProblem
 from catalog.key_types import CharType, DateType, KeyType, KeyValueError, StringType, TimestampType
 from catalog.key_types import parse_key_type as _parse_key_type
 
@@ -76,6 +76,9 @@ class ColumnCharType(CharType, ColumnTextType):
         return ColumnTextType.parse(self, text.rstrip(" "))
 
 
+MAXIMUM_DEPTH = 50
+"""How deep arrays, maps and structs may lie inside each other."""
+
 _COMPARABLE = re.compile(
     r"(?:tinyint|smallint|int|integer|bigint|long|decimal|dec|numeric|string|char|varchar)\b"
     r"|(?:float|real|double|double\s+precision|boolean|date|timestamp)$"
@@ -105,3 +108,67 @@ def _of_any_characters(key_type: KeyType) -> KeyType:
             return ColumnTimestampType()
         case _:
             return key_type
+
+
+_SIMPLE = re.compile(
+    r"(?:tinyint|smallint|int|integer|bigint|long|short|byte|float|real|double(?:\s+precision)?|boolean|string|binary|date"
+    r"|timestamp(?:_ltz|_ntz|\s+with\s+local\s+time\s+zone)?|interval_(?:day_time|year_month)|void|variant|unknown"
+    r"|(?:decimal|dec|numeric)(?:\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\))?|(?:char|varchar)\s*\(\s*\d+\s*\))"
+)
+_NESTED = re.compile(r"(array|map|struct|uniontype)\s*<(.*)>", re.DOTALL)
+_PARTS = {"array": 1, "map": 2}
+
+
+def require_column_type(name: str, text: str) -> None:
+    """Check that a text has the form of a column's type, as Hive and Spark write it, with its parts.
+
+    Args:
+        name: Of the column, for the message.
+        text: In lower case.
+
+    Raises:
+        InvalidTableError: It has not.
+    """
+    if not _is_type(text.strip(), depth=0):
+        raise InvalidTableError(
+            f"column {name}: type {text[:100]!r} is not known; write a type of Hive, such as bigint or array<string>"
+        )
+
+
+def _is_type(text: str, depth: int) -> bool:
+    if _SIMPLE.fullmatch(text):
+        return True
+    nested = _NESTED.fullmatch(text)
+    if nested is None or depth > MAXIMUM_DEPTH:
+        return False
+    kind, parts = nested[1], _split(nested[2])
+    if kind == "struct":
+        # Names of fields have any characters, and comments follow types.
+        fields = [field.partition(":") for field in parts]
+        return all(
+            field.strip() and colon and _is_type(_without_comment(part.strip()), depth + 1)
+            for field, colon, part in fields
+        )
+    return len(parts) == _PARTS.get(kind, len(parts)) and all(_is_type(part.strip(), depth + 1) for part in parts)
+
+
+def _without_comment(text: str) -> str:
+    return re.sub(r"\s+comment\s+'.*'$", "", text, flags=re.DOTALL)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between commas that are in no brackets and no quotes."""
+    parts, depth, start, is_quoted = [], 0, 0, False
+    for place, character in enumerate(text):
+        if character == "'":
+            is_quoted = not is_quoted
+        elif is_quoted:
+            continue
+        elif character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]

@@ -10,19 +10,21 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from catalog.column_types import require_column_type
 from catalog.errors import (
     ConflictError,
     DatabaseAlreadyExistsError,
     DatabaseNotEmptyError,
     DatabaseNotFoundError,
     InvalidConfigurationError,
+    InvalidLocationError,
     InvalidTableError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
 from catalog.files import Folder
 from catalog.iceberg.pointers import find_pointer, pointer_locations
-from catalog.identifiers import TableName, normalise_identifier
+from catalog.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.key_types import parse_key_type
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
@@ -64,6 +66,8 @@ def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
                 comment = None
             case _:
                 name, column_type, comment = given["name"], given["type"], given.get("comment")
+        column_type = require_text(column_type, f"the type of column {name}")
+        require_column_type(name, column_type.strip().lower())
         normal.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
     return tuple(normal)
 
@@ -98,12 +102,19 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
         return False
     try:
         return Folder(location).is_empty("")
-    except (OSError, ValueError):
+    except (OSError, ValueError, InvalidLocationError):
         return False
 
 
 def normalise_location(location: str) -> str:
-    """Return a location without a slash at its end; a relative path becomes absolute."""
+    """Return a location without a slash at its end; a relative path becomes absolute.
+
+    Raises:
+        InvalidLocationError: It is empty.
+    """
+    if not location.strip():
+        raise InvalidLocationError("the location is empty; name a folder")
+    require_text(location, "the location")
     if "://" not in location and not location.startswith("file:"):
         location = os.path.abspath(os.path.expanduser(location))
     return location.rstrip("/") or "/"
@@ -128,7 +139,9 @@ class Definitions:
     ) -> Database:
         """Create a database; see `Catalog.create_database`."""
         name = normalise_identifier(name, "database")
-        database = Database(name, self._database_location(name, location), description, dict(properties or {}))
+        database = Database(
+            name, self._database_location(name, location), description, _changed_properties({}, properties)
+        )
         try:
             with self._storage.write() as connection:
                 connection.execute(
@@ -212,10 +225,15 @@ class Definitions:
         if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
         usual = f"{database.location}/{table.name}"
-        location = "" if kind is TableKind.VIEW else normalise_location(definition["location"] or usual)
+        location = (
+            ""
+            if kind is TableKind.VIEW
+            else normalise_location(usual if definition["location"] is None else definition["location"])
+        )
         if kind is not TableKind.VIEW and location != usual:
             require_location(location)
-        require_properties(definition["properties"] or {})
+        properties = _changed_properties({}, definition["properties"])
+        require_properties(properties)
         if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
             kind = TableKind.EXTERNAL
         row = connection.execute(
@@ -227,7 +245,7 @@ class Definitions:
                 partition_keys=[_column_json(key) for key in keys],
                 format=parse_format(definition["format"]),
                 location=location,
-                properties=dict(definition["properties"] or {}),
+                properties=properties,
                 scheme=None if scheme is None else scheme.as_json(),
                 kind=kind,
                 description=definition.get("description"),
@@ -463,5 +481,5 @@ def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None)
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
-    changed = {**properties, **(changes or {})}
+    changed = {**properties, **text_properties(changes)}
     return {name: value for name, value in changed.items() if value is not None}

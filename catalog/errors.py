@@ -42,6 +42,7 @@ CatalogError
 │   ├── InvalidConfigurationError
 │   ├── LocationNotAllowedError      a location or host lies outside those that the settings allow
 │   ├── SourceFileError
+│   ├── InvalidLocationError         a location is empty, or no file system is known for it
 │   ├── InvalidSourceError           the address of a metastore, or a pattern behind it, cannot be read
 │   ├── UnsupportedSourceTableError  a metastore's table cannot be kept in the catalog
 │   ├── UnusableFileError            a data file cannot be a file of an Iceberg table
@@ -88,6 +89,8 @@ CatalogError
 │   ├── SourceUnavailableError       it does not answer
 │   ├── SourceClientMissingError     the package that speaks its protocol is not installed
 │   └── TablesNotImportedError       of the tables that were to be imported, some were not
+├── StorageError                     a disk or object store cannot be read or written; an `OSError`, too
+│   └── MissingFileError             a file or folder is not there; a `FileNotFoundError`, too
 ├── FilesNotDeletedError             the catalog has changed as asked, and files are left
 ├── EngineError                      a statement failed while Spark was running it
 │   └── EngineUnavailableError       Spark is not installed, or does not start
@@ -305,6 +308,10 @@ class LocationNotAllowedError(InvalidRequestError):
 
 class SourceFileError(InvalidRequestError):
     """A source file is missing, changed after it was loaded, or cannot be parsed."""
+
+
+class InvalidLocationError(InvalidRequestError):
+    """A location is empty, or no file system is known for it."""
 
 
 class InvalidSourceError(InvalidRequestError):
@@ -838,6 +845,21 @@ class SourceClientMissingError(SourceError):
 
 class TablesNotImportedError(SourceError):
     """Of the tables that were to be imported, some were not; the others were."""
+
+
+class StorageError(CatalogError, OSError):
+    """Files cannot be read or written: a disk that is full or read-only, a missing permission, an unreachable store.
+
+    It is an `OSError`, too, for callers that know files only as such.
+    """
+
+    retryable: ClassVar[bool] = True
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file or folder is not there."""
+
+    retryable: ClassVar[bool] = False
 
 
 class FilesNotDeletedError(CatalogError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import inspect
 import io
 import posixpath
 import re
@@ -12,14 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pyarrow
 from pyarrow import fs
 
-from catalog.errors import SourceFileError
+from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
@@ -27,6 +28,8 @@ _UNFINISHED_A_THREAD = 16
 """Calls that `in_parallel` has begun, or will begin next, before it yields the first one's answer."""
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
+_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+"""Hadoop's scheme → PyArrow's."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -76,6 +79,62 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int = _
                 each.cancel()
 
 
+@contextmanager
+def storage_errors(location: str) -> Iterator[None]:
+    """Raise the catalog's errors for those of disks, object stores and PyArrow.
+
+    Raises:
+        MissingFileError: A file or folder is not there.
+        StorageError: Anything else went wrong. `FileExistsError` stays, for it tells what to do.
+    """
+    try:
+        yield
+    except (StorageError, FileExistsError):
+        raise
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{location}: {_said(error)}; check the path") from error
+    except (OSError, pyarrow.ArrowException) as error:
+        raise StorageError(
+            f"{location} cannot be read or written: {_said(error)}; correct that and try again"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return one line of an error; PyArrow adds its own C++ source lines."""
+    reason = getattr(error, "strerror", None)
+    return (str(reason or error).strip() or type(error).__name__).splitlines()[0].rstrip(".;")
+
+
+def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
+    inner = getattr(method, "__wrapped__", None)
+    if inner is not None:
+        return contextmanager(_translating(inner))
+    if inspect.isgeneratorfunction(method):
+
+        @wraps(method)
+        def generate(folder: Folder, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            with storage_errors(folder.location):
+                yield from method(folder, *args, **kwargs)
+
+        return generate
+
+    @wraps(method)
+    def call(folder: Folder, *args: Any, **kwargs: Any) -> Any:
+        with storage_errors(folder.location):
+            return method(folder, *args, **kwargs)
+
+    return call
+
+
+def _with_catalog_errors(cls: type[T]) -> type[T]:
+    """Let the public methods of a folder raise the catalog's errors."""
+    for name, method in vars(cls).copy().items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(cls, name, _translating(method))
+    return cls
+
+
+@_with_catalog_errors
 class Folder:
     """A folder of a file system, by a plain path or a URI."""
 
@@ -83,7 +142,7 @@ class Folder:
         """Reach the file system; nothing is read yet."""
         self.location = location.rstrip("/")
         if "://" in location and not location.startswith("file:"):
-            self._files, self._root = fs.FileSystem.from_uri(_escaped_uri(self.location))
+            self._files, self._root = _file_system(self.location)
         else:
             self._files, self._root = fs.LocalFileSystem(), _FILE_SCHEME.sub("/", self.location)
         self._is_object_store = self._files.type_name in ("s3", "gcs", "abfs", "py::fsspec+s3")
@@ -346,12 +405,25 @@ def _elsewhere(location: str) -> Folder:
     return Folder(location)
 
 
+def _file_system(location: str) -> tuple[fs.FileSystem, str]:
+    try:
+        file_system, path = fs.FileSystem.from_uri(_escaped_uri(location))
+    except (pyarrow.ArrowInvalid, ValueError) as error:
+        raise InvalidLocationError(
+            f"location {location!r}: no file system is known for it ({_said(error)}); write an absolute path, or a URI "
+            "such as s3://bucket/folder"
+        ) from error
+    except OSError as error:
+        raise StorageError(f"{location} cannot be reached: {_said(error)}; correct that and try again") from error
+    return file_system, path
+
+
 def _escaped_uri(location: str) -> str:
     """Return a location as a URI: as Hadoop has it, a `%` in a location is only a `%`, and no escape."""
     head, mark, query = location.partition("?")
     scheme, _, rest = head.partition("://")
     authority, slash, path = rest.partition("/")
-    return f"{scheme}://{authority}{slash}{quote(path)}{mark}{query}"
+    return f"{_SCHEMES.get(scheme, scheme)}://{authority}{slash}{quote(path)}{mark}{query}"
 
 
 def _matches(name: str, pattern: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from catalog.errors import InvalidIdentifierError
+from catalog.errors import InvalidIdentifierError, InvalidRequestError
 
 DEFAULT_DATABASE = "default"
 _MAX_LENGTH = 255
@@ -38,7 +40,7 @@ class TableName(NamedTuple):
 
 
 def normalise_identifier(name: str, what: str) -> str:
-    """Return the name in lower case.
+    """Return the name in lower case; of anything but a column in Unicode's normal form NFC.
 
     Args:
         what: The thing named, for the message: `database`, `table`, `column`, `partition index`.
@@ -47,7 +49,11 @@ def normalise_identifier(name: str, what: str) -> str:
         InvalidIdentifierError: The name is empty, longer than 255 characters, or holds a control character, a slash,
             a dot or a quote.
     """
-    normal = name.strip().lower()
+    normal = require_text(name, f"{what} name").strip().lower()
+    if what != "column":
+        # Two spellings of one accented letter would be two tables, whose folders some file systems take for one. The
+        # names of columns have to be those in the files, as Spark compares them.
+        normal = unicodedata.normalize("NFC", normal)
     if not normal:
         raise InvalidIdentifierError(f"{what} name {name!r} is empty; give it at least one character")
     if len(normal) > _MAX_LENGTH:
@@ -60,3 +66,36 @@ def normalise_identifier(name: str, what: str) -> str:
             "allowed"
         )
     return normal
+
+
+def require_text(value: object, what: str) -> str:
+    """Return a value if it is text that every database and file system can keep.
+
+    Args:
+        what: The thing, for the message.
+
+    Raises:
+        InvalidRequestError: It is no text, or has half of a surrogate pair.
+    """
+    if not isinstance(value, str):
+        raise InvalidRequestError(f"{what} is {value!r}, which is no text; give it as text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(
+            f"{what} is {value[:100]!r}, which is no Unicode text; correct its encoding"
+        ) from None
+    return value
+
+
+def text_properties(properties: Mapping[str, str | None] | None) -> dict[str, str | None]:
+    """Return properties if their names are texts, and their values are texts or None.
+
+    Raises:
+        InvalidRequestError: Another one is there.
+    """
+    for name, value in (properties or {}).items():
+        require_text(name, "the name of a property")
+        if value is not None:
+            require_text(value, f"property {name}")
+    return dict(properties or {})

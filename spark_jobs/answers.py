@@ -100,6 +100,10 @@ def _itself(value: Any) -> Cell:
     return cell
 
 
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+"""Marks of a terminal, with which sqlglot underlines."""
+
+
 @contextmanager
 def engine_errors(statement: str) -> Iterator[None]:
     """Turn errors of Spark's into errors of the catalog, with the beginning of Spark's message.
@@ -119,7 +123,8 @@ def engine_errors(statement: str) -> Iterator[None]:
             raise InvalidQueryError("the SELECT is nested too deeply", statement) from error
         raise EngineError(_message(error)) from error
     except SqlglotError as error:
-        raise InvalidQueryError(f"the SELECT cannot be taken apart: {error}", statement) from error
+        reason = _ANSI.sub("", str(error)).strip().split("\n")[0]
+        raise InvalidQueryError(f"the SELECT cannot be read: {reason}", statement) from error
 
 
 @contextmanager

@@ -113,9 +113,9 @@ class SparkEngine:
         """Add rows that are given as texts."""
         columns = (*table.columns, *table.partition_keys)
         schema = ", ".join(f"c{number} string" for number in range(len(columns)))
-        frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
-        typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
         with engine_errors(f"INSERT INTO {table.full_name}"):
+            frame = self.spark.createDataFrame([tuple(row) for row in rows], schema)
+            typed = [_from_text(f.col(f"c{number}"), column) for number, column in enumerate(columns)]
             return self._add(operation, table, frame.select(*typed))
 
     def insert_query(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import chain, repeat
+from operator import attrgetter
+from types import NoneType
 from typing import Any
 
 from sqlalchemy import Connection, exists, select
@@ -28,6 +30,12 @@ from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
+
+_GREATEST = 2**63 - 1
+"""The greatest count that the databases keep."""
+
+_COUNT_NAMES = ("file_count", "row_count", "size_bytes")
+_COUNTS = attrgetter(*_COUNT_NAMES)
 
 _COLUMNS = (
     "id",
@@ -119,6 +127,7 @@ class PartitionAdder:
         They are in the order of their values: those who add the same partitions insert them in one order, as they
         would otherwise wait for each other for ever, and what is looked up together lies together.
         """
+        self._check_values(partitions)
         encoded = self._encoder.encode_all([partition.values for partition in partitions])
         problems = {**self._encrypted(partitions), **encoded.refused}
         refused += [problems[number] for number in sorted(problems)]
@@ -148,12 +157,42 @@ class PartitionAdder:
         }
 
     def _check_locations(self, batch: _Batch) -> None:
+        self._check_counts(batch.partitions)
         for partition in batch.partitions:
             if partition.location is None and len(partition.values) < len(self.table.partition_keys):
                 name = partition_path(self.table.key_names, partition.values)
                 raise InvalidPartitionError(
                     self.table.full_name,
                     reason=f"partition {name} lacks a value, so it has no default folder; give it a location",
+                )
+
+    def _check_counts(self, partitions: Sequence[NewPartition]) -> None:
+        # The counts of all at once: a million partitions are looked at one by one only when one of them is wrong.
+        counts = [count for count in chain.from_iterable(map(_COUNTS, partitions)) if count is not None]
+        if not counts or ({*map(type, counts)} == {int} and min(counts) >= 0 and max(counts) <= _GREATEST):
+            return
+        for partition in partitions:
+            for name, count in zip(_COUNT_NAMES, _COUNTS(partition), strict=True):
+                if count is not None and (type(count) is not int or not 0 <= count <= _GREATEST):
+                    path = partition_path(self.table.key_names, partition.values)
+                    raise InvalidPartitionError(
+                        self.table.full_name,
+                        reason=f"partition {path} has {name} {count!r}; give a whole number from 0 to {_GREATEST}, "
+                        "or none",
+                    )
+
+    def _check_values(self, partitions: Sequence[NewPartition]) -> None:
+        values = [partition.values for partition in partitions]
+        if {*map(type, values)} <= {tuple, list} and {*map(type, chain.from_iterable(values))} <= {str, NoneType}:
+            return
+        for partition in partitions:
+            if isinstance(partition.values, str) or not all(
+                value is None or isinstance(value, str) for value in partition.values
+            ):
+                raise InvalidPartitionError(
+                    self.table.full_name,
+                    reason=f"the values of a partition are {partition.values!r}; give a list with a text, or None, for "
+                    "each key",
                 )
 
     def _insert_new(self, batch: _Batch) -> list[int]:

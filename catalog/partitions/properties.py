@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from catalog.errors import InvalidPartitionError
+from catalog.identifiers import text_properties
 from catalog.model import FileFormat, Table
 
 FORMAT_PROPERTY = "calve.format"
@@ -27,7 +28,7 @@ def properties_text(table: Table, properties: Mapping[str, str] | None, own_form
     Raises:
         InvalidPartitionError: A property has the reserved name.
     """
-    stored = dict(properties or {})
+    stored = text_properties(properties) if properties else {}
     if FORMAT_PROPERTY in stored:
         raise InvalidPartitionError(
             table.full_name,

@@ -7,7 +7,6 @@ from typing import TextIO
 
 import click
 
-from catalog.errors import CatalogError
 from catalog.identifiers import DEFAULT_DATABASE
 
 _SHOWN = 100
@@ -34,15 +33,7 @@ def sql(
     if (statements is None) == (file is None):
         raise click.UsageError("give the statements, or --file with the file that has them")
     script = statements if file is None else _read(file)
-    try:
-        is_good = run(script or "", database=database, as_json=as_json, is_long=is_long, keep_going=keep_going)
-    except CatalogError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
-        is_good = False
-    except BrokenPipeError:
-        # The reader of our output, for instance `head`, has seen enough.
-        sys.stderr.close()
-        sys.exit(0)
+    is_good = run(script or "", database=database, as_json=as_json, is_long=is_long, keep_going=keep_going)
     sys.exit(0 if is_good else 1)
 
 

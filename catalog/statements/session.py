@@ -8,6 +8,7 @@ from typing import Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
+from catalog.files import storage_errors
 from catalog.identifiers import DEFAULT_DATABASE, normalise_identifier
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
@@ -90,7 +91,8 @@ class Session:
         self._context.text, self._context.operation_id = text, operation_id
         statement = parse_statement(text)
         try:
-            return HANDLERS[type(statement)](self._context, statement)
+            with storage_errors("a file that the statement needs"):
+                return HANDLERS[type(statement)](self._context, statement)
         except e.CatalogError as error:
             error.position = position_of(error, statement.places)
             raise

@@ -86,7 +86,13 @@ def test_every_error_is_in_the_drawn_tree() -> None:
 def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
     retryable = {error for error in CLASSES if error.retryable}
     conflicts = {ConflictError, OperationConflictError, PlanConflictError, MigrationConflictError}
-    assert retryable == {*conflicts, CatalogFullError, CatalogUnavailableError, SourceUnavailableError}
+    assert retryable == {
+        *conflicts,
+        CatalogFullError,
+        errors.StorageError,
+        CatalogUnavailableError,
+        SourceUnavailableError,
+    }
 
 
 def test_an_expression_error_points_at_the_place() -> None:

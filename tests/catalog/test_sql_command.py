@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -120,7 +119,6 @@ def test_a_database_that_is_meant_can_be_named() -> None:
 
 def test_each_answer_is_there_before_the_next_statement_runs(catalog: Catalog) -> None:
     command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--file", "-"]
-    started = time.perf_counter()
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdin is not None
         assert running.stdout is not None
@@ -129,7 +127,6 @@ def test_each_answer_is_there_before_the_next_statement_runs(catalog: Catalog) -
         answers = [json.loads(line) for line in running.stdout]
     assert [answer["ok"] for answer in answers] == [True, True, False]
     assert running.returncode == 1
-    assert time.perf_counter() - started < 30
 
 
 def test_the_mark_is_below_the_place(catalog: Catalog) -> None:
