@@ -18,6 +18,7 @@ from catalog.errors import ColumnsDifferError
 from catalog.iceberg.layout import Layout
 from catalog.iceberg.manifests import WrittenManifest
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
+from catalog.iceberg.metrics import metrics_modes
 from catalog.iceberg.storage import file_io
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
 
     Raises:
         ColumnsDifferError: The target is not partitioned by the same keys, or does not have a column of the source, or
-            has a key of another type.
+            has a key of another type or one that is NOT NULL.
     """
     schema, spec = metadata.schema(), metadata.spec()
     keys = [schema.find_field(each.source_id) for each in spec.fields]
@@ -57,6 +58,12 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             f"column {', '.join(empty)} of the Iceberg table {target} is NOT NULL, and {source.full_name} has no such "
             "column; make it optional there first"
         )
+    if required := [key.name for key in keys if key.required]:
+        raise ColumnsDifferError(
+            f"partition key {', '.join(required)} of the Iceberg table {target} is NOT NULL, and a Hive table's files "
+            "do not have their partition keys: some readers (PyIceberg) refuse the table then. Make it optional there "
+            f"first: ALTER TABLE {target} ALTER COLUMN {required[0]} DROP NOT NULL"
+        )
     types = {each.name: each.field_type for each in source_layout.schema.fields}
     for key in keys:
         found = types[key.name.lower()]
@@ -74,6 +81,7 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
         PartitionSpec(*spec.fields, spec_id=spec.spec_id),
         len(keys),
         tuple(hive_types.get(each.name.lower(), str(each.field_type)) for each in fields),
+        metrics=metrics_modes(metadata.properties, schema, metadata.sort_order()),
     )
 
 
@@ -128,16 +136,10 @@ def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEnt
 
 def without_files(
     manifest: WrittenManifest, layout: Layout, left_out: Collection[str], path: str
-) -> tuple[WrittenManifest | None, int]:
-    """Write a manifest anew without some files.
-
-    Returns:
-        The manifest, None when nothing is left; and the bytes of its data files.
-    """
+) -> WrittenManifest | None:
+    """Write a manifest again without some files; return None when nothing is left."""
     kept = [each for each in files_of(manifest, layout.spec) if each.data_file.file_path not in left_out]
-    if not kept:
-        return None, 0
-    return write_entries(layout, kept, path), sum(each.data_file.file_size_in_bytes for each in kept)
+    return write_entries(layout, kept, path) if kept else None
 
 
 def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -> WrittenManifest:

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 CUT_LENGTH = 16
-"""Characters of a text, or bytes of a binary: Iceberg's default metrics mode, `truncate(16)`."""
+"""Usual length: characters of a text, or bytes of a binary: Iceberg's default metrics mode, `truncate(16)`."""
 
 _LAST_ASCII = 0x7F
 _SURROGATES = range(0xD800, 0xE000)
@@ -36,24 +36,35 @@ class Bounds(NamedTuple):
     upper: Callable[[Any], bytes | None]
 
 
-def cut_text_lower(text: bytes) -> bytes:
+def checked_text(text: bytes) -> bytes:
+    """Return a text in UTF-8 as it is.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not text.isascii():
+        text.decode()
+    return text
+
+
+def cut_text_lower(text: bytes, length: int = CUT_LENGTH) -> bytes:
     """Return the first characters of a text in UTF-8."""
     if text.isascii():
-        return text[:CUT_LENGTH]
-    return text.decode()[:CUT_LENGTH].encode()
+        return text[:length]
+    return text.decode()[:length].encode()
 
 
-def cut_text_upper(text: bytes) -> bytes | None:
+def cut_text_upper(text: bytes, length: int = CUT_LENGTH) -> bytes | None:
     """Return a short text that is not below a text in UTF-8, nor below any that begins as it does."""
     if text.isascii():
-        if len(text) <= CUT_LENGTH:
+        if len(text) <= length:
             return text
-        if text[CUT_LENGTH - 1] < _LAST_ASCII:
-            return text[: CUT_LENGTH - 1] + bytes((text[CUT_LENGTH - 1] + 1,))
+        if text[length - 1] < _LAST_ASCII:
+            return text[: length - 1] + bytes((text[length - 1] + 1,))
     characters = text.decode()
-    if len(characters) <= CUT_LENGTH:
+    if len(characters) <= length:
         return text
-    for position in range(CUT_LENGTH - 1, -1, -1):
+    for position in range(length - 1, -1, -1):
         code_point = ord(characters[position]) + 1
         if code_point in _SURROGATES:
             code_point = _SURROGATES.stop
@@ -62,16 +73,16 @@ def cut_text_upper(text: bytes) -> bytes | None:
     return None
 
 
-def cut_binary_lower(value: bytes) -> bytes:
+def cut_binary_lower(value: bytes, length: int = CUT_LENGTH) -> bytes:
     """Return the first bytes."""
-    return value[:CUT_LENGTH]
+    return value[:length]
 
 
-def cut_binary_upper(value: bytes) -> bytes | None:
+def cut_binary_upper(value: bytes, length: int = CUT_LENGTH) -> bytes | None:
     """Return a few bytes that are not below a value, nor below any that begins as it does."""
-    if len(value) <= CUT_LENGTH:
+    if len(value) <= length:
         return value
-    kept = value[:CUT_LENGTH].rstrip(b"\xff")
+    kept = value[:length].rstrip(b"\xff")
     return kept[:-1] + bytes((kept[-1] + 1,)) if kept else None
 
 
@@ -116,7 +127,8 @@ LONG = Bounds(None, struct.Struct("<q").pack, struct.Struct("<q").pack)
 BOOLEAN = Bounds(None, struct.Struct("?").pack, struct.Struct("?").pack)
 FLOAT = _float_bounds(struct.Struct("<f").pack)
 DOUBLE = _float_bounds(struct.Struct("<d").pack)
-TEXT = Bounds(None, cut_text_lower, cut_text_upper)
-BINARY = Bounds(None, cut_binary_lower, cut_binary_upper)
+TEXT = Bounds(None, checked_text, checked_text)
+BINARY = Bounds(None, bytes, bytes)
+"""Uncut: how long they may be is up to the table (`catalog.iceberg.metrics`)."""
 DECIMAL = Bounds(None, decimal_bytes, decimal_bytes)
 DECIMAL_OF_BYTES = Bounds(lambda raw: int.from_bytes(raw, "big", signed=True), decimal_bytes, decimal_bytes)

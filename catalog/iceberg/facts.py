@@ -10,6 +10,7 @@ from pyiceberg.types import NestedField, StructType
 
 from catalog.errors import FileProblem, UnsupportedFormatError, UnusableFileError
 from catalog.files import FileInfo
+from catalog.iceberg.metrics import MetricsFilter
 from catalog.model import FileFormat
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ class FileFacts:
     Attributes:
         column_sizes: Field id → compressed bytes.
         value_counts: Field id → values, nulls and NaNs among them.
-        lower_bounds, upper_bounds: Field id → Iceberg's single-value serialization, texts and binaries cut to 16
-            characters or bytes as Iceberg's metrics mode `truncate(16)` does.
+        lower_bounds, upper_bounds: Field id → Iceberg's single-value serialization; texts and binaries whole as readers
+            of one format return them, cut by `FooterReader` as the table's metrics mode says.
         split_offsets: Where in the file readers may begin, ascending; None when it is not known.
         spellings: Field id and the name in the file, where that is not the table's to the letter.
         unknown: Columns that the table does not have, as in `columns.Match`; known of Parquet and ORC files.
@@ -57,6 +58,7 @@ class FooterReader:
         """
         columns = layout.schema.fields[: len(layout.schema.fields) - layout.key_count]
         self._required = dict(_required(columns, ""))
+        self._metrics = MetricsFilter(layout)
         # Each imported late: a task reads one format, and the libraries below them are large.
         self._reader: _Reader
         match file_format:
@@ -78,7 +80,9 @@ class FooterReader:
                 )
 
     def read(self, file: FileInfo) -> FileFacts:
-        """Return the facts of a file; it is read once, from its end, or for Avro from block to block.
+        """Return the facts of a file that manifests of the table hold.
+
+        The file is read once, from its end, or for Avro from block to block.
 
         Raises:
             UnusableFileError: The file cannot be a file of the table.
@@ -97,7 +101,7 @@ class FooterReader:
                     f"column {name} is NOT NULL in the Iceberg table, and the file {found}; make the column optional "
                     "there, or write the file without nulls",
                 )
-        return facts
+        return self._metrics.apply(facts)
 
 
 def _required(fields: Iterable[NestedField], parent: str) -> Iterator[tuple[int, str]]:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any, Literal
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -20,6 +21,7 @@ from catalog.errors import (
     UnsupportedColumn,
     UnsupportedIcebergTypeError,
 )
+from catalog.iceberg.metrics import metrics_modes
 from catalog.iceberg.types import HiveTypeError, Loss, convert, spelled
 from catalog.iceberg.values import PartitionValue, value_reader
 from catalog.key_types import KeyValueError
@@ -98,6 +100,7 @@ class Layout:
         key_count: How many of the last columns are the partition keys.
         hive_types: What the columns and keys were in Hive.
         warnings: What the Hive table says and the Iceberg table does not, a sentence each.
+        metrics: Field id → metrics mode, where that is not `truncate(16)` (`catalog.iceberg.metrics`).
     """
 
     schema: Schema
@@ -105,6 +108,7 @@ class Layout:
     key_count: int
     hive_types: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    metrics: Mapping[int, str] = dataclass_field(default_factory=dict)
 
     def describe(self) -> list[ColumnChange]:
         """Return what becomes of each column and partition key, in their order."""
@@ -180,6 +184,7 @@ class Layout:
             "key_count": self.key_count,
             "hive_types": list(self.hive_types),
             "warnings": list(self.warnings),
+            "metrics": {str(field_id): mode for field_id, mode in self.metrics.items()},
         }
 
     @classmethod
@@ -191,6 +196,7 @@ class Layout:
             layout["key_count"],
             tuple(layout["hive_types"]),
             tuple(layout["warnings"]),
+            {int(field_id): mode for field_id, mode in layout["metrics"].items()},
         )
 
 
@@ -236,6 +242,7 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         len(table.partition_keys),
         tuple(column.type for column in columns),
         tuple(_warnings(table, schema.fields, lossy)),
+        metrics_modes(table.properties, schema),
     )
 
 

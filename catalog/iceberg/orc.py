@@ -270,7 +270,7 @@ def _text(known: Any) -> _Pair | None:
     # The writer cuts what is long.
     low = text.lowerBound if low == MISSING_TEXT else low
     high = text.upperBound if high == MISSING_TEXT else high
-    return bounds.cut_text_lower(low), bounds.cut_text_upper(high)
+    return bounds.checked_text(low), bounds.checked_text(high)
 
 
 def _floating(known: Any, how: bounds.Bounds, needs_sum: bool) -> _Pair | None:

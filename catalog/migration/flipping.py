@@ -10,13 +10,13 @@ from sqlalchemy import Connection, select, update
 from catalog.definitions import Definitions
 from catalog.errors import (
     DataWrittenError,
-    DuplicateFilesError,
     MigrationConflictError,
     NotIcebergTableError,
 )
 from catalog.failpoints import Point, reached
 from catalog.iceberg.pointers import delete_pointer, find_pointer, insert_pointer, move_pointer, share_location
 from catalog.locations import comparable, is_within
+from catalog.migration.duplicates import new_files
 from catalog.migration.planning import fingerprint_of
 from catalog.migration.requests import MigrationRequest, OnDuplicate
 from catalog.migration.reverting import OPERATION_MARK, Written, written_since_migration
@@ -159,7 +159,8 @@ class Flipper:
             size_bytes = staged.size_bytes
             if request.duplicate_files is not OnDuplicate.ADD:
                 path = f"{folder}/kept-{attempt}-{tried}"
-                manifests, size_bytes, left_out = self._new_files(target, staged, metadata, request, path)
+                new = new_files(target, staged, metadata, request.duplicate_files, path)
+                manifests, size_bytes, left_out = list(new.manifests), new.size_bytes, new.duplicate_count
             properties = {}
             mapping = completed_mapping(mapping_of(metadata), target.layout, staged.spellings)
             if mapping != mapping_of(metadata):
@@ -197,38 +198,6 @@ class Flipper:
             self._share(connection, table, target)
             self._end(connection, operation.id, FLIP, attempt, report)
         return True
-
-    @staticmethod
-    def _new_files(
-        target: Target, staged: Staged, metadata: Any, request: MigrationRequest, path: str
-    ) -> tuple[list[Any], int, int]:
-        """Return the manifests of the files that the Iceberg table does not have, their bytes, and how many it has.
-
-        Raises:
-            DuplicateFilesError: It has some, and they are not to be passed over.
-        """
-        from catalog.iceberg.appending import files_of, known_files, without_files
-
-        spec = target.layout.spec
-        sizes = [
-            {each.data_file.file_path: each.data_file.file_size_in_bytes for each in files_of(manifest, spec)}
-            for manifest in staged.manifests
-        ]
-        coming = {each for some in sizes for each in some}
-        known = {each for each in known_files(metadata) if each in coming}
-        if known and request.duplicate_files is OnDuplicate.FAIL:
-            raise DuplicateFilesError(target.full_name, sorted(known)[:10], len(known))
-        kept, size_bytes = [], 0
-        for number, (manifest, files) in enumerate(zip(staged.manifests, sizes, strict=True)):
-            if known.isdisjoint(files):
-                kept.append(manifest)
-                size_bytes += sum(files.values())
-                continue
-            rest, rest_bytes = without_files(manifest, target.layout, known, f"{path}-m{number}.avro")
-            if rest is not None:
-                kept.append(rest)
-                size_bytes += rest_bytes
-        return kept, size_bytes, len(known)
 
     # --- revert -----------------------------------------------------------------------------------------------------
 

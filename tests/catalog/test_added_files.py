@@ -18,7 +18,6 @@ from catalog.errors import (
     FilesNeededError,
     MigrationConflictError,
     NotIcebergTableError,
-    PartitionValueError,
     SharedLocationError,
     TableAlreadyExistsError,
     TableNotFoundError,
@@ -371,7 +370,7 @@ def test_a_target_that_changed_since_the_stage_is_staged_again(
     ("required", "error", "says"),
     [
         ("note", UnusableFileError, "column note is NOT NULL in the Iceberg table, and the file has 1 null"),
-        ("country", PartitionValueError, "the column is NOT NULL"),
+        ("country", ColumnsDifferError, "partition key country of the Iceberg table demo.orders is NOT NULL"),
         ("more", ColumnsDifferError, "column more of the Iceberg table demo.orders is NOT NULL"),
     ],
 )
@@ -440,3 +439,24 @@ def test_a_table_without_files_of_others_is_dropped_by_engines(catalog: Catalog,
     with sql_catalog(catalog_url) as iceberg:
         iceberg.drop_table(NAME)
         assert not iceberg.table_exists(NAME)
+
+
+def test_files_that_the_table_has_are_skipped_in_mixed_manifests_and_several_batches(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from catalog.migration import duplicates
+
+    monkeypatch.setattr(duplicates, "_BATCH", 2)
+    make_orders(catalog)
+    migrate(catalog)
+    make_orders(catalog, MORE, NEW)
+    migrate(catalog, MORE, "a1", ADD)
+    location = catalog.get_partition(MORE, ("nl", "2026")).location
+    paths = [write_rows(location, [number], f"more-{number}.parquet") for number in range(30, 37)]
+    with pytest.raises(DuplicateFilesError, match="has 2 of the files already"):
+        migrate(catalog, MORE, "a2", ADD)
+    report = migrate(catalog, MORE, "a2", replace(ADD, duplicate_files=OnDuplicate.SKIP))
+    assert (report["files"], report["rows"], report["duplicates"]) == (7, 7, 2)
+    assert report["bytes"] == sum(Path(path).stat().st_size for path in paths)
+    more = {**NEW, ("nl", "2026"): [20, 21, *range(30, 37)]}
+    assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, **more})
