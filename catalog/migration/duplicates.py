@@ -56,7 +56,7 @@ def new_files(
 
     # A database without a name is on disk once it is large, and gone when it is closed.
     with closing(sqlite3.connect("")) as paths:
-        _take_staged(paths, staged, target)
+        take_staged(paths, staged, target)
         _mark_known(paths, known_files(metadata))
         count = _number(paths, "SELECT count(DISTINCT path) FROM staged WHERE is_known")
         if count and on_duplicate is OnDuplicate.FAIL:
@@ -75,7 +75,8 @@ def new_files(
     return NewFiles(kept, size_bytes, count)
 
 
-def _take_staged(paths: sqlite3.Connection, staged: Staged, target: Target) -> None:
+def take_staged(paths: sqlite3.Connection, staged: Staged, target: Target) -> None:
+    """Write path, manifest and size of the staged files into a table `staged`, a manifest in memory at a time."""
     from catalog.iceberg.appending import files_of
 
     paths.execute("CREATE TABLE staged (path TEXT, manifest INTEGER, size_bytes INTEGER, is_known INTEGER DEFAULT 0)")

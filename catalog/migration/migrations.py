@@ -31,6 +31,7 @@ from catalog.errors import (
 from catalog.failpoints import Point, reached
 from catalog.iceberg.places import path_properties
 from catalog.migration.flipping import REVERT, Flipper
+from catalog.migration.late_files import digest_of, late_report, listed_files
 from catalog.migration.planning import MigrationPlan, make_plan
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.migration.reverting import OPERATION_MARK
@@ -54,8 +55,8 @@ from catalog.storage.bulk import batched
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
 
-STAGE, VERIFY, FLIP = "stage", "verify", "flip"
-"""The steps of a migration."""
+STAGE, VERIFY, FLIP, LATE = "stage", "verify", "flip", "late_files"
+"""The steps of a migration; the last one reports files that came while it committed."""
 
 _SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _REPORTED = 1_000
@@ -283,6 +284,10 @@ class Migrations:
             relist: List them in this process when `listing` is not given; False to take them as they were staged.
             report: What else the operation's report shall say.
 
+        Returns:
+            The report; under `late_files` the files that came between the listing and the commit, which the Iceberg
+            table does not have: `count`, `paths` and `advice`. Files are listed again after the commit for that.
+
         Raises:
             MigrationConflictError: The table, its partitions or its files changed since, and the plan has to be made
                 anew.
@@ -303,14 +308,14 @@ class Migrations:
     ) -> dict[str, Any]:
         operation_id = operation.id
         if operation.is_committed:
-            return dict(operation.report[FLIP])
+            return _reported(operation)
         try:
             return self._flip(operation, listing, relist, report)
         except CatalogError as error:
             now = self._operations.get(operation_id)
             if now.is_committed:
                 # By another run of the same operation, meanwhile.
-                return dict(now.report[FLIP])
+                return _reported(now)
             if isinstance(error, MigrationConflictError):
                 self.discard_staged(operation_id, str(error))
             self._let_go(operation_id, error)
@@ -334,7 +339,24 @@ class Migrations:
                     f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
                     f"{listing}); nothing was changed, and the plan has to be made anew"
                 )
-            return self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
+            flipped = self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
+        return self._with_late_files(operation, target, staged, flipped) if listing is not None else flipped
+
+    def _with_late_files(
+        self, operation: Operation, target: Target, staged: Staged, flipped: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return a flip's report with the files that came between its listing and its commit, which are journaled."""
+        request = MigrationRequest.from_json(operation.request)
+        table = self._definitions.get_table(operation.table)
+        with self._storage.read() as connection:
+            if str(digest_of(listed_files(connection, table, request, target))) == staged.listing:
+                return flipped
+            late = late_report(listed_files(connection, table, request, target), table, request, staged, target)
+        if not late["count"]:
+            return flipped
+        with self._operations.attempt(operation.id, LATE) as attempt:
+            self._operations.finish_job(operation.id, LATE, attempt, late)
+        return {**flipped, LATE: late}
 
     def _list_now(self, operation: Operation) -> str:
         try:
@@ -352,17 +374,10 @@ class Migrations:
 
     def list_again(self, operation: Operation) -> ListingDigest:
         """Return the digest of the table's files as they are now, listed in this process."""
-        from catalog.iceberg.folders import Recursion, data_files
-
         request = MigrationRequest.from_json(operation.request)
-        recursion = Recursion(request.recursive_directory)
-        skip = self.skipped_folders(operation)
-        digest = ListingDigest()
-        for page in self.folders(operation):
-            for folder in page:
-                for file in data_files(folder.location, recursion, skip):
-                    digest.add(file)
-        return digest
+        with self._storage.read() as connection:
+            table = self._definitions.get_hive_table(operation.table, connection)
+            return digest_of(listed_files(connection, table, request, self._target(connection, operation)))
 
     def _require_verified(self, operation: Operation, metadata_location: str | None) -> None:
         if not MigrationRequest.from_json(operation.request).verify:
@@ -441,6 +456,12 @@ class Migrations:
         request = MigrationRequest.from_json(operation.request)
         table = self._definitions.get_table(operation.table, connection)
         return find_target(connection, self._definitions, table, request)
+
+
+def _reported(operation: Operation) -> dict[str, Any]:
+    """Return the report of a flip that committed."""
+    late = {LATE: operation.report[LATE]} if LATE in operation.report else {}
+    return {**operation.report[FLIP], **late}
 
 
 def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:

@@ -33,6 +33,7 @@ from catalog.errors import (
 )
 from catalog.files import Folder
 from catalog.iceberg.metadata import read_metadata
+from catalog.migration import flipping
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.operations import OperationState
@@ -420,6 +421,35 @@ def test_a_file_that_arrives_while_the_flip_prepares_is_noticed(
     monkeypatch.setattr(catalog.migrations, "target", prepare_while_a_file_arrives)
     with pytest.raises(MigrationConflictError, match="files changed"):
         catalog.migrations.flip("m1")
+
+
+@pytest.mark.parametrize("kind", ["new", "longer"])
+def test_a_file_that_arrives_between_the_listing_and_the_commit_is_named(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    name = "late.parquet" if kind == "new" else "part-0.parquet"
+    insert_pointer = flipping.insert_pointer
+
+    def insert_while_a_file_arrives(*arguments: Any) -> None:
+        write_rows(location, [99] * 1_000, name)
+        insert_pointer(*arguments)
+
+    monkeypatch.setattr(flipping, "insert_pointer", insert_while_a_file_arrives)
+    report = catalog.migrations.flip("m1")
+    late = report["late_files"]
+    assert (late["count"], late["paths"]) == (1, [f"{location}/{name}"])
+    assert "revert and migrate again" in late["advice"]
+    assert f"{location}/{name}" in caplog.text
+    # It is journaled, so that a caller that died meanwhile learns of it.
+    assert catalog.migrations.flip("m1") == report
+    # As the advice says.
+    catalog.migrations.revert("r1", NAME)
+    monkeypatch.undo()
+    assert "late_files" not in migrate(catalog, operation_id="m2")
+    assert 99 in {row[0] for row in iceberg_rows(catalog_url)}
 
 
 def test_files_are_not_listed_again_when_told(catalog: Catalog) -> None:

@@ -1,0 +1,94 @@
+"""Files that came into a Hive table while its migration committed: those that the Iceberg table does not have.
+
+Nothing can stop whoever writes into a folder. The flip lists the files as the last thing before it commits; what comes
+after that and before the commit is found by listing again afterwards, and reported by name.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from typing import Any
+
+from sqlalchemy import Connection
+
+from catalog.files import FileInfo
+from catalog.migration.duplicates import take_staged
+from catalog.migration.requests import MigrationRequest
+from catalog.migration.sources import source_folders
+from catalog.migration.staging import ListingDigest, Staged
+from catalog.migration.targets import Target, skipped_folders
+from catalog.model import Table
+from catalog.operations import OperationKind
+from catalog.storage.bulk import batched
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 100
+_BATCH = 500
+"""Paths in one query."""
+
+
+def listed_files(connection: Connection, table: Table, request: MigrationRequest, target: Target) -> Iterator[FileInfo]:
+    """Yield the data files in the folders of a migration's table, also once that is an Iceberg table."""
+    from catalog.iceberg.folders import Recursion, data_files
+
+    recursion, skip = Recursion(request.recursive_directory), skipped_folders(table)
+    for folder in source_folders(connection, table, target.selection):
+        yield from data_files(folder.location, recursion, skip)
+
+
+def digest_of(files: Iterable[FileInfo]) -> ListingDigest:
+    """Return the digest of files, of which none is held."""
+    digest = ListingDigest()
+    for file in files:
+        digest.add(file)
+    return digest
+
+
+def late_files(files: Iterable[FileInfo], staged: Staged, target: Target) -> tuple[int, list[str]]:
+    """Return how many listed files the Iceberg table does not have in this size, and the first of them.
+
+    Files that the stage refused or skipped are not among them. Paths are compared in a temporary database on disk.
+    """
+    refused = {file.path for file in staged.problems}
+    count, shown = 0, list[str]()
+    with closing(sqlite3.connect("")) as paths:
+        take_staged(paths, staged, target)
+        for batch in batched(files, _BATCH):
+            marks = ", ".join("?" * len(batch))
+            query = f"SELECT path, size_bytes FROM staged WHERE path IN ({marks})"
+            known = set(paths.execute(query, [file.path for file in batch]))
+            for file in batch:
+                if (file.path, file.size_bytes) not in known and file.path not in refused:
+                    count += 1
+                    shown += [file.path] if len(shown) < _SHOWN else []
+    return count, shown
+
+
+def late_report(
+    files: Iterable[FileInfo], table: Table, request: MigrationRequest, staged: Staged, target: Target
+) -> dict[str, Any]:
+    """Return, and log, `count` and `paths` of late files (of very many the first), and `advice` on how to add them."""
+    count, paths = late_files(files, staged, target)
+    advice = _advice(table, request, target)
+    if count:
+        log.warning(
+            "Table %s: %d file(s) came while its migration committed, and %s does not have them: %s; %s",
+            *(table.full_name, count, target.full_name, ", ".join(paths), advice),
+        )
+    return {"count": count, "paths": paths, "advice": advice}
+
+
+def _advice(table: Table, request: MigrationRequest, target: Target) -> str:
+    if request.kind is OperationKind.MIGRATE:
+        return (
+            f"move them into a table of the same columns and add that one's files to {target.full_name} (EXECUTE "
+            "add_files_from_table), or revert and migrate again while nothing else is written"
+        )
+    return (
+        f"add them: ALTER TABLE {target.full_name} EXECUTE add_files_from_table(schema_name => '{table.database}', "
+        f"table_name => '{table.name}', duplicate_file => 'skip')"
+    )
