@@ -19,6 +19,7 @@ from catalog.operations import UNFINISHED, Operation
 from catalog.places import allow_everything_by_default
 from catalog.reporting import ReportingGroup
 from catalog.statements.command import sql
+from catalog.storage.urls import shown_url
 
 
 def _partitioned_by(table: Table) -> str:
@@ -57,7 +58,7 @@ main.add_command(sql)
 def init() -> None:
     """Create the catalog's schema, or bring it to this version. Does no harm when done again."""
     with Catalog.initialise() as catalog:
-        click.echo(f"The catalog {catalog.storage.url.render_as_string(hide_password=True)} is ready.")
+        click.echo(f"The catalog {shown_url(catalog.storage.url)} is ready.")
 
 
 @main.command()

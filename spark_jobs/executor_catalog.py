@@ -6,13 +6,12 @@ import os
 
 from sqlalchemy import URL, make_url
 
-_SECRETS = ("password", "sslpassword", "passfile")
+from catalog.storage.urls import SECRETS, url_without_secrets
 
 
 def address_of(url: URL) -> str:
     """Return a database's URL without passwords, to be sent to executors."""
-    # `URL.set` takes None for no change.
-    return url._replace(password=None).difference_update_query(_SECRETS).render_as_string(hide_password=False)
+    return url_without_secrets(url).render_as_string(hide_password=False)
 
 
 def executor_url(address: str) -> str:
@@ -23,7 +22,7 @@ def executor_url(address: str) -> str:
     """
     url, own = make_url(address), os.environ.get("CALVE_CATALOG_URL")
     if own and _account(known := make_url(own)) == _account(url):
-        secrets = {name: known.query[name] for name in _SECRETS if name in known.query}
+        secrets = {name: known.query[name] for name in SECRETS if name in known.query}
         url = url.set(password=known.password).update_query_dict(secrets)
     return url.render_as_string(hide_password=False)
 

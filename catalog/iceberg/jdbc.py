@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy import URL
 
 from catalog.environment import package_settings, state_folder
+from catalog.storage.urls import password_of
 
 CATALOG = "calve"
 
@@ -32,8 +33,8 @@ def jdbc_settings(url: URL) -> dict[str, str]:
     settings["uri"] = f"jdbc:postgresql://{host}:{url.port or 5432}/{url.database}" + (f"?{options}" if options else "")
     if url.username is not None:
         settings["jdbc.user"] = url.username
-    if url.password is not None:
-        settings["jdbc.password"] = str(url.password)
+    if (password := password_of(url)) is not None:
+        settings["jdbc.password"] = password
     return settings
 
 

@@ -20,6 +20,7 @@ from catalog.errors import (
     ConflictError,
     InvalidRequestError,
 )
+from catalog.storage.urls import shown_url
 
 _LOST_RACES = ("40001", "40P01", "55P03")
 """What PostgreSQL calls a serialisation failure, a deadlock, and a lock that lock_timeout did not wait for."""
@@ -49,7 +50,7 @@ def _translation(error: Exception, url: URL) -> CatalogError | None:
         return InvalidRequestError(f"a text is no Unicode and cannot be stored: {error.object!r:.100}; decode it first")
     if isinstance(error, IntegrityError) or not isinstance(error, SQLAlchemyError | psycopg.Error | sqlite3.Error):
         return None
-    shown = url.render_as_string(hide_password=True)
+    shown = shown_url(url)
     if isinstance(error, TimeoutError):
         return CatalogUnavailableError(
             f"the catalog {shown}: all connections of this process are in use; close what reads, or allow more by "

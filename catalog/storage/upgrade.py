@@ -9,6 +9,7 @@ from sqlalchemy import Connection, inspect, text
 
 from catalog.errors import CatalogVersionError
 from catalog.storage.engine import Storage
+from catalog.storage.urls import shown_url
 
 # Alembic is imported late: opening a catalog does not need it, and it takes as long as answering a statement.
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def check_revision(storage: Storage) -> None:
     refuse_newer(storage, found)
     if found != expected:
         raise CatalogVersionError(
-            f"the catalog {_shown(storage)} has schema revision {found}, this version of Calve needs {expected}; run "
-            "`calve init`"
+            f"the catalog {shown_url(storage.url)} has schema revision {found}, this version of Calve needs "
+            f"{expected}; run `calve init`"
         )
 
 
@@ -67,13 +68,9 @@ def refuse_newer(storage: Storage, found: str | None) -> None:
     expected = newest_revision()
     if found is not None and found > expected:
         raise CatalogVersionError(
-            f"the catalog {_shown(storage)} has schema revision {found}, made by a newer version of Calve; this "
+            f"the catalog {shown_url(storage.url)} has schema revision {found}, made by a newer version of Calve; this "
             f"version knows {expected} at most. Upgrade Calve"
         )
-
-
-def _shown(storage: Storage) -> str:
-    return storage.url.render_as_string(hide_password=True)
 
 
 def newest_revision() -> str:

@@ -223,6 +223,8 @@ def test_a_database_without_schema_says_how_to_get_one(tmp_path: Path) -> None:
     [
         "postgresql://user:secret@127.0.0.1:1/calve",
         "postgresql://user:secret@no-such-host.invalid/calve",
+        "postgresql://user@127.0.0.1:1/calve?password=secret",
+        "postgresql://127.0.0.1:1/calve?user=user&password=secret&sslpassword=secret",
         "sqlite:////proc/nothing/calve.db",
     ],
 )

@@ -1,0 +1,26 @@
+"""URLs of catalogs without the secrets that they carry."""
+
+from __future__ import annotations
+
+from sqlalchemy import URL
+
+SECRETS = ("password", "sslpassword", "passfile")
+"""Parameters of a URL's query that are secrets, or lead to one; libpq takes them as it takes the user's password."""
+
+
+def shown_url(url: URL) -> str:
+    """Return a URL for messages, with asterisks for passwords wherever they stand in it."""
+    masked = {name: "***" for name in SECRETS if name in url.query}
+    return url.update_query_dict(masked).render_as_string(hide_password=True)
+
+
+def url_without_secrets(url: URL) -> URL:
+    """Return a URL that has no password."""
+    # `URL.set` takes None for no change.
+    return url._replace(password=None).difference_update_query(SECRETS)
+
+
+def password_of(url: URL) -> str | None:
+    """Return the password that a URL carries before the host, or in its query, which wins as it does for libpq."""
+    given = url.query.get("password", url.password)
+    return None if given is None else given if isinstance(given, str) else given[-1]
