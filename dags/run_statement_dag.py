@@ -37,12 +37,11 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": GIVE_UP},
     on_failure_callback=GIVE_UP,
 ):
-    check = ReadStatementOperator(task_id="check", form="{{ params }}")
+    check = ReadStatementOperator(task_id="check")
     approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('check', key='question') }}")
     run = RunStatementOperator(
         task_id="run",
         operation_id=OPERATION_ID,
-        statement=check.output,
         approval="{{ ti.xcom_pull('approve') }}",
         trigger_rule="none_failed",
     )

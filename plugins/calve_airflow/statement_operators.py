@@ -1,4 +1,8 @@
-"""One SQL statement: read, approved where it deletes, and run, with Spark only if it needs it."""
+"""One SQL statement: read, approved where it deletes, and run, with Spark only if it needs it.
+
+Each task reads the statement from the run's own parameters, and the catalog's journal keeps it: it is no XCom and no
+templated field, and the log shows no text literal of it.
+"""
 
 from __future__ import annotations
 
@@ -22,44 +26,31 @@ if TYPE_CHECKING:
     from catalog.statements.engine import Engine
     from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
 
+STATEMENT = "statement"
+"""The parameter of a run that is its statement."""
+
 _POSITION = re.compile(r"at position (\d+)$")
+_TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
 
 class ReadStatementOperator(BaseOperator):
     """Reads a statement, and finds out whether it deletes data; changes nothing.
 
-    Args:
-        form: Has the `statement` (templated); a semicolon at its end does no harm.
-
-    Returns:
-        The statement, without blanks and comments around it. Another XCom, `question`, is what has to be approved, if
-        it deletes.
+    The run's parameter `statement` has it; a semicolon at its end does no harm. The XCom `question` is what has to be
+    approved, if it deletes.
 
     Raises:
         AirflowFailException: It cannot be read, or there are several; the log shows the place.
     """
 
-    template_fields: Sequence[str] = ("form",)
-
-    def __init__(self, *, form: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.form = form
-
-    def execute(self, context: Context) -> str:
+    def execute(self, context: Context) -> None:
         """Read."""
         from catalog import Catalog
-        from catalog.statements.splitting import split
 
-        texts = [each.text for each in split(self.form["statement"])]
-        if len(texts) != 1:
-            raise AirflowFailException(
-                f"statement: there are {len(texts)} statements, and a run takes one; for several, use calve sql --file"
-            )
         with catalog_errors(), Catalog.open() as catalog:
-            asked = self._question(catalog, texts[0], asked_by(context))
+            asked = self._question(catalog, _statement(context), asked_by(context))
         if asked is not None:
             context["ti"].xcom_push(key=QUESTION, value=asked)
-        return texts[0]
 
     def _question(self, catalog: Catalog, text: str, asker: str) -> dict[str, str] | None:
         from catalog.errors import CatalogError
@@ -85,7 +76,6 @@ class RunStatementOperator(SparkJobOperator):
 
     Args:
         operation_id: The operation to journal (templated).
-        statement: What `ReadStatementOperator` returned (templated).
         approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
@@ -95,18 +85,20 @@ class RunStatementOperator(SparkJobOperator):
         AirflowFailException: The statement cannot be run; the log shows the place.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "statement", "approval")
-    template_fields_renderers = {"statement": "sql", "approval": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id", "approval")
+    template_fields_renderers = {"approval": "json"}  # noqa: RUF012 - read by Airflow
 
-    def __init__(self, *, statement: str, approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    statement = ""
+
+    def __init__(self, *, approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
         super().__init__(job="run_statement", request={}, **kwargs)
-        self.statement = statement
         self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run, and show the answer."""
         from catalog import Catalog
 
+        self.statement = _statement(context)
         with catalog_errors(), Catalog.open() as catalog:
             outcome = self._outcome_here(catalog, context)
         if outcome is None:
@@ -241,10 +233,27 @@ def _packages(text: str) -> dict[str, str]:
     return package_settings(avro=True) if is_needed else {}
 
 
+def _statement(context: Context) -> str:
+    """Return the statement of a run, without blanks and comments around it.
+
+    Raises:
+        AirflowFailException: There are several, or none.
+    """
+    from catalog.statements.splitting import split
+
+    texts = [each.text for each in split(context["params"][STATEMENT])]
+    if len(texts) != 1:
+        raise AirflowFailException(
+            f"statement: there are {len(texts)} statements, and a run takes one; for several, use calve sql --file"
+        )
+    return texts[0]
+
+
 def _pointer(text: str, position: int | None) -> list[str]:
+    """Return the line of a statement with a place in it, and a mark below; of text literals only how long they are."""
     from catalog.statements.command import pointer
 
-    return pointer(text, position)
+    return pointer(_TEXT_LITERAL.sub(lambda literal: re.sub(r"[^'\"\n]", "*", literal[0]), text), position)
 
 
 def _table(statement: Any) -> str:

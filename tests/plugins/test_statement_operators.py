@@ -19,6 +19,7 @@ from catalog.operations import OperationKind, OperationState
 from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
 from tests.catalog.iceberg_tables import append, make_orders, migrate
+from tests.catalog.written_files import SPARK_NAME
 
 TABLE, RUN = "demo.delays", "run_statement/run"
 DROP = f"ALTER TABLE {TABLE} DROP PARTITION (1) WITH DATA"
@@ -46,26 +47,26 @@ def row_count(catalog: Catalog) -> int:
 
 
 class Task(dict[str, Any]):
-    """The XComs of one task, and who started the run."""
+    """The XComs of one task, and who started the run with which statement."""
 
-    def context(self) -> Context:
+    def context(self, statement: str = "") -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="run_statement")
-        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params={"statement": statement})  # type: ignore[typeddict-item]  # nothing else is asked for
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
 
 
-def check(statement: str) -> tuple[str, dict[str, str] | None]:
+def check(statement: str) -> dict[str, str] | None:
     task = Task()
-    text = ReadStatementOperator(task_id="check", form={"statement": statement}).execute(task.context())
-    return text, task.get("question")
+    ReadStatementOperator(task_id="check").execute(task.context(statement))
+    return task.get("question")
 
 
 def run(statement: str, approved: dict[str, str] | None = None, *, run_id: str = RUN) -> dict[str, Any]:
     approval = approved and {"key": approved["key"], "approved_by": "boss"}
-    operator = RunStatementOperator(task_id="run", operation_id=run_id, statement=statement, approval=approval)
-    return operator.execute(Task().context())
+    operator = RunStatementOperator(task_id="run", operation_id=run_id, approval=approval)
+    return operator.execute(Task().context(statement))
 
 
 @pytest.fixture
@@ -94,11 +95,11 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     "statement", ["SHOW TABLES IN demo", "SELECT * FROM demo.delays", f"DROP TABLE {TABLE}", f"DROP TABLE {TABLE};"]
 )
 def test_statement_that_deletes_nothing_asks_nobody(catalog: Catalog, statement: str) -> None:
-    assert check(f"-- a comment\n{statement}") == (statement.removesuffix(";"), None)
+    assert check(f"-- a comment\n{statement}") is None
 
 
 def test_drop_with_data_asks_about_just_these_rows(catalog: Catalog) -> None:
-    _, asked = check(DROP)
+    asked = check(DROP)
     assert asked is not None
     assert asked["subject"] == "Delete 10 rows of demo.delays?"
     assert "- partition 1, `delay < 10`: 10 rows, 1000 B" in asked["body"]
@@ -106,11 +107,11 @@ def test_drop_with_data_asks_about_just_these_rows(catalog: Catalog) -> None:
 
 
 def test_drop_with_data_of_an_empty_partition_asks_nobody(catalog: Catalog) -> None:
-    assert check(f"ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA")[1] is None
+    assert check(f"ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA") is None
 
 
 def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
-    _, asked = check(PURGE)
+    asked = check(PURGE)
     assert asked is not None
     assert asked["subject"] == "Delete the table demo.delays and its files?"
     assert "3 partitions with 10 rows (1000 B)" in asked["body"]
@@ -119,16 +120,16 @@ def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
 
 def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     catalog.create_table("demo.days", columns=[("a", "int")], partition_keys=[("day", "int")])
-    _, asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
+    asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
     assert asked is not None
     assert "the partitions with day = 1; or day = 2 would be gone for good" in asked["body"]
-    assert check("ALTER TABLE demo.days DROP PARTITION (day=1)")[1] is None
+    assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
 
 def test_purge_of_what_is_not_there_or_not_ours_asks_nobody(catalog: Catalog) -> None:
     catalog.create_table("demo.theirs", columns=[("a", "int")], is_external=True)
-    assert check("DROP TABLE IF EXISTS demo.nothing PURGE")[1] is None
-    assert check("DROP TABLE demo.theirs PURGE")[1] is None
+    assert check("DROP TABLE IF EXISTS demo.nothing PURGE") is None
+    assert check("DROP TABLE demo.theirs PURGE") is None
 
 
 @pytest.mark.parametrize(
@@ -149,6 +150,14 @@ def test_wrong_statement_fails_for_good_and_its_place_is_shown(
     assert len(marks) == 1
     shown = next(line for line in lines if statement in line)
     assert shown[marks[0].index("^") :].startswith(pointed_at)
+
+
+def test_literals_are_masked_where_the_place_is_shown(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AirflowFailException):
+        check("ALTER TABLE demo.delays SET TBLPROPERTIES ('key' = 'planted''s \\' secret', \"own\" = \"value\") CHAIRS 'last")
+    shown = capsys.readouterr().out
+    assert "SET TBLPROPERTIES ('***' = '" in shown
+    assert not any(word in shown for word in ("planted", "secret", "key", "own", "value", "last"))
 
 
 @pytest.mark.parametrize("statement", ["", "-- nothing", "SHOW DATABASES; SHOW TABLES"])
@@ -232,7 +241,7 @@ def test_nothing_is_deleted_without_an_approval(catalog: Catalog, statement: str
 
 
 def test_approved_rows_are_deleted_once(catalog: Catalog, job: dict[str, Any]) -> None:
-    _, asked = check(DROP)
+    asked = check(DROP)
     first = run(DROP, asked)
     assert row_count(catalog) == 0
     assert run(DROP, asked) == first
@@ -242,7 +251,7 @@ def test_approved_rows_are_deleted_once(catalog: Catalog, job: dict[str, Any]) -
 def test_deletion_whose_task_died_right_after_its_commit_is_not_asked_about_again(catalog: Catalog) -> None:
     from catalog.rebalancing.changes import DropPartitions
 
-    _, asked = check(DROP)
+    asked = check(DROP)
     catalog.rebalancing.change_catalog(f"{RUN}/statement-1", TABLE, DropPartitions((1,), with_data=True))
     run(DROP, asked)
     assert catalog.get_table(TABLE).scheme.ids == (0, 2)  # type: ignore[union-attr]
@@ -250,7 +259,7 @@ def test_deletion_whose_task_died_right_after_its_commit_is_not_asked_about_agai
 
 @pytest.mark.parametrize("statement", [DROP, PURGE])
 def test_approval_does_not_count_for_rows_that_came_later(catalog: Catalog, statement: str) -> None:
-    _, asked = check(statement)
+    asked = check(statement)
     add_file(catalog, "second")
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: "):
         run(statement, asked)
@@ -258,7 +267,7 @@ def test_approval_does_not_count_for_rows_that_came_later(catalog: Catalog, stat
 
 
 def test_approval_does_not_count_for_another_table_of_the_name(catalog: Catalog) -> None:
-    _, asked = check(PURGE)
+    asked = check(PURGE)
     before = catalog.get_table(TABLE)
     catalog.drop_table(TABLE)
     catalog.create_table(TABLE, columns=before.columns, scheme=before.scheme)
@@ -271,8 +280,8 @@ def test_approval_does_not_count_for_another_table_of_the_name(catalog: Catalog)
 def test_approved_table_is_deleted_with_its_files(catalog: Catalog) -> None:
     folder = Path(catalog.get_table(TABLE).location)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "rows").write_text("rows")
-    _, asked = check(PURGE)
+    (folder / SPARK_NAME).write_text("rows")
+    asked = check(PURGE)
     run(PURGE, asked)
     assert [table.full_name for table in catalog.list_tables()] == []
     assert not folder.exists()
@@ -283,16 +292,16 @@ def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, c
     migrate(catalog)
     revert = "CALL iceberg.system.revert('demo', 'orders', lose_data => true)"
     revert = revert.replace("'demo', 'orders'", "schema_name => 'demo', table_name => 'orders'")
-    assert check(revert)[1] is None
+    assert check(revert) is None
     append(catalog_url, [8])
-    _, asked = check(revert)
+    asked = check(revert)
     assert asked is not None
     assert "1 row(s) in 1 file(s) added" in asked["body"]
     append(catalog_url, [9])
     with pytest.raises(AirflowFailException, match="nobody has approved just what"):
         run(revert, asked)
     assert catalog.get_table("demo.orders").is_iceberg
-    assert run(revert, check(revert)[1])["rows"][0][2:] == [2, 0]
+    assert run(revert, check(revert))["rows"][0][2:] == [2, 0]
     assert not catalog.get_table("demo.orders").is_iceberg
 
 
