@@ -62,6 +62,7 @@ from catalog.model import (
     TableKind,
 )
 from catalog.operations import Operations
+from catalog.own_files import OthersFiles
 from catalog.partition_purging import (
     PartitionPurge,
     finish_partition_purge,
@@ -424,16 +425,20 @@ class Catalog:
             )
         return self.get_table(f"{table.database}.{new_name}")
 
-    def drop_table(self, name: str, *, purge: bool = False) -> None:
+    def drop_table(self, name: str, *, purge: bool = False) -> OthersFiles:
         """Drop a table with its partitions and indexes, or a view.
 
         An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
 
         Args:
-            purge: Delete the files of a managed table, too, after the commit: its folder, except what other tables and
-                their partitions have in it; nothing of it when another table has its files all around. Partitions
+            purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
+                (`catalog.own_files`), except what other tables and their partitions have in it; nothing of it when
+                another table has its files all around. Partitions
                 elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. A purge
                 that was interrupted is finished by `finish_purges`.
+
+        Returns:
+            The files that a purge has left, because Calve did not write them.
 
         Raises:
             TableNotFoundError: There is none of this name.
@@ -456,8 +461,9 @@ class Catalog:
                 delete_pointer(connection, table.database, table.name)
             is_purged = purge and table.kind is TableKind.MANAGED
             operation_id = journal_purge(connection, self.operations, table) if is_purged else None
-        if operation_id is not None:
-            finish_purge(self.storage, self.operations, self.operations.get(operation_id))
+        if operation_id is None:
+            return OthersFiles()
+        return finish_purge(self.storage, self.operations, self.operations.get(operation_id))
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
         """Delete the files that no table has any more; done again, or after it was killed, it does the rest.
@@ -621,8 +627,8 @@ class Catalog:
     def purge_partitions(self, table: str, expression: str | None = None) -> PartitionPurge:
         """Drop the visible partitions that match an expression, and delete their files, after the commit.
 
-        Only folders inside that of a managed table go, and nothing that another table or partition has in them; the
-        report tells why others stay. A reader that is at work on the partitions fails. A purge that was interrupted is
+        Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing that
+        another table or partition has in them; the report tells what stays, and why. A reader that is at work on the partitions fails. A purge that was interrupted is
         finished by `vacuum`.
 
         Args:
@@ -643,11 +649,12 @@ class Catalog:
             held = self._definitions.lock_table(connection, table, exclusive=False)
             purges = journal_partition_purge(connection, self.operations, held, folders)
             dropped = drop_partitions(connection, held, [partition.id for partition in partitions])
-        purged = sum(
-            finish_partition_purge(self.storage, self._definitions, self.operations, self.operations.get(purge))
-            for purge in purges
-        )
-        return PartitionPurge(dropped, purged, kept)
+        purged, others = 0, OthersFiles()
+        for purge in purges:
+            operation = self.operations.get(purge)
+            count, left = finish_partition_purge(self.storage, self._definitions, self.operations, operation)
+            purged, others = purged + count, others + left
+        return PartitionPurge(dropped, purged, kept, others)
 
     def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
         """Drop the partition that a spec names, or all that match one without some of the keys; as `drop_partitions`.

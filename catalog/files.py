@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import inspect
 import io
+import os
 import posixpath
 import re
 from collections import deque
@@ -167,6 +168,10 @@ class Folder:
     def exists(self, name: str = "") -> bool:
         """Say whether a file or folder is there."""
         return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+
+    def is_link(self, name: str) -> bool:
+        """Return whether a file or folder is a symbolic link of the local disk."""
+        return isinstance(self._files, fs.LocalFileSystem) and os.path.islink(self._path(name))
 
     def is_empty(self, name: str) -> bool:
         """Say whether a folder holds nothing, or is not there."""

@@ -18,10 +18,11 @@ from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, NotFoundError, UnreadableMetadataError
-from catalog.files import Folder, in_parallel
+from catalog.files import in_parallel
 from catalog.locations import comparable, is_within
 from catalog.model import Partition, Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.own_files import OthersFiles, delete_own_files
 from catalog.partitions.adding import registered
 from catalog.purging import locations_around, refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
@@ -48,16 +49,19 @@ class PartitionPurge:
         dropped: Partitions that were dropped.
         purged: Folders of dropped partitions that were deleted.
         kept: Why the files of the others stay; empty if all were deleted.
+        others: Files in the folders that stay, because Calve did not write them.
     """
 
     dropped: int
     purged: int
     kept: str = ""
+    others: OthersFiles = OthersFiles()
 
     def __str__(self) -> str:
         """Return one line for people."""
         stay = f"; the files of {self.dropped - self.purged:,} stay, because {self.kept}" if self.kept else ""
-        return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}."
+        left = f". Left {self.others}" if self.others.count else ""
+        return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
 
 
 def own_folders(table: Table, partitions: Iterable[Partition]) -> tuple[list[PurgedFolder], str]:
@@ -89,8 +93,11 @@ def journal_partition_purge(
 
 def finish_partition_purge(
     storage: Storage, definitions: Definitions, operations: Operations, operation: Operation
-) -> int:
-    """Delete the folders of dropped partitions, except what tables and partitions have there; return how many went.
+) -> tuple[int, OthersFiles]:
+    """Delete the files of dropped partitions, except what tables and partitions have there, and what others wrote.
+
+    Returns:
+        How many folders were cleared, and the files in them that stay, because Calve did not write them.
 
     The table is held, so that no partition is added to a folder while it goes. Does no harm when done again.
 
@@ -106,14 +113,19 @@ def finish_partition_purge(
         ) from error
     with storage.write() as connection:
         purges = _to_delete(connection, definitions, operation.table, folders)
-        problems = [problem for problem in in_parallel(_delete, purges) if problem]
+        problems, others = [], OthersFiles()
+        for problem, left in in_parallel(_delete, purges):
+            problems += [problem] if problem else []
+            others += left
         if problems:
             raise FilesNotDeletedError(
                 f"table {operation.table}: its partitions are dropped, but the files of {len(problems):,} could not be "
                 f"deleted: {problems[0]}; correct that and run vacuum"
             )
         operations.advance(connection, operation.id, OperationState.CLEANED)
-    return len(purges)
+    if others.count:
+        log.warning("table %s: its partitions are dropped; left %s", operation.table, others)
+    return len(purges), others
 
 
 def _to_delete(
@@ -138,11 +150,10 @@ def _to_delete(
     return purges
 
 
-def _delete(purge: tuple[str, list[str]]) -> str | None:
-    """Delete a folder except some locations inside; return why it could not be."""
+def _delete(purge: tuple[str, list[str]]) -> tuple[str | None, OthersFiles]:
+    """Delete our files in a folder, except some locations inside; return why it could not be, and what stays."""
     folder, kept = purge
     try:
-        Folder(folder).delete_except(posixpath.relpath(location, folder) for location in kept)
+        return None, delete_own_files(folder, (posixpath.relpath(location, folder) for location in kept))
     except (CatalogError, OSError, ValueError) as error:
-        return f"{folder}: {error}"
-    return None
+        return f"{folder}: {error}", OthersFiles()

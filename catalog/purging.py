@@ -14,11 +14,11 @@ from uuid import uuid4
 from sqlalchemy import Connection, or_, select
 
 from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
-from catalog.files import Folder
 from catalog.iceberg.pointers import shared_locations
 from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.own_files import OthersFiles, delete_own_files
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 
@@ -86,8 +86,13 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
         raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 
-def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> None:
-    """Delete the folder of a dropped table, except what other tables have there; does no harm when done again.
+def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+    """Delete the files of a dropped table, except what other tables have in its folder, and what Calve did not write.
+
+    Does no harm when done again.
+
+    Returns:
+        The files that stay, because Calve did not write them.
 
     Raises:
         FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
@@ -99,12 +104,14 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
         raise FilesNotDeletedError(f"table {operation.table} is dropped, and its files stay: {error}") from error
     with storage.read() as connection:
         others = set(locations_around(connection, comparable(location)))
+    others_files = OthersFiles()
     if covering := [each for each in others if is_within(comparable(location), each)]:
         log.warning("%s stays, because another table has its files in %s", location, covering[0])
     else:
         root = comparable(location)
         try:
-            Folder(location).delete_except(posixpath.relpath(each, root) for each in others if is_within(each, root))
+            kept = [posixpath.relpath(each, root) for each in others if is_within(each, root)]
+            others_files = delete_own_files(location, kept)
         except (OSError, ValueError) as error:
             raise FilesNotDeletedError(
                 f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
@@ -112,6 +119,9 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
             ) from error
     with storage.write() as connection:
         operations.advance(connection, operation.id, OperationState.CLEANED)
+    if others_files.count:
+        log.warning("table %s is dropped; left %s", operation.table, others_files)
+    return others_files
 
 
 def finish_purges(storage: Storage, operations: Operations) -> int:

@@ -13,6 +13,7 @@ from catalog.errors import CatalogError
 from catalog.model import TableKind
 from catalog.statements.engine import Engine
 from catalog.statements.session import Session
+from tests.catalog.written_files import SPARK_NAME
 
 pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -96,3 +97,50 @@ def test_a_table_is_managed_only_in_a_folder_that_was_empty(
         create(catalog, foreign.parent / "empty")
         assert catalog.get_table("shop.x").kind is TableKind.MANAGED
         assert catalog.add_partitions("shop.own", [NewPartition(["1"])]).added == 1
+
+
+# --- files that others put into the folder of a managed table ----------------------------------------------------------
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(path.name)
+    return path
+
+
+def test_purge_of_partitions_leaves_and_names_the_files_of_others(session: Session, foreign: Path) -> None:
+    root = foreign.parent / "own"
+    own = [put(root / name / SPARK_NAME) for name in ("k=1", "k=2", "k=2/deep")]
+    others = [put(root / "k=2" / name) for name in ("000000_0", "part-0.parquet", "deep/notes.txt")]
+    session.execute("ALTER TABLE own ADD PARTITION (k=1) PARTITION (k=2)")
+    answer = session.execute("ALTER TABLE own DROP PARTITION (k>0) PURGE")
+    assert "deleted the files of 2. Left 3 file(s) that Calve did not write: " in (answer.text or "")
+    assert all(str(path) in (answer.text or "") for path in others)
+    assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 3
+    assert sorted(path.name for path in root.iterdir()) == ["k=2"]
+
+
+def test_purge_of_a_table_leaves_and_names_the_files_of_others(session: Session, foreign: Path) -> None:
+    root = foreign.parent / "own"
+    for name in (f"k=1/{SPARK_NAME}", f"k=1/.{SPARK_NAME}.crc", "_SUCCESS", "_calve_staging/1-1/data/x", "k=2/_SUCCESS"):
+        put(root / name)
+    others = [put(root / name) for name in ("k=1/theirs.parquet", "k=3/theirs.orc", "README")]
+    elsewhere = put(foreign / SPARK_NAME)
+    (root / "k=4").symlink_to(foreign)
+    answer = session.execute("DROP TABLE own PURGE")
+    assert (answer.text or "").startswith("Dropped shop.own. Left 4 file(s) that Calve did not write: ")
+    assert all(str(path) in (answer.text or "") for path in (*others, root / "k=4"))
+    assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()) == [
+        "README",
+        "k=1/theirs.parquet",
+        "k=3/theirs.orc",
+    ]
+    assert elsewhere.exists()
+
+
+def test_many_files_of_others_are_counted(session: Session, foreign: Path) -> None:
+    for number in range(12):
+        put(foreign.parent / "own" / f"k={number}" / "x.parquet")
+    answer = session.execute("DROP TABLE own PURGE")
+    assert "Left 12 file(s) that Calve did not write: " in (answer.text or "")
+    assert (answer.text or "").endswith(" and 7 more")

@@ -23,11 +23,12 @@ from catalog.operations import OperationKind, OperationState
 from catalog.storage.schema import TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.table_checks import require_readable_format
+from tests.catalog.written_files import SPARK_NAME
 
 COLUMNS = [("a", "int"), ("b", "string")]
 
 
-def file_in(folder: Path | str, name: str = "f.parquet") -> Path:
+def file_in(folder: Path | str, name: str = SPARK_NAME) -> Path:
     path = Path(folder) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("rows")

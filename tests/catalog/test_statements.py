@@ -16,6 +16,7 @@ from catalog.errors import CatalogError, EngineUnavailableError
 from catalog.model import TableKind
 from catalog.statements.results import Cell, as_text
 from catalog.statements.session import Session
+from tests.catalog.written_files import SPARK_NAME
 
 
 def no_engine(_catalog: Catalog) -> Any:
@@ -585,7 +586,7 @@ def test_partitions_of_every_key_type_are_added_shown_in_order_and_dropped(sessi
 
 
 def with_file(folder: str) -> Path:
-    path = Path(folder) / "part-0.parquet"
+    path = Path(folder) / SPARK_NAME
     path.parent.mkdir(parents=True)
     path.write_text("rows")
     return path

@@ -17,6 +17,9 @@ from catalog.storage.schema import RetiredFileRow
 
 STEP = "load"
 
+SPARK_NAME = "part-00000-6e0bf6c1-7b55-4cc7-a484-d82c04bce9ba.c000.snappy.parquet"
+"""The name of a file, as Spark gives them."""
+
 
 def hashed_table(catalog: Catalog, name: str = "demo.h", *, location: str | None = None) -> Table:
     scheme = HashScheme("k", "int", (), 3)

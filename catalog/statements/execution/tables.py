@@ -12,6 +12,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
 )
 from catalog.model import Column, FileFormat, Table, TableKind
+from catalog.own_files import OthersFiles
 from catalog.schemes.definition import SCHEME_PROPERTIES, scheme_from_properties
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
@@ -127,7 +128,9 @@ def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
     """Run DROP TABLE."""
     table = _find(context, statement.table)
     if not statement.if_exists or table is not None:
-        _drop(context, statement, must_be_view=False, purge=statement.purge)
+        others = _drop(context, statement, must_be_view=False, purge=statement.purge)
+        if others.count:
+            return StatementResult(text=f"Dropped {context.name(statement.table)}. Left {others}")
     if statement.purge and table is not None and table.kind is TableKind.EXTERNAL:
         return StatementResult(
             text=f"Dropped {table.full_name}. Its files stay, because it is an external table: {table.location}"
@@ -142,13 +145,13 @@ def drop_view(context: Context, statement: m.DropView) -> StatementResult:
     return DONE
 
 
-def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, purge: bool = False) -> None:
+def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, purge: bool = False) -> OthersFiles:
     table = context.catalog.get_table(context.name(statement.table))
     if table.is_view and not must_be_view:
         raise NotATableError(f"{table.full_name} is a view; use DROP VIEW")
     if must_be_view and not table.is_view:
         raise InvalidTableError(f"{table.full_name} is a table and no view; use DROP TABLE")
-    context.catalog.drop_table(table.full_name, purge=purge)
+    return context.catalog.drop_table(table.full_name, purge=purge)
 
 
 def _find(context: Context, table: m.TableReference) -> Table | None:

@@ -1,0 +1,121 @@
+"""Which files in the folder of a managed table Calve wrote, and deleting just these.
+
+The folder was empty when the table got it, but it is open to others afterwards. The catalog keeps no list of the files
+of value partitions, so PURGE goes by names: those that Spark gives to what it writes, with the id of its job inside,
+those of Calve's own folders, and Iceberg's metadata. Every other file was written by somebody else.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from catalog.files import Folder, in_parallel
+
+SHOWN = 5
+"""Files of others that a message names."""
+
+_JOB = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OWN = re.compile(
+    # Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`; Hadoop writes checksums beside them.
+    rf"(.*/)?(\.calve-)?\.?part-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
+    r"|(.*/)?(_SUCCESS|\._SUCCESS\.crc)"
+    r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
+    r"|[1-9][0-9]*-[1-9][0-9]*/((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl)"
+    r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
+    re.DOTALL,
+)
+
+
+def is_own_file(path: str) -> bool:
+    """Return whether a file is named as Calve names what it writes.
+
+    Args:
+        path: Below the folder of the table, or of a partition.
+    """
+    return _OWN.fullmatch(path) is not None
+
+
+@dataclass(frozen=True)
+class OthersFiles:
+    """Files of others, which a purge left.
+
+    Attributes:
+        count: How many.
+        first: The paths of the first ones.
+    """
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+
+    def __add__(self, other: OthersFiles) -> OthersFiles:
+        """Return both together."""
+        return OthersFiles(self.count + other.count, (self.first + other.first)[:SHOWN])
+
+    def __str__(self) -> str:
+        """Return one clause for people."""
+        more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
+        return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
+
+
+def delete_own_files(location: str, kept: Iterable[str] = ()) -> OthersFiles:
+    """Delete the files in a folder that Calve wrote, and the folders that are empty then, this one included.
+
+    Done again, it does the rest. A link inside is somebody else's, and is not followed.
+
+    Args:
+        kept: Paths below the folder that stay with what is inside.
+
+    Returns:
+        What stays beside `kept`.
+
+    Raises:
+        OSError, ValueError: The file system refuses.
+    """
+    return _Deletion(Folder(location), frozenset(kept)).run("").others
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    others: OthersFiles = OthersFiles()
+    is_gone: bool = True
+
+
+class _Deletion:
+    def __init__(self, folder: Folder, kept: Collection[str]) -> None:
+        self._folder = folder
+        self._kept = kept
+
+    def run(self, name: str) -> _Outcome:
+        """Clear one folder inside."""
+        folders, own, others, is_whole = self._entries(name)
+        # Only the uppermost folders side by side: threads that wait for threads would wait for ever.
+        for outcome in in_parallel(self.run, folders, **({} if name == "" else {"threads": 1})):
+            others += outcome.others
+            is_whole = is_whole and outcome.is_gone
+        if is_whole and not others.count:
+            self._folder.delete(name)
+            return _Outcome()
+        for path in own:
+            self._folder.delete_file(path)
+        return _Outcome(others, is_gone=False)
+
+    def _entries(self, name: str) -> tuple[list[str], list[str], OthersFiles, bool]:
+        """Return the folders inside, our own files, those of others, and whether nothing has to be kept."""
+        folders, own, others, is_whole = [], [], OthersFiles(), True
+        inside = self._folder.inside(name) if name else self._folder
+        for info, is_folder in inside.entries(recursive=False):
+            path = posixpath.join(name, posixpath.basename(info.path))
+            if path in self._kept:
+                is_whole = False
+            elif self._folder.is_link(path):
+                others += OthersFiles(1, (f"{self._folder.location}/{path}",))
+            elif is_folder:
+                folders.append(path)
+            elif is_own_file(path):
+                own.append(path)
+            else:
+                others += OthersFiles(1, (f"{self._folder.location}/{path}",))
+        return folders, own, others, is_whole
