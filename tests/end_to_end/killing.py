@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -41,7 +42,9 @@ def processes(*words: str) -> list[int]:
 
 def jvm_of(operation_id: str, step: str) -> int:
     """The JVM of a step's job, which runs already. It leads a session; the job's Python is a process in it."""
-    (leader,) = {os.getsid(pid) for pid in processes(operation_id, f'"step": "{step}"')}
+    # The request is a file in the folder of the operation.
+    folder = re.sub(r"[^A-Za-z0-9_-]+", "_", operation_id)[:120]
+    (leader,) = {os.getsid(pid) for pid in processes(f"/jobs/{folder}/{step}-")}
     return leader
 
 
