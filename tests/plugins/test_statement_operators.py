@@ -154,7 +154,7 @@ def test_wrong_statement_fails_for_good_and_its_place_is_shown(
 
 def test_literals_are_masked_where_the_place_is_shown(catalog: Catalog, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AirflowFailException):
-        check("ALTER TABLE demo.delays SET TBLPROPERTIES ('key' = 'planted''s \\' secret', \"own\" = \"value\") CHAIRS 'last")
+        check("ALTER TABLE t SET TBLPROPERTIES ('key' = 'planted''s \\' secret', \"own\" = \"value\") CHAIRS 'last")
     shown = capsys.readouterr().out
     assert "SET TBLPROPERTIES ('***' = '" in shown
     assert not any(word in shown for word in ("planted", "secret", "key", "own", "value", "last"))
