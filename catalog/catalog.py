@@ -627,9 +627,9 @@ class Catalog:
     def purge_partitions(self, table: str, expression: str | None = None) -> PartitionPurge:
         """Drop the visible partitions that match an expression, and delete their files, after the commit.
 
-        Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing that
-        another table or partition has in them; the report tells what stays, and why. A reader that is at work on the partitions fails. A purge that was interrupted is
-        finished by `vacuum`.
+        Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing
+        that another table or partition has in them; the report tells what stays, and why. A reader that is at work on
+        the partitions fails. A purge that was interrupted is finished by `vacuum`.
 
         Args:
             expression: None drops them all.

@@ -10,7 +10,7 @@ import logging
 import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -55,7 +55,7 @@ class PartitionPurge:
     dropped: int
     purged: int
     kept: str = ""
-    others: OthersFiles = OthersFiles()
+    others: OthersFiles = field(default_factory=OthersFiles)
 
     def __str__(self) -> str:
         """Return one line for people."""

@@ -99,7 +99,7 @@ def test_a_table_is_managed_only_in_a_folder_that_was_empty(
         assert catalog.add_partitions("shop.own", [NewPartition(["1"])]).added == 1
 
 
-# --- files that others put into the folder of a managed table ----------------------------------------------------------
+# --- files that others put into the folder of a managed table --------------------------------------------------------
 
 
 def put(path: Path) -> Path:
@@ -122,7 +122,13 @@ def test_purge_of_partitions_leaves_and_names_the_files_of_others(session: Sessi
 
 def test_purge_of_a_table_leaves_and_names_the_files_of_others(session: Session, foreign: Path) -> None:
     root = foreign.parent / "own"
-    for name in (f"k=1/{SPARK_NAME}", f"k=1/.{SPARK_NAME}.crc", "_SUCCESS", "_calve_staging/1-1/data/x", "k=2/_SUCCESS"):
+    for name in (
+        f"k=1/{SPARK_NAME}",
+        f"k=1/.{SPARK_NAME}.crc",
+        "_SUCCESS",
+        "_calve_staging/1-1/data/x",
+        "k=2/_SUCCESS",
+    ):
         put(root / name)
     others = [put(root / name) for name in ("k=1/theirs.parquet", "k=3/theirs.orc", "README")]
     elsewhere = put(foreign / SPARK_NAME)
