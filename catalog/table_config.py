@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from croniter import croniter
 
 from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
@@ -86,7 +87,7 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
         InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
     """
     name = str(TableName.parse(str(form.get("table", ""))))
-    listed = load_table_configs().get(name)
+    listed = read_table_list().get(name)
     entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
     entry |= {each: form[each] for each in _FIELDS & form.keys()}
     if "keys" in form:
@@ -101,40 +102,118 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 
-def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
-    """Read the list, table name → entry. `${NAME}` in a source stands for an environment variable.
+@dataclass(frozen=True)
+class WrongEntry:
+    """An entry of the list that cannot be used.
+
+    Attributes:
+        error: What is wrong, with the file and the table.
+        schedule: The entry's schedule; `@once` if that is not right either.
+    """
+
+    error: InvalidConfigurationError
+    schedule: str | None
+
+
+@dataclass(frozen=True)
+class TableList:
+    """The entries of the list: those that can be used, and the others.
+
+    Attributes:
+        configs: Table name → entry.
+        wrong: Table name → entry that cannot be used. A name that no table can have stands here as it is written.
+    """
+
+    configs: Mapping[str, TableConfig]
+    wrong: Mapping[str, WrongEntry]
+
+    def get(self, table: str) -> TableConfig | None:
+        """Return the entry of a table, None if it has none; the entries of other tables do not matter.
+
+        Raises:
+            InvalidConfigurationError: The table's own entry is wrong.
+        """
+        if table in self.wrong:
+            raise self.wrong[table].error
+        return self.configs.get(table)
+
+
+def read_table_list(path: Path | None = None) -> TableList:
+    """Read the list. `${NAME}` in a source stands for an environment variable.
 
     Raises:
-        InvalidConfigurationError: The file is missing or not YAML, or an entry has a wrong or unknown field.
+        InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
     """
     path = path or tables_path()
+    configs: dict[str, TableConfig] = {}
+    wrong: dict[str, WrongEntry] = {}
+    for written, entry in _read_entries(path).items():
+        name, place = str(written), f"{path}, table {written}"
+        try:
+            name = str(TableName.parse(name))
+            if name in configs or name in wrong:
+                raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
+            configs[name] = _table_config(place, name, entry)
+        except CatalogError as error:
+            configs.pop(name, None)
+            wrong[name] = WrongEntry(_located(place, error), _schedule_of_wrong(place, entry))
+    return TableList(configs, wrong)
+
+
+def _read_entries(path: Path) -> dict[Any, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidConfigurationError(
             f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
         ) from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
     entries = (document or {}).get("tables", {}) if isinstance(document, dict | None) else None
     if not isinstance(entries, dict):
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
-    configs = [_table_config(f"{path}, table {name}", str(name), entry) for name, entry in entries.items()]
-    return {config.table: config for config in configs}
+    return entries
+
+
+def _schedule_of_wrong(place: str, entry: Any) -> str | None:
+    try:
+        return _schedule(place, entry)
+    except (AttributeError, CatalogError):
+        return "@once"
+
+
+def _located(place: str, error: CatalogError) -> InvalidConfigurationError:
+    return InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'{place}: ')}")
+
+
+def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
+    """Read the list, table name → entry, where every entry has to be right.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`, or an entry has a wrong or unknown field.
+    """
+    tables = read_table_list(path)
+    for entry in tables.wrong.values():
+        raise entry.error
+    return dict(tables.configs)
 
 
 def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
-    """Read the entries of the list that say where rows come from, as `load_table_configs`."""
-    return {name: config for name, config in load_table_configs(path).items() if config.source}
+    """Read the entries of the list that say where rows come from, without those that are wrong.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`.
+    """
+    return {name: config for name, config in read_table_list(path).configs.items() if config.source}
 
 
 def rebalance_rules(table: str) -> RebalanceRules:
     """Return when a table's partitions count as badly cut: as its entry in the list says, or as usual.
 
     Raises:
-        InvalidConfigurationError: As `load_table_configs`.
+        InvalidConfigurationError: As `read_table_list`, or the table's entry is wrong.
     """
-    listed = load_table_configs().get(str(TableName.parse(table)))
+    listed = read_table_list().get(str(TableName.parse(table)))
     return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
 
 
@@ -159,7 +238,8 @@ def wanted_indexes(
         if names:
             return dict.fromkeys(names, asked)
         return _without_empty({table.full_name: _fitting(asked, table) for table in existing})
-    listed = _without_empty({name: dict(config.indexes) for name, config in load_table_configs().items()})
+    configs = _entries_of(names) if names else load_table_configs()
+    listed = _without_empty({name: dict(config.indexes) for name, config in configs.items()})
     if not names:
         known = {table.full_name for table in existing}
         return {name: listed[name] for name in listed if name in known}
@@ -168,6 +248,11 @@ def wanted_indexes(
             f"{tables_path()} names no indexes of {', '.join(unknown)}; add them there, or say which ones to build"
         )
     return {name: listed[name] for name in names}
+
+
+def _entries_of(names: Iterable[str]) -> dict[str, TableConfig]:
+    tables = read_table_list()
+    return {name: config for name in names if (config := tables.get(name)) is not None}
 
 
 def _without_empty(wanted: Mapping[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
@@ -200,7 +285,7 @@ def _table_config(place: str, name: str, entry: Any) -> TableConfig:
     try:
         return _read_fields(place, name, entry)
     except CatalogError as error:
-        raise InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'{place}: ')}") from error
+        raise _located(place, error) from error
 
 
 def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig:
@@ -286,12 +371,17 @@ def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
 def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
     """Return the schedule; Airflow, which reads it later, would not say which entry is wrong."""
     schedule = entry.get("schedule")
-    if schedule is None or schedule in SCHEDULES or (isinstance(schedule, str) and _CRON.fullmatch(schedule)):
+    if schedule is None or schedule in SCHEDULES or (isinstance(schedule, str) and _is_cron(schedule)):
         return schedule
     raise InvalidConfigurationError(
         f"{place}: schedule is {schedule!r}, expected a cron expression such as '0 6 * * *', one of "
         f"{', '.join(SCHEDULES)}, or null"
     )
+
+
+def _is_cron(text: str) -> bool:
+    # Airflow checks with the same library, and refuses the whole file of DAGs for one wrong expression.
+    return _CRON.fullmatch(text) is not None and croniter.is_valid(text)
 
 
 def _expand(place: str, text: str) -> str:

@@ -16,6 +16,9 @@
 Every task can be killed and run again: nothing is added twice, and no row is dropped in silence. A line that cannot be
 read fails the run with the file's name and the line's number. A failed run is taken up by clearing it.
 
+A wrong entry of the list stops only its own table. The table's DAG gets the tag `wrong entry`, its documentation begins
+with what is wrong, and its runs fail with the same sentence: on schedule, or once if the schedule is wrong, too.
+
 Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv", "dry_run": false}`
 """
 
@@ -24,7 +27,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from calve_airflow.assets import table_asset
-from calve_airflow.forms import load_params
+from calve_airflow.forms import load_dag_id, load_params
 from calve_airflow.index_sensor import PartitionIndexSensor
 from calve_airflow.load_operators import (
     OPERATION_ID,
@@ -38,18 +41,20 @@ from calve_airflow.load_operators import (
     give_up_operation,
 )
 from calve_airflow.spark_job import SparkJobOperator
-from catalog.table_config import load_sources
+from catalog.table_config import read_table_list
 
-tables = load_sources()
+listed = read_table_list()
+tables = {name: config for name, config in listed.configs.items() if config.source}
 any_table = [table_asset(table) for table in tables]
 
-for table, config in [(None, None), *tables.items()]:
+for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
+    wrong = listed.wrong.get(table) if table else None
     with DAG(
-        f"add_partitions.{table}" if table else "add_partitions",
+        load_dag_id(table),
         schedule=config and config.schedule,
         params=load_params(table),
-        doc_md=__doc__,
-        tags=["calve", "partitions"],
+        doc_md=f"**Wrong entry.** {wrong.error}\n\n{__doc__}" if wrong else __doc__,
+        tags=["calve", "partitions", *(["wrong entry"] if wrong else [])],
         catchup=False,
         max_active_runs=1,
         render_template_as_native_obj=True,

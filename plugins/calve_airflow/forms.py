@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from zlib import crc32
+
 from airflow.sdk import Param
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
@@ -10,6 +13,9 @@ AS_TRINO = "as Trino"
 
 AS_LISTED = "as listed"
 """What a form says to leave a field to the table's entry in the YAML list."""
+
+_NO_DAG_ID = re.compile(r"[^\w.-]")
+_MAX_DAG_ID = 240
 
 _KEY_TYPES = "string, char(n), varchar(n), tinyint, smallint, int, bigint, float, double, decimal(p,s), boolean, date, "
 _KEY_TYPES += "timestamp"
@@ -26,6 +32,18 @@ def table_param(table: str | None = None) -> Param:
         title="Table",
         description="Written as database.table.",
     )
+
+
+def load_dag_id(table: str | None) -> str:
+    """Return the id of the DAG that loads a table, or any table by its form.
+
+    A name that Airflow would not take gets `_` for other characters, and ends in a checksum of the whole.
+    """
+    if table is None:
+        return "add_partitions"
+    full = f"add_partitions.{table}"
+    short = _NO_DAG_ID.sub("_", full)[:_MAX_DAG_ID]
+    return full if short == full else f"{short}-{crc32(full.encode()):08x}"
 
 
 def load_params(table: str | None = None) -> dict[str, Param]:

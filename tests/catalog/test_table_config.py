@@ -11,6 +11,7 @@ import yaml
 from catalog.errors import InvalidConfigurationError
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, Table
+from catalog.places import allowed_locations
 from catalog.rebalancing.rules import RebalanceRules
 from catalog.table_config import (
     configured_load,
@@ -172,3 +173,19 @@ def test_unclear_wish_for_indexes_is_refused(write: Any, tables: list[str], inde
     write()
     with pytest.raises(InvalidConfigurationError, match=said):
         wanted_indexes(EXISTING, tables, indexes)
+
+
+def test_a_wrong_entry_stops_no_other_table(write: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tables.yaml"
+    rules = {"rebalance": {"apply": True}, "indexes": {"by_day": ["day"]}}
+    path.write_text(yaml.safe_dump({"tables": {"shop.orders": {**ENTRY, **rules}, "shop.wrong": {"sorce": "/x"}}}))
+    assert list(load_sources(path)) == ["shop.orders"]
+    assert "/raw" in allowed_locations()
+    assert configured_load({"table": "shop.orders"}).source == "/raw"
+    assert rebalance_rules("shop.orders").apply
+    assert wanted_indexes(EXISTING, ["shop.orders"]) == {"shop.orders": {"by_day": ["day"]}}
+    for ask in (configured_load, lambda form: rebalance_rules(form["table"])):
+        with pytest.raises(InvalidConfigurationError, match=r"table shop\.wrong: unknown field sorce"):
+            ask({"table": "shop.wrong", "source": "/x"})
+    with pytest.raises(InvalidConfigurationError, match=r"shop\.wrong"):
+        wanted_indexes(EXISTING)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -27,22 +28,23 @@ REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
-# Prints what the DAG files took and touched, beyond what importing Airflow does.
+# Prints what the DAG files loaded and touched, beyond what importing Airflow does.
 PARSE = """
-import json, sys, time
+import json, sys
 import airflow.sdk, airflow.dag_processing.dagbag
 
 touched = []
 loaded = set(sys.modules)
 sys.addaudithook(lambda event, _: touched.append(event) if event in ("socket.connect", "sqlite3.connect") else None)
-started = time.process_time()
 bag = airflow.dag_processing.dagbag.DagBag(sys.argv[1], bundle_name="dags-folder")
-seconds = time.process_time() - started
 print(json.dumps({
-    "dags": sorted(bag.dags), "errors": bag.import_errors, "seconds": seconds, "touched": touched,
+    "dags": sorted(bag.dags), "errors": bag.import_errors, "touched": touched,
     "modules": sorted(set(sys.modules) - loaded),
 }))
 """
+
+MOST_MODULES = 200
+"""Modules that all DAG files together may load beyond those of Airflow: each costs every parse some milliseconds."""
 
 # What a DAG file must not load: the databases' side of the catalog, and the libraries of the Spark jobs.
 HEAVY = (
@@ -70,7 +72,7 @@ def parsed() -> dict[str, Any]:
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": unreachable,
     }
     command = [sys.executable, "-c", PARSE, str(DAGS)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert ended.returncode == 0, ended.stderr
     report: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return report
@@ -83,12 +85,12 @@ def dags() -> dict[str, DAG]:
 
 
 @pytest.fixture
-def read_dags_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], DagBag]:
-    """A function that reads the DAG files for one entry, shop.orders, of the list of tables."""
+def read_dags_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., DagBag]:
+    """A function that reads the DAG files for one entry, shop.orders, of the list of tables, and perhaps others."""
 
-    def read(entry: str) -> DagBag:
+    def read(entry: str, *others: str) -> DagBag:
         path = tmp_path / "tables.yaml"
-        path.write_text(f"tables: {{shop.orders: {entry}}}")
+        path.write_text(f"tables: {{{', '.join([f'shop.orders: {entry}', *others])}}}")
         monkeypatch.setenv("CALVE_TABLES", str(path))
         return read_dags()
 
@@ -110,8 +112,8 @@ def test_every_dag_file_makes_the_dag_of_its_name() -> None:
     assert {path.name.removesuffix("_dag.py") for path in DAGS.glob("*.py")} <= DAG_IDS
 
 
-def test_parsing_takes_less_than_two_seconds_beyond_airflow(parsed: dict[str, Any]) -> None:
-    assert parsed["seconds"] < 2
+def test_parsing_loads_few_modules_beyond_airflow(parsed: dict[str, Any]) -> None:
+    assert len(parsed["modules"]) < MOST_MODULES
 
 
 def test_parsing_touches_no_database(parsed: dict[str, Any]) -> None:
@@ -263,7 +265,7 @@ def test_deletion_is_approved_before_anything_is_begun(
     assert (approve.upstream_task_ids, approve.downstream_task_ids) == ({first}, {next_one})
 
 
-def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[[str], DagBag]) -> None:
+def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[..., DagBag]) -> None:
     bag = read_dags_of("{source: /data, keys: {day: date}, schedule: '@daily'}")
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS - {LISTED} | {"add_partitions.shop.orders"}
@@ -280,15 +282,52 @@ def test_entry_of_the_list_is_all_that_a_new_table_needs(read_dags_of: Callable[
         ("{source: /data, invalid_partitions: drop}", "invalid_partitions"),
         ("{source: /data, schedule: whenever}", "schedule"),
         ("{source: /data, schedule: 5}", "schedule"),
+        ("{source: /data, schedule: '99 99 * * *'}", "schedule"),
+        ("nothing", "mapping"),
         ("{source: /data, quality: {on_failure: shout}}", "on_failure"),
     ],
 )
-def test_wrong_entry_of_the_list_is_an_import_error_that_names_it(
-    read_dags_of: Callable[[str], DagBag], entry: str, named: str
+def test_a_wrong_entry_of_the_list_stops_only_its_own_table(
+    read_dags_of: Callable[..., DagBag], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str, named: str
 ) -> None:
-    errors = read_dags_of(entry).import_errors
-    assert [Path(file).name for file in errors] == ["add_partitions_dag.py"]
-    (last_line,) = [message.strip().splitlines()[-1] for message in errors.values()]
-    assert "tables.yaml" in last_line
-    assert "shop.orders" in last_line
-    assert named in last_line
+    from catalog import Catalog
+
+    monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
+    Catalog.initialise().close()
+    bag = read_dags_of(entry, "shop.returns: {source: /data, keys: {day: date}, schedule: '@daily'}")
+    assert bag.import_errors == {}
+    assert set(bag.dags) == DAG_IDS - {LISTED} | {"add_partitions.shop.orders", "add_partitions.shop.returns"}
+    assert bag.dags["add_partitions.shop.returns"].schedule == "@daily"
+    assert "wrong entry" not in bag.dags["add_partitions.shop.returns"].tags
+    wrong = bag.dags["add_partitions.shop.orders"]
+    assert "wrong entry" in wrong.tags
+    assert wrong.schedule == ("@once" if named in ("schedule", "mapping") else None)
+    first_line = str(wrong.doc_md).splitlines()[0]
+    assert all(part in first_line for part in ("tables.yaml", "shop.orders", named))
+    with pytest.raises(AirflowFailException) as failure:
+        run_discover(wrong)
+    assert str(failure.value).removeprefix("InvalidConfigurationError: ") in first_line
+
+
+@pytest.mark.parametrize("name", ["shop.or ders", "a.b.c", "'shop.ö/?'", f"shop.{'x' * 300}"])
+def test_a_name_that_airflow_does_not_take_stops_no_other_table(read_dags_of: Callable[..., DagBag], name: str) -> None:
+    bag = read_dags_of("{source: /data}", f"{name}: {{source: /data}}")
+    assert bag.import_errors == {}
+    (other,) = bag.dags.keys() - DAG_IDS - {"add_partitions.shop.orders"}
+    assert len(other) < 250
+    if name in ("a.b.c", f"shop.{'x' * 300}"):
+        assert name in str(bag.dags[other].doc_md).splitlines()[0]
+
+
+def test_two_entries_of_one_table_are_both_refused(read_dags_of: Callable[..., DagBag]) -> None:
+    bag = read_dags_of("{source: /data}", "Shop.Orders: {source: /other}")
+    assert bag.import_errors == {}
+    assert "two entries of shop.orders" in str(bag.dags["add_partitions.shop.orders"].doc_md).splitlines()[0]
+
+
+def run_discover(dag: DAG) -> None:
+    from airflow.sdk import Context
+
+    discover = dag.get_task("discover")
+    discover.operation_id, discover.load = "run", {name: dag.params[name] for name in dag.params}
+    discover.execute(Context())
