@@ -1,13 +1,14 @@
 # Everything that is created stays in .calve/. Each target does the set-up it needs; done before, that takes no time.
 PYTHON ?= python3
 SCALE ?= full
+AUDIT ?= pypi
 BIN := .calve/venv/bin
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench bench-trino up down status lock clean
+.PHONY: help setup demo test check audit bench bench-trino up down status lock clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +40,11 @@ check: setup ## Run the checks that need no database, no Spark and no Airflow
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+audit: setup ## Look for known vulnerabilities in requirements.txt; AUDIT=osv asks another database than PyPI's
+	@$(BIN)/pip-audit --vulnerability-service $(AUDIT) --requirement requirements.txt --disable-pip --require-hashes --strict \
+		--progress-spinner off || { echo "make audit: failed. Either a package has a known vulnerability, listed above; or the" \
+		"database $(AUDIT) could not be asked about it; run it where the database can be reached, or with AUDIT=pypi or AUDIT=osv" >&2; exit 1; }
 
 lock: setup ## Compile requirements.txt and requirements-dev.txt anew
 	$(COMPILE) requirements.in -o requirements.txt
