@@ -105,7 +105,7 @@ def test_an_iterator_that_uses_the_catalog_blocks_nobody(catalog: Catalog) -> No
         yield NewPartition(["0"])
         other = Thread(target=change_meanwhile, daemon=True)
         other.start()
-        other.join(timeout=30)
+        other.join(timeout=300)
         assert finished, "others wait for the iterator"
         yield NewPartition(["1"])
 
@@ -117,7 +117,7 @@ def test_an_iterator_that_uses_the_catalog_blocks_nobody(catalog: Catalog) -> No
 def test_long_adds_in_opposite_orders_do_not_wait_in_a_circle(catalog: Catalog) -> None:
     catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("k", "int")])
     count = 20_000
-    halfway = Barrier(2, timeout=60)
+    halfway = Barrier(2, timeout=300)
     outcomes: list[object] = []
 
     def partitions(keys: Sequence[int]) -> Iterator[NewPartition]:

@@ -205,11 +205,11 @@ def test_a_process_without_free_connections_says_which_setting_gives_more(
         def hold() -> None:
             with catalog.storage.read():
                 held.set()
-                release.wait(60)
+                release.wait(300)
 
         thread = Thread(target=hold)
         thread.start()
-        held.wait(60)
+        held.wait(300)
         with pytest.raises(CatalogUnavailableError, match="CALVE_CONNECTIONS") as refused:
             catalog.list_databases()
         release.set()

@@ -377,7 +377,7 @@ def test_an_import_that_is_killed_ends_the_same_when_it_is_run_again(
     arguments = (catalog_url, sales.source(), TABLE, "run", point)
     process = context.Process(target=killed_imports.import_table, args=arguments)
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -9
     catalog.imports.import_table(sales.source(), TABLE, killed_imports.WISHES, operation_id="run")
     assert len(names(catalog)) == 24

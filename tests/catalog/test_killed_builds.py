@@ -48,7 +48,7 @@ def writers(url: str, table: str, seed: int) -> Iterator[None]:
     finally:
         stop.set()
         for process in processes:
-            process.join(60)
+            process.join(300)
     assert [process.exitcode for process in processes] == [0] * WRITERS
 
 
@@ -56,7 +56,7 @@ def start_build(url: str, table: str) -> BaseProcess:
     is_ready = context.Event()
     process = context.Process(target=killed_builders.build, args=(url, table, "i", is_ready))
     process.start()
-    assert is_ready.wait(60)
+    assert is_ready.wait(300)
     return process
 
 
@@ -64,7 +64,7 @@ def kill_at_some_moment(catalog: Catalog, index: PartitionIndex, process: BasePr
     """Kill a build when it has done some of the ranges that are left, or after some time, if it has not ended."""
     remaining = len(building.ranges_to_do(catalog.storage, index))
     until = choose.randrange(remaining) if remaining else 0
-    deadline = time.monotonic() + (choose.uniform(0, 0.2) if choose.random() < 0.3 else 60)
+    deadline = time.monotonic() + (choose.uniform(0, 0.2) if choose.random() < 0.3 else 300)
     while process.is_alive() and time.monotonic() < deadline:
         if len(building.ranges_to_do(catalog.storage, index)) <= until:
             break

@@ -349,7 +349,7 @@ def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert looked.wait(60), "the reader has not looked once"
+        assert looked.wait(300), "the reader has not looked once"
         yield
     finally:
         stop.set()
@@ -398,7 +398,7 @@ def test_a_change_of_the_catalog_that_is_killed_is_made_by_the_next_run(
             arguments = (catalog_url, "change", ranges, change.as_json(), point)
             process = context.Process(target=killed_changes.change, args=arguments)
             process.start()
-            process.join(60)
+            process.join(300)
             assert process.exitcode == -9
             assert contents(catalog, ranges) == (after if point is Point.COMMITTED else START)
         report = catalog.rebalancing.change_catalog("change", ranges, change)

@@ -537,10 +537,11 @@ def test_every_syntax_error_points_into_the_text(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_long_statements_are_read_in_time(text: str) -> None:
-    start = time.perf_counter()
+    # Each takes about a second of the processor; what grows with the square of the length takes many minutes.
+    start = time.process_time()
     with suppress(CatalogError):
         parse_statement(text)
-    assert time.perf_counter() - start < 20
+    assert time.process_time() - start < 120
 
 
 def test_statements_are_bounded() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
@@ -320,8 +319,9 @@ def test_a_locked_sqlite_catalog_is_a_conflict_that_may_be_tried_again(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("catalog.storage.engine._BUSY_TIMEOUT_MS", 50)
-    with Catalog.open(sqlite_url) as catalog, catalog.storage.write():
-        started = time.monotonic()
-        with pytest.raises(ConflictError, match="try again"):
-            catalog.create_database("demo", location="/demo")
-        assert time.monotonic() - started < 10
+    with (
+        Catalog.open(sqlite_url) as catalog,
+        catalog.storage.write(),
+        pytest.raises(ConflictError, match="try again"),
+    ):
+        catalog.create_database("demo", location="/demo")

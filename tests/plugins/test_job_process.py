@@ -13,7 +13,7 @@ import pytest
 from calve_airflow.job_process import JobProcess
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -26,7 +26,7 @@ def process(tmp_path: Path) -> Iterator[JobProcess]:
     yield process
     process.terminate(grace_seconds=0)
     if process._child is not None:
-        process._child.wait(10)
+        process._child.wait(120)
 
 
 def python(code: str) -> list[str]:
@@ -47,7 +47,7 @@ def test_is_alive_until_the_program_ends(process: JobProcess) -> None:
 
 
 def test_is_found_through_its_folder(process: JobProcess) -> None:
-    process.start(python("import time; time.sleep(60)"), os.environ)
+    process.start(python("import time; time.sleep(600)"), os.environ)
     assert JobProcess(process.log_path).is_alive()
     assert JobProcess(process.log_path).exit_code is None
 
@@ -56,8 +56,8 @@ def test_lives_on_when_its_starter_is_killed(tmp_path: Path) -> None:
     starter = (
         "import os, sys, time; from pathlib import Path; from calve_airflow.job_process import JobProcess\n"
         f"p = JobProcess.in_new_folder(Path({str(tmp_path)!r}), 'step-')\n"
-        "p.start([sys.executable, '-c', 'import time; time.sleep(60)'], os.environ); print(p.log_path, flush=True)\n"
-        "time.sleep(60)"
+        "p.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ); print(p.log_path, flush=True)\n"
+        "time.sleep(600)"
     )
     with subprocess.Popen(python(starter), stdout=subprocess.PIPE, text=True, env=_environment()) as parent:
         assert parent.stdout is not None
@@ -65,22 +65,22 @@ def test_lives_on_when_its_starter_is_killed(tmp_path: Path) -> None:
         parent.kill()
     assert process.is_alive()
     process.terminate()
-    assert not process.is_alive()
+    wait_until(lambda: not process.is_alive())
 
 
 def test_is_alive_as_long_as_a_child_that_holds_the_lock(process: JobProcess) -> None:
     # spark-submit is a script that starts the JVM; whichever of them is left counts.
-    code = "import os, time; os.fork() and os._exit(0); time.sleep(60)"
+    code = "import os, time; os.fork() and os._exit(0); time.sleep(600)"
     process.start(python(code), os.environ)
     wait_until(lambda: process.exit_code == 0)
     assert process.is_alive()
     process.terminate()
-    assert not process.is_alive()
+    wait_until(lambda: not process.is_alive())
 
 
 def test_terminate_kills_what_ignores_the_signal(process: JobProcess) -> None:
     process.start(
-        python("import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(60)"), os.environ
+        python("import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(600)"), os.environ
     )
     wait_until(lambda: list(process.new_log_lines()) == ["deaf"])
     process.terminate(grace_seconds=0.2)
@@ -88,7 +88,7 @@ def test_terminate_kills_what_ignores_the_signal(process: JobProcess) -> None:
 
 
 def test_terminate_leaves_a_program_of_another_host_alone(process: JobProcess) -> None:
-    process.start(python("import time; print('up'); time.sleep(60)"), os.environ)
+    process.start(python("import time; print('up'); time.sleep(600)"), os.environ)
     wait_until(lambda: list(process.new_log_lines()) == ["up"])
     lock = process.log_path.with_name("lock")
     record = lock.read_text()

@@ -132,14 +132,14 @@ def jobs(catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     for process in started:
         process.terminate(grace_seconds=0)
         if process._child is not None:
-            process._child.wait(10)
+            process._child.wait(120)
 
 
 def context() -> Context:
     return Context()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
@@ -151,7 +151,7 @@ def kill_task_when(jobs: Jobs, condition: Callable[[], bool], arguments: dict[st
     command = [sys.executable, "-c", KILLED_TASK, json.dumps(arguments)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as task:
         # Spark alone takes its time to start beside other tests.
-        wait_until(lambda: condition() or task.poll() is not None, 120.0)
+        wait_until(lambda: condition() or task.poll() is not None, 600.0)
         assert task.poll() is None, "the task ended before it could be killed"
         task.kill()
 

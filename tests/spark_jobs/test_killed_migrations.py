@@ -140,7 +140,7 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
             command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log, start_new_session=True
         )
         try:
-            end = time.monotonic() + 120
+            end = time.monotonic() + 600
             while not is_time() and process.poll() is None and time.monotonic() < end:
                 time.sleep(0.002)
         finally:

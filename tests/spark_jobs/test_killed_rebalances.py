@@ -279,7 +279,7 @@ def test_a_process_that_is_killed_is_succeeded_by_another(
     asked |= {"first": 100, "end": 120} if change is None else {"change": change.as_json()}
     command = [sys.executable, "-m", "tests.spark_jobs.killed_rebalances", json.dumps(asked)]
     environment = {**os.environ, DIE_AT: point, "PYTHONPATH": str(REPOSITORY)}
-    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=120, check=False)
+    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=600, check=False)
     assert ended.returncode == -9, ended.stderr.decode()[-2000:]
     if point is not Point.COMMITTED:
         assert contents(fresh) == before

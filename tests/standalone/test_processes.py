@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,10 +35,15 @@ def component(tmp_path: Path, code: str, mark: str) -> Component:
     return Component("sleeper", [sys.executable, "-c", code], environment, tmp_path / "sleeper.log")
 
 
-def wait_until_ready(running: Component) -> None:
-    deadline = time.monotonic() + 20
-    while "ready" not in running.log_tail and time.monotonic() < deadline:
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.02)
+
+
+def wait_until_ready(running: Component) -> None:
+    wait_until(lambda: "ready" in running.log_tail)
 
 
 def test_identity_tells_a_process_from_a_later_one_of_its_number() -> None:
@@ -49,9 +55,7 @@ def test_identity_tells_a_process_from_a_later_one_of_its_number() -> None:
 def test_ended_process_that_nobody_collected_is_not_alive() -> None:
     process = subprocess.Popen([sys.executable, "-c", "pass"])
     identity = ProcessIdentity.of(process.pid)
-    deadline = time.monotonic() + 20
-    while identity and identity.is_alive and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: identity is None or not identity.is_alive)
     assert ProcessIdentity.of(process.pid) is None
     process.wait()
 
@@ -75,11 +79,11 @@ def test_restart_ends_what_the_earlier_start_left(tmp_path: Path) -> None:
     mark = uuid4().hex
     parent = component(tmp_path, f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', '{SLEEP}'])", mark)
     parent.start()
-    assert parent.wait(20) == 0
+    assert parent.wait(120) == 0
     (orphan,) = session_members({parent.session})
     parent.start()
     assert orphan not in marked_processes(mark)
-    parent.wait(20)
+    parent.wait(120)
     end_processes(lambda: marked_processes(mark), grace_seconds=0)
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import signal
 import sys
-import time
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -16,7 +16,7 @@ from standalone.server_process import ServerProcess
 
 def answers(port: int) -> bool:
     try:
-        with urlopen(f"http://{HOST}:{port}", timeout=5) as response:
+        with urlopen(f"http://{HOST}:{port}", timeout=120) as response:
             return bool(response.status == 200)
     except URLError:
         return False
@@ -26,7 +26,7 @@ def test_server_answers_from_its_start_to_its_stop(tmp_path: Path) -> None:
     (tmp_path / "a_file").touch()
     port, server = free_port(), ServerProcess("Files", tmp_path, tmp_path / "log")
     server.start([sys.executable, "-m", "http.server", "--bind", HOST, str(port)], lambda: answers(port))
-    with urlopen(f"http://{HOST}:{port}", timeout=5) as response:
+    with urlopen(f"http://{HOST}:{port}", timeout=120) as response:
         assert b"a_file" in response.read()
     server.stop()
     assert not answers(port)
@@ -41,14 +41,11 @@ def test_server_that_ends_is_an_error_with_what_it_said(tmp_path: Path) -> None:
 
 def test_server_that_is_not_ready_in_time_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_process, "START_SECONDS", 0.5)
-    alive = tmp_path / "alive"
-    script = f"import time\nwhile True: open({str(alive)!r}, 'a').write('.'); time.sleep(0.01)"
     server = ServerProcess("Slow", tmp_path, tmp_path / "log")
     with pytest.raises(StackError, match="Slow does not answer"):
-        server.start([sys.executable, "-c", script], lambda: False)
-    size = alive.stat().st_size
-    time.sleep(0.1)
-    assert alive.stat().st_size == size > 0
+        server.start([sys.executable, "-c", "import time; time.sleep(600)"], lambda: False)
+    assert server._process is not None
+    assert server._process.returncode == -signal.SIGTERM
 
 
 def test_server_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +54,6 @@ def test_server_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest
     script = f"import signal, time; signal.signal(15, signal.SIG_IGN); open({str(ready)!r}, 'w'); time.sleep(600)"
     server = ServerProcess("Stubborn", tmp_path, tmp_path / "log")
     server.start([sys.executable, "-c", script], ready.exists)
-    started = time.monotonic()
     server.stop()
-    assert 0.2 <= time.monotonic() - started < 20
+    assert server._process is not None
+    assert server._process.returncode == -signal.SIGKILL
