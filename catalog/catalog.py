@@ -357,6 +357,8 @@ class Catalog:
         rename_to: str | None = None,
         add_columns: Iterable[ColumnLike] = (),
         change_columns: Mapping[str, ColumnLike] | None = None,
+        drop_columns: Iterable[str] = (),
+        column_order: Sequence[str] | None = None,
         key_order: Sequence[str] | None = None,
         properties: Mapping[str, str | None] | None = None,
         location: str | None = None,
@@ -364,16 +366,21 @@ class Catalog:
     ) -> Table:
         """Change a table: its name (in the same database), its columns and keys, properties, location, or description.
 
-        Of a view, only name, properties and description change. No file is touched. Formats that find columns by name,
-        as Parquet does, show a renamed column as null for the files that exist. Folders of partitions keep the old name
-        of a renamed key.
+        Of a view, only name, properties and description change. No file is touched: columns are known by their ids,
+        and files are read by the names that they were written with (`catalog.columns`). An engine that reads the
+        folder by names of its own, as Hive does, sees null in files that have a column under another name. Folders of
+        partitions keep the old name of a renamed key.
 
         Args:
-            add_columns: New columns, at the end.
-            change_columns: Name of a column or partition key → what it becomes: another name, type or comment. With
-                an index on the table no key changes its name, and no indexed key its type. A key's type changes only
-                if all values of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is
-                longer.
+            add_columns: New columns, behind the others, but before the partition column of a scheme. One with the name
+                of a column that was renamed or dropped has none of its values.
+            change_columns: Name of a column or partition key → what it becomes: another name, type or comment. A
+                column's type becomes a wider one of its kind (`catalog.columns.check_type_change`). With an index on
+                the table no key changes its name, and no indexed key its type. A key's type changes only if all values
+                of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is longer.
+            drop_columns: Columns that go, without those that rows are placed, sorted or bucketed by. Files keep them.
+            column_order: All columns in a new order, by their names afterwards; the partition column of a scheme stays
+                the last.
             key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
                 the order. No indexed key may move.
             properties: Those to set; one set to None goes away.
@@ -385,6 +392,8 @@ class Catalog:
             TableAlreadyExistsError: The new name is taken.
             InvalidTableError: A column's new name is taken, there is no such column, or partitions do not admit the
                 change.
+            UnsupportedChangeError: Files could not be read as a column's new type, or the table needs a column that
+                should go.
             InvalidKeyTypeError: A key has a type that no partition key can have.
             IndexedKeyError: A partition index does not admit the change of a key.
             NotATableError: It is a view, which has no such thing.
@@ -393,14 +402,23 @@ class Catalog:
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
             added = normalise_columns(add_columns)
-            if added or change_columns or not (key_order is location is None):
+            changes, dropped = change_columns or {}, list(drop_columns)
+            if added or changes or dropped or not (column_order is key_order is location is None):
                 refuse_view(table, "has no columns, keys or location of its own to change")
-            if change_columns or not (rename_to is key_order is location is None):
+            if changes or dropped or not (rename_to is column_order is key_order is location is None):
                 self._definitions.refuse_if_busy(connection, table)
-            columns, keys = changed_columns(table, change_columns or {}, key_order)
-            columns = (*columns, *added)
+            knows_files = bool(table.partition_keys) or table.scheme is not None
+            columns, keys = changed_columns(
+                table,
+                changes,
+                added=added,
+                dropped=dropped,
+                column_order=column_order,
+                key_order=key_order,
+                is_empty=knows_files and not self._definitions.has_partitions(connection, table),
+            )
             if not table.is_view:
-                check_columns(table.full_name, columns, tuple(keys.values()))
+                check_columns(table.full_name, columns.columns, columns.keys)
             prepare_key_changes(connection, self._definitions, table, keys)
             if location is not None and self._definitions.has_partitions(connection, table):
                 raise InvalidTableError(
@@ -416,12 +434,11 @@ class Catalog:
                 table,
                 name=new_name,
                 columns=columns,
-                partition_keys=tuple(keys.values()),
                 properties=self._definitions.changed_properties(table, properties),
                 location=table.location if location is None else location,
                 kind=table.kind if location is None or is_own else TableKind.EXTERNAL,
                 description=table.description if description is None else description,
-                buckets=renamed_buckets(table, columns),
+                buckets=renamed_buckets(table, columns.columns),
             )
         return self.get_table(f"{table.database}.{new_name}")
 

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, se
 from sqlalchemy.exc import IntegrityError
 
 from catalog.column_types import require_column_type
+from catalog.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.errors import (
     ConflictError,
     DatabaseAlreadyExistsError,
@@ -220,6 +221,8 @@ class Definitions:
         scheme: Scheme | None = definition.get("scheme")
         if scheme is not None:
             check_table_of_scheme(scheme, columns, keys, definition["format"])
+            columns = scheme_column_last(columns, scheme.column)
+        numbered = TableColumns(columns, keys).numbered()
         # One at a time in a database: otherwise two could both see that the name is free.
         database = self._database_row(connection, table.database, lock=True)
         if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
@@ -241,8 +244,9 @@ class Definitions:
             .values(
                 database_id=database.id,
                 name=table.name,
-                columns=[_column_json(column) for column in columns],
-                partition_keys=[_column_json(key) for key in keys],
+                columns=[column_json(column) for column in numbered.columns],
+                partition_keys=[column_json(key) for key in numbered.keys],
+                last_column_id=numbered.last_id,
                 format=parse_format(definition["format"]),
                 location=location,
                 properties=properties,
@@ -335,6 +339,9 @@ class Definitions:
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
         """Write changed fields of a table that the caller holds.
 
+        Args:
+            columns: A `TableColumns`, of all columns and partition keys.
+
         Raises:
             TableAlreadyExistsError: The new name is taken.
             OperationConflictError: An operation that will create a table holds the new name.
@@ -343,8 +350,14 @@ class Definitions:
         if values.get("location", table.location) != table.location:
             require_location(values["location"])
         require_properties(dict((values.get("properties") or {}).items() - table.properties.items()))
-        for name in values.keys() & {"columns", "partition_keys"}:
-            values[name] = [_column_json(column) for column in values[name]]
+        if "columns" in values:
+            columns: TableColumns = values["columns"]
+            values |= {
+                "columns": list(map(column_json, columns.columns)),
+                "partition_keys": list(map(column_json, columns.keys)),
+                "dropped_columns": list(map(column_json, columns.dropped)) or None,
+                "last_column_id": columns.last_id,
+            }
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
@@ -414,8 +427,8 @@ def _table(database: str, row: Row[Any]) -> Table:
     return Table(
         database=database,
         name=row.name,
-        columns=tuple(Column(**column) for column in row.columns),
-        partition_keys=tuple(Column(**key) for key in row.partition_keys),
+        columns=tuple(map(column_from_json, row.columns)),
+        partition_keys=tuple(map(column_from_json, row.partition_keys)),
         format=FileFormat(row.format),
         location=row.location,
         properties=row.properties,
@@ -427,12 +440,9 @@ def _table(database: str, row: Row[Any]) -> Table:
         view_text=row.view_text,
         buckets=None if row.buckets is None else Buckets(tuple(row.buckets["columns"]), row.buckets["count"]),
         table_type=TableType(row.table_type),
+        dropped_columns=tuple(map(column_from_json, row.dropped_columns or ())),
+        last_column_id=row.last_column_id,
     )
-
-
-def _column_json(column: Column) -> dict[str, str]:
-    fields = {"name": column.name, "type": column.type}
-    return fields if column.comment is None else {**fields, "comment": column.comment}
 
 
 def parse_format(text: str) -> FileFormat:
@@ -451,11 +461,12 @@ def parse_format(text: str) -> FileFormat:
 
 
 def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] | None:
-    """Return how a table's buckets are stored when its columns have become others, perhaps with more at the end."""
+    """Return how a table's buckets are stored when its columns have become others."""
     if table.buckets is None:
         return None
-    names = {old.name: new.name for old, new in zip(table.columns, columns, strict=False)}
-    return {"columns": [names[name] for name in table.buckets.columns], "count": table.buckets.count}
+    ids = {column.name: column.id for column in table.columns}
+    names = {column.id: column.name for column in columns}
+    return {"columns": [names[ids[name]] for name in table.buckets.columns], "count": table.buckets.count}
 
 
 def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
 
+from catalog.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
 from catalog.definitions import ColumnLike, Definitions, normalise_columns
 from catalog.errors import IndexedKeyError, InvalidTableError
 from catalog.identifiers import normalise_identifier
@@ -20,32 +22,77 @@ _SHOWN = 5
 
 
 def changed_columns(
-    table: Table, changes: Mapping[str, ColumnLike], key_order: Sequence[str] | None
-) -> tuple[tuple[Column, ...], dict[str, Column]]:
+    table: Table,
+    changes: Mapping[str, ColumnLike],
+    *,
+    added: Sequence[Column] = (),
+    dropped: Sequence[str] = (),
+    column_order: Sequence[str] | None = None,
+    key_order: Sequence[str] | None = None,
+    is_empty: bool = False,
+) -> tuple[TableColumns, dict[str, Column]]:
     """Return the columns after some changes, and the partition keys: old name → key, in the new order.
 
+    Args:
+        added: New columns.
+        dropped: Names of columns that go.
+        column_order: The columns in their new order, by their names afterwards.
+        is_empty: The table has no row yet.
+
     Raises:
-        InvalidTableError: A change names no column of the table, or the order does not name each key once.
+        InvalidTableError: A change names no column of the table, or an order does not name each once.
+        UnsupportedChangeError: Files could not be read as a column's new type, or the table needs a column.
     """
     wanted = {
         normalise_identifier(name, "column"): column
         for name, column in zip(changes, normalise_columns(changes.values()), strict=True)
     }
-    known = {column.name for column in (*table.columns, *table.partition_keys)}
+    before = TableColumns.of(table)
+    known = {column.name: column for column in (*table.columns, *table.partition_keys)}
     if unknown := [name for name in wanted if name not in known]:
         raise InvalidTableError(
             f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
     refuse_scheme_columns(table, wanted)
-    order = table.key_names if key_order is None else [normalise_identifier(name, "column") for name in key_order]
-    if sorted(order) != sorted(table.key_names):
+    for column in table.columns:
+        if column.name in wanted:
+            new_type = wanted[column.name].type
+            check_type_change(table.full_name, column.name, column.type, new_type, is_empty=is_empty)
+    order = _order(table.full_name, "partition keys", table.key_names, key_order)
+    changed = {name: before.renamed(column, wanted.get(name, column)) for name, column in known.items()}
+    keys = {name: changed[name] for name in order}
+    _refuse_names_in_files(table, keys)
+    gone = [normalise_identifier(name, "column") for name in dropped]
+    refuse_used_columns(table, gone)
+    after = before.dropping(gone)
+    columns = (*(changed[column.name] for column in after.columns), *added)
+    if column_order is not None:
+        by_name = {column.name: column for column in columns}
+        columns = tuple(by_name[name] for name in _order(table.full_name, "columns", list(by_name), column_order))
+    columns = scheme_column_last(columns, None if table.scheme is None else table.scheme.column)
+    return replace(after, columns=columns, keys=tuple(keys.values())).numbered(), keys
+
+
+def _order(table: str, what: str, names: Sequence[str], order: Sequence[str] | None) -> Sequence[str]:
+    new = names if order is None else [normalise_identifier(name, "column") for name in order]
+    if sorted(new) != sorted(names):
         raise InvalidTableError(
-            f"the new order of the partition keys of {table.full_name} is ({', '.join(order)}); it has to name each "
-            f"of {', '.join(table.key_names)} once"
+            f"the new order of the {what} of {table} is ({', '.join(new)}); it has to name each of "
+            f"{', '.join(names)} once"
         )
-    keys = {key.name: key for key in table.partition_keys}
-    columns = tuple(wanted.get(column.name, column) for column in table.columns)
-    return columns, {name: wanted.get(name, keys[name]) for name in order}
+    return new
+
+
+def _refuse_names_in_files(table: Table, keys: Mapping[str, Column]) -> None:
+    """Refuse a key's new name that files have a column under, beside which no path can tell the key."""
+    inside = {name for column in (*table.columns, *table.dropped_columns) for name in column.stored_names}
+    inside -= {column.name for column in table.columns}
+    for old, key in keys.items():
+        if key.name != old and key.name in inside:
+            raise InvalidTableError(
+                f"table {table.full_name}: partition key {old} cannot become {key.name}, which data files have a "
+                "column under; choose another name"
+            )
 
 
 def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:

@@ -102,11 +102,28 @@ class OnInvalid(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, lower case, its type as Hive writes it, and what it means."""
+    """A column: its name, lower case, its type as Hive writes it, and what it means.
+
+    Attributes:
+        id: What it is known by in its table (`catalog.columns`); 0 for a column that is in no table yet.
+        file_names: The names that data files have it under, that of new files last; empty when that is its name.
+    """
 
     name: str
     type: str
     comment: str | None = None
+    id: int = field(default=0, compare=False)
+    file_names: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def stored_names(self) -> tuple[str, ...]:
+        """The names that data files have it under, that of new files last."""
+        return self.file_names or (self.name,)
+
+    @property
+    def stored_name(self) -> str:
+        """The name that new data files have it under."""
+        return self.stored_names[-1]
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ class Table:
     """A table and how its files are laid out; or a view, which has neither partitions, files nor a location.
 
     Attributes:
-        columns: The columns inside the data files, in order.
+        columns: The columns inside the data files, in order; the partition column of a scheme is the last.
         partition_keys: The partition keys, in the order of the path.
         location: Folder of the data files, without a slash at the end.
         scheme: How the rows are placed by one of the columns; None for one partition for each value of the partition
@@ -151,6 +168,8 @@ class Table:
         buckets: None for a table without.
         table_type: ICEBERG when Iceberg's metadata says what is in it; the rest says what it was as a Hive table.
         metadata_location: The metadata file of an Iceberg table, as it was read; None for others.
+        dropped_columns: Columns that the table had, which data files may still have.
+        last_column_id: The highest id that a column of the table has ever had.
     """
 
     database: str
@@ -169,6 +188,8 @@ class Table:
     buckets: Buckets | None = None
     table_type: TableType = TableType.HIVE
     metadata_location: str | None = field(default=None, compare=False)
+    dropped_columns: tuple[Column, ...] = field(default=(), compare=False)
+    last_column_id: int = field(default=0, compare=False)
 
     @property
     def full_name(self) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from catalog import Catalog, FileFormat, Partition, Table
+from catalog.columns import file_layout, is_plain_layout
 from catalog.environment import AVRO_PACKAGE
 from catalog.errors import InvalidConfigurationError, VerificationFailedError
 from catalog.expressions import parse_expression
@@ -40,7 +41,7 @@ from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
 from catalog.schemes.pruning import FileScan
 from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_format
-from spark_jobs.file_formats import file_options, spark_type
+from spark_jobs.file_formats import file_options, spark_type, stored_value
 from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
 
@@ -216,8 +217,9 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     # Their folders tell nothing that the catalog does not know better.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
     with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
-        # They are Parquet, which Spark reads in the columns' own types.
-        return reader.load(paths)
+        rows = reader.load(paths)
+    # They are Parquet, which Spark reads in the columns' own types.
+    return rows if is_plain_layout(table) else rows.select(*_columns_of_files(table))
 
 
 def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
@@ -299,7 +301,7 @@ def _schema(columns: Sequence[Column]) -> StructType:
 
 def _file_schema(table: Table) -> StructType:
     """Return the schema to read a table's files with; the columns have their own types only when they are cast."""
-    schema = _schema(table.columns)
+    schema = _schema(file_layout(table, table.format))
     if table.format is not FileFormat.AVRO:
         return schema
     # Avro has no integers below int.
@@ -324,7 +326,7 @@ def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None
     with reader_errors(spark, table):
         try:
             rows = _reader(spark, table).schema(_file_schema(table)).load(spark_path(table.location))
-            direct = rows.select(*_typed(table.columns))
+            direct = rows.select(*_columns_of_files(table))
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
                 return empty_table(spark, table)
@@ -336,7 +338,7 @@ def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None
         if not folders:
             return direct
         reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-        return direct.union(reader.load(folders).select(*_typed(table.columns)))
+        return direct.union(reader.load(folders).select(*_columns_of_files(table)))
 
 
 def _is_told_by_path(table: Table, partition: Partition) -> bool:
@@ -378,7 +380,8 @@ def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partit
     """Read partitions whose keys Spark finds in their paths, where it goes on pruning by itself, in joins too."""
     schema = StructType([*_file_schema(table), *_schema(table.partition_keys)])
     reader = _reader(spark, table).option("basePath", spark_path(table.location)).schema(schema)
-    return _load(spark, table, reader, partitions).select(*_typed((*table.columns, *table.partition_keys)))
+    rows = _load(spark, table, reader, partitions)
+    return rows.select(*_columns_of_files(table), *_typed(table.partition_keys))
 
 
 def _read_by_folder(
@@ -414,13 +417,19 @@ def _read_by_folder(
         rows.withColumn(_FOLDER, folder)
         .join(known, on=_FOLDER, how="left")
         .where(expected)
-        .select(*_typed(table.columns), *_typed(table.partition_keys, prefix=_KEY))
+        .select(*_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY))
     )
 
 
 def _depth(location: str) -> int:
     """Return how many parts between slashes the location of a folder has as Spark reports it."""
     return _reported_folder(location).count("/") + 1
+
+
+def _columns_of_files(table: Table) -> Iterator[SparkColumn]:
+    """Yield a table's columns, of their types, from rows that were read with `_file_schema`."""
+    for column, field in zip(table.columns, _schema(table.columns), strict=True):
+        yield stored_value(column, table.format).cast(field.dataType).alias(field.name)
 
 
 def _typed(columns: Sequence[Column], *, prefix: str = "") -> Iterator[SparkColumn]:

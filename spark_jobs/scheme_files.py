@@ -20,6 +20,7 @@ from catalog.schemes.files import NewFile, Total
 from catalog.schemes.footers import column_types, read_footer
 from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
+from spark_jobs.file_formats import as_stored
 from spark_jobs.observing import metrics
 from spark_jobs.placement import partition_id
 from spark_jobs.python_tasks import in_tasks
@@ -74,8 +75,8 @@ def write_rows(
         VerificationFailedError: There is a row of a partition that rows cannot belong to.
     """
     spark, observed = rows.sparkSession, Observation() if is_counted else None
-    columns = [f.col(f"`{column.name}`") for column in table.columns]
-    placed = rows.select(*columns).withColumn(PARTITION_FOLDER, partition_id(scheme, among))
+    values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
+    placed = rows.select(*as_stored(table, values), partition_id(scheme, among).alias(PARTITION_FOLDER))
     if shuffle:
         placed = placed.hint("rebalance", f.col(PARTITION_FOLDER))
     if observed is not None:

@@ -14,13 +14,14 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Table
 from catalog.appending import DATA, FILES, FILES_SCHEMA
+from catalog.columns import file_layout
 from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
 from catalog.files import Folder, in_parallel
 from catalog.key_types import FloatingType, parse_key_type
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
 from catalog.table_checks import require_value_rows
-from spark_jobs.file_formats import file_options, spark_type
+from spark_jobs.file_formats import as_stored, file_options, spark_type
 from spark_jobs.reading import reader_errors
 from spark_jobs.session import attempt_here, require_attempt
 from spark_jobs.sources import spark_path
@@ -105,10 +106,10 @@ def _refuse_others(table: Table) -> None:
 
 
 def _written(table: Table, columns: Sequence[CheckedColumn]) -> Iterator[SparkColumn]:
-    """Yield what is written: the columns, then each partition key as the text of a path."""
-    for checked in columns:
-        is_key = checked.column.name in table.key_names
-        yield (_key_text(checked) if is_key else checked.value).alias(checked.column.name)
+    """Yield what is written: the columns as files have them, then each partition key as the text of a path."""
+    yield from as_stored(table, {checked.column.name: checked.value for checked in columns})
+    keys = [checked for checked in columns if checked.column.name in table.key_names]
+    yield from (_key_text(checked).alias(checked.column.name) for checked in keys)
 
 
 def _key_text(checked: CheckedColumn) -> SparkColumn:
@@ -179,7 +180,7 @@ def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
 
 def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFrame:
     keys = [f"`{key}`" for key in table.key_names]
-    schema = [f"`{column.name}` {spark_type(column.type)}" for column in table.columns]
+    schema = [f"`{column.name}` {spark_type(column.type)}" for column in file_layout(table, table.format)]
     reader = spark.read.format(table.format).options(**file_options(table.format))
     # Whatever they look like, the keys are texts.
     written = reader.schema(", ".join([*schema, *[f"{key} string" for key in keys]])).load(folder)

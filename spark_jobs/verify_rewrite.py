@@ -1,4 +1,7 @@
-"""Compare the new files of a rebalancing plan with the old ones, before anybody reads them."""
+"""Compare the new files of a rebalancing plan with the old ones, before anybody reads them.
+
+Both are read as their footers say (`spark_jobs.footer_reading`), not as the rewrite has read them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -21,10 +25,10 @@ from catalog.jobs import VerifyRewriteJob
 from catalog.model import Table
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.schemes.definition import PARTITION_FOLDER
-from catalog.schemes.files import DataFile, NewFile, Total
+from catalog.schemes.files import NewFile, Total
 from catalog.schemes.manifest import read_manifest
+from spark_jobs.footer_reading import frames_by_footers
 from spark_jobs.placement import partition_id
-from spark_jobs.reading import read_data_files
 from spark_jobs.session import run_job
 
 log = logging.getLogger("spark_jobs.verify_rewrite")
@@ -60,12 +64,12 @@ def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob)
     plan = catalog.rebalancing.plan_of(catalog.operations.get(job.operation_id))
     written = list(read_manifest(plan.table, job.folder))
     _check_folders(plan, written)
-    old = read_data_files(spark, plan.table, plan.rewritten)
-    new = read_data_files(spark, plan.table, [_data_file(each) for each in written])
-    path = new.metadataColumn("_metadata")["file_path"]
-    folder_id = f.regexp_extract(path, f".*/{PARTITION_FOLDER}=([0-9]+)/", 1).cast("int")
     with _reading_errors(plan.table):
-        digests = _digests(_hashed(old, partition_id(plan.scheme), False).union(_hashed(new, folder_id, True)))
+        old = frames_by_footers(spark, plan.table, [file.path for file in plan.rewritten])
+        new = frames_by_footers(spark, plan.table, [file.path for file in written])
+        hashed = [_hashed(rows, partition_id(plan.scheme), False) for rows in old]
+        hashed += [_hashed(rows, _folder_id(rows), True) for rows in new]
+        digests = _digests(reduce(DataFrame.union, hashed)) if hashed else {}
     _compare(plan, digests)
     totals = _totals(written)
     rows = sum(digest.row_count for _, digest in digests.values())
@@ -98,8 +102,9 @@ def _check_folders(plan: RebalancePlan, written: Sequence[NewFile]) -> None:
             )
 
 
-def _data_file(file: NewFile) -> DataFile:
-    return DataFile(0, file.partition_id, file.path, file.row_count, file.size_bytes, "{}")
+def _folder_id(rows: DataFrame) -> Column:
+    path = rows.metadataColumn("_metadata")["file_path"]
+    return f.regexp_extract(path, f".*/{PARTITION_FOLDER}=([0-9]+)/", 1).cast("int")
 
 
 def _hashed(rows: DataFrame, partition: Column, is_new: bool) -> DataFrame:

@@ -9,11 +9,12 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Table
+from catalog.columns import file_layout
 from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from catalog.table_checks import require_readable_format
-from spark_jobs.file_formats import file_options
+from spark_jobs.file_formats import as_stored, file_options, spark_type
 from spark_jobs.observing import metrics
 from spark_jobs.session import run_job
 from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
@@ -65,8 +66,9 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
 def _write(rows: DataFrame, table: Table, folder: str) -> None:
     """Write the rows, each partition in as few files as its size allows."""
     keys = [f"`{key}`" for key in table.key_names]
-    # In the table's order, whatever the source's is: readers of CSV go by position.
-    rows = rows.select(*[f"`{column.name}`" for column in table.columns], *keys)
+    # In the order of files, whatever the source's is: readers of CSV go by position.
+    values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
+    rows = rows.select(*as_stored(table, values), *keys)
     (
         rows.hint("rebalance", *[f.col(key) for key in keys])
         .write.partitionBy(*table.key_names)
@@ -79,7 +81,8 @@ def _write(rows: DataFrame, table: Table, folder: str) -> None:
 def _manifest(spark: SparkSession, table: Table, folder: str) -> DataFrame:
     """Return one row for each partition written: values, file_count, row_count, size_bytes."""
     keys = [f"`{key}`" for key in table.key_names]
-    schema = ", ".join(f"`{column.name}` {column.type}" for column in table.columns) or None
+    layout = file_layout(table, table.format)
+    schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in layout) or None
     reader = spark.read.format(table.format).options(**file_options(table.format))
     written = (reader.schema(schema) if schema and table.format is FileFormat.CSV else reader).load(folder)
     files = written.groupBy(

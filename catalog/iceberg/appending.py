@@ -36,6 +36,11 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
         ColumnsDifferError: The target is not partitioned by the same keys, or does not have a column of the source, or
             has a key of another type or one that is NOT NULL.
     """
+    if source_layout.file_names:
+        raise ColumnsDifferError(
+            f"files of {source.full_name} have columns under other names than the table, because columns were renamed or "
+            f"dropped; names of {target} could mean others. Copy the rows instead: INSERT INTO … SELECT"
+        )
     schema, spec = metadata.schema(), metadata.spec()
     keys = [schema.find_field(each.source_id) for each in spec.fields]
     source_keys = list(source.key_names)

@@ -56,7 +56,7 @@ class FooterReader:
         Raises:
             UnsupportedFormatError: Iceberg does not know the format.
         """
-        columns = layout.schema.fields[: len(layout.schema.fields) - layout.key_count]
+        columns = layout.file_fields
         self._required = dict(_required(columns, ""))
         self._metrics = MetricsFilter(layout)
         # Each imported late: a task reads one format, and the libraries below them are large.

@@ -101,6 +101,8 @@ class Layout:
         hive_types: What the columns and keys were in Hive.
         warnings: What the Hive table says and the Iceberg table does not, a sentence each.
         metrics: Field id → metrics mode, where that is not `truncate(16)` (`catalog.iceberg.metrics`).
+        file_names: The names that files have columns under, by field id, where these are not the column's name alone.
+            Ids that the schema does not have are of columns that were dropped.
     """
 
     schema: Schema
@@ -109,6 +111,16 @@ class Layout:
     hive_types: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     metrics: Mapping[int, str] = dataclass_field(default_factory=dict)
+    file_names: Mapping[int, tuple[str, ...]] = dataclass_field(default_factory=dict)
+
+    @property
+    def file_fields(self) -> tuple[NestedField, ...]:
+        """The columns inside data files, under the names there; those with former names come again, at the end."""
+        fields = self.schema.fields[: len(self.schema.fields) - self.key_count]
+        names = {each.field_id: self.file_names.get(each.field_id, (each.name,)) for each in fields}
+        newest = [each.model_copy(update={"name": names[each.field_id][-1]}) for each in fields]
+        former = [each.model_copy(update={"name": name}) for each in fields for name in names[each.field_id][:-1]]
+        return (*newest, *former)
 
     def describe(self) -> list[ColumnChange]:
         """Return what becomes of each column and partition key, in their order."""
@@ -167,13 +179,16 @@ class Layout:
         Source: Iceberg's specification, "Column Projection" and "Name Mapping Serialization".
         """
         others = dict(spellings or {})
-        mapping = _mapped(self.schema.fields, others)
+        mapping = _mapped(self.schema.fields, others, names_of=self.file_names)
+        ids = {field.field_id for field in self.schema.fields}
+        for field_id in self.file_names.keys() - ids:
+            mapping.append({"field-id": field_id, "names": list(self.file_names[field_id])})
         if others:
             raise ValueError(
                 f"there is no field with the id {', '.join(map(str, sorted(others)))} to be spelled otherwise"
             )
         strangers = sorted({(parent, tuple(path)) for parent, path in unknown})
-        _map_unknown(mapping, strangers, self.schema.highest_field_id)
+        _map_unknown(mapping, strangers, max((self.schema.highest_field_id, *self.file_names)))
         return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
@@ -185,6 +200,7 @@ class Layout:
             "hive_types": list(self.hive_types),
             "warnings": list(self.warnings),
             "metrics": {str(field_id): mode for field_id, mode in self.metrics.items()},
+            "file_names": {str(field_id): list(names) for field_id, names in self.file_names.items()},
         }
 
     @classmethod
@@ -197,14 +213,15 @@ class Layout:
             tuple(layout["hive_types"]),
             tuple(layout["warnings"]),
             {int(field_id): mode for field_id, mode in layout["metrics"].items()},
+            {int(field_id): tuple(names) for field_id, names in layout.get("file_names", {}).items()},
         )
 
 
 def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
     """Return what a Hive table is as an Iceberg table. Nothing is read or written.
 
-    Field ids are those that Trino and Spark would give: the fields of a struct, the table's columns first of all, get
-    theirs before what is inside them, one after the other.
+    Field ids are those of the catalog, which Parquet files have, too. What is inside columns gets higher ones, as Trino
+    and Spark would give: the fields of a struct get theirs before what is inside them, one after the other.
 
     Args:
         rules: By default as Trino does.
@@ -235,7 +252,8 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
     if unsupported:
         raise UnsupportedIcebergTypeError(table.full_name, unsupported)
     _check_names(table.full_name, fields)
-    schema = assign_fresh_schema_ids(Schema(*fields))
+    schema = _identified(assign_fresh_schema_ids(Schema(*fields)), table)
+    every = (*columns, *table.dropped_columns)
     return Layout(
         schema,
         _identity_spec(schema.fields[len(table.columns) :]),
@@ -243,6 +261,43 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         tuple(column.type for column in columns),
         tuple(_warnings(table, schema.fields, lossy)),
         metrics_modes(table.properties, schema),
+        {each.id: each.stored_names for each in every if each.file_names or each in table.dropped_columns},
+    )
+
+
+def _identified(schema: Schema, table: Table) -> Schema:
+    """Return a schema with the catalog's ids of the columns, and what is inside them numbered behind all of these."""
+    columns = (*table.columns, *table.partition_keys)
+    if any(column.id == 0 for column in columns):
+        return schema
+    distance = max(table.last_column_id - len(columns), 0)
+
+    def moved(found: IcebergType) -> IcebergType:
+        match found:
+            case StructType():
+                return StructType(*[_moved_field(field) for field in found.fields])
+            case ListType():
+                return found.model_copy(
+                    update={"element_id": found.element_id + distance, "element_type": moved(found.element_type)}
+                )
+            case MapType():
+                ids = {"key_id": found.key_id + distance, "value_id": found.value_id + distance}
+                return found.model_copy(
+                    update={**ids, "key_type": moved(found.key_type), "value_type": moved(found.value_type)}
+                )
+            case _:
+                return found
+
+    def _moved_field(field: NestedField) -> NestedField:
+        return field.model_copy(
+            update={"field_id": field.field_id + distance, "field_type": moved(field.field_type)}
+        )
+
+    return Schema(
+        *[
+            field.model_copy(update={"field_id": column.id, "field_type": moved(field.field_type)})
+            for field, column in zip(schema.fields, columns, strict=True)
+        ]
     )
 
 
@@ -289,17 +344,22 @@ def _identity_spec(keys: Sequence[NestedField]) -> PartitionSpec:
 
 
 def _mapped(
-    fields: Iterable[NestedField], spellings: dict[int, Collection[str]], others: Collection[str] = ()
+    fields: Iterable[NestedField],
+    spellings: dict[int, Collection[str]],
+    others: Collection[str] = (),
+    names_of: Mapping[int, tuple[str, ...]] | None = None,
 ) -> list[dict[str, Any]]:
     """Return the mapping of fields side by side, and take their spellings away.
 
     Args:
         others: Names that the only one of them has besides.
+        names_of: Names instead of the field's own, by field id.
     """
     mapped: list[dict[str, Any]] = []
     taken: set[str] = set()
     for field in fields:
-        names = list(dict.fromkeys((field.name, *sorted(spellings.pop(field.field_id, ())), *others)))
+        own = (names_of or {}).get(field.field_id, (field.name,))
+        names = list(dict.fromkeys((*own, *sorted(spellings.pop(field.field_id, ())), *others)))
         if again := taken.intersection(names):
             raise ValueError(f"field {field.field_id} cannot have the name {min(again)!r}: a field beside it has it")
         taken.update(names)

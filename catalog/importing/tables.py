@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, select, update
 
+from catalog.columns import TableColumns
 from catalog.definitions import Definitions, buckets_json, check_columns
 from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
 from catalog.importing.definition import RESERVED, SOURCE_PROPERTY, Definition
@@ -161,8 +162,7 @@ def update_table(definitions: Definitions, connection: Connection, table: Table,
     definitions.update_table(
         connection,
         table,
-        columns=definition.columns,
-        partition_keys=definition.partition_keys,
+        columns=TableColumns.of(table).following(definition.columns, definition.partition_keys),
         format=definition.format,
         location=definition.location,
         kind=definition.kind,

@@ -93,6 +93,8 @@ class TableRow(Base):
     description: Mapped[str | None] = mapped_column(Text)
     view_text: Mapped[str | None] = mapped_column(Text)
     buckets: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    dropped_columns: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    last_column_id: Mapped[int] = mapped_column(default=0, server_default="0")
     created_at_ms: Mapped[int]
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
     location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
