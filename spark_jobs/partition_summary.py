@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Partition, Table
+from catalog.columns import file_layout, is_plain_layout
 from catalog.errors import InvalidConfigurationError
 from catalog.key_types import KeyValueError
 from catalog.partition_names import parse_partition_path
@@ -147,10 +148,23 @@ def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFr
     # A column that only some of the files have may be a key.
     reader = spark.read.format(table.format).option("mergeSchema", "true")
     if table.format is FileFormat.CSV:
-        schema = ", ".join(f"`{column.name}` {column.type}" for column in table.columns)
-        reader = reader.schema(schema).option("header", "true")
+        layout = file_layout(table, table.format)
+        reader = reader.schema(", ".join(f"`{each.name}` {each.type}" for each in layout)).option("header", "true")
     data = reader.load(list(locations))
-    return data.toDF(*[name.lower() for name in data.columns])
+    data = data.toDF(*[name.lower() for name in data.columns])
+    return data if is_plain_layout(table) else _under_own_names(data, table)
+
+
+def _under_own_names(data: DataFrame, table: Table) -> DataFrame:
+    """Return data, read under the names in files, under those that the table gives; without dropped columns."""
+    inside = set(data.columns)
+    stored = {name for column in file_layout(table, FileFormat.PARQUET) for name in column.stored_names}
+    columns = [f.col(f"`{name}`") for name in data.columns if name not in stored]
+    for column in table.columns:
+        names = (column.stored_name,) if table.format is FileFormat.CSV else column.stored_names[::-1]
+        if found := [f.col(f"`{name}`") for name in names if name in inside]:
+            columns.append(f.coalesce(*found).alias(column.name))
+    return data.select(*columns)
 
 
 def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Claim]:

@@ -38,8 +38,8 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
     """
     if source_layout.file_names:
         raise ColumnsDifferError(
-            f"files of {source.full_name} have columns under other names than the table, because columns were renamed or "
-            f"dropped; names of {target} could mean others. Copy the rows instead: INSERT INTO … SELECT"
+            f"columns of {source.full_name} were renamed or dropped, and its files have their earlier names, "
+            f"which could be those of other columns in {target}; copy the rows instead"
         )
     schema, spec = metadata.schema(), metadata.spec()
     keys = [schema.find_field(each.source_id) for each in spec.fields]

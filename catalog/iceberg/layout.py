@@ -253,7 +253,7 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         raise UnsupportedIcebergTypeError(table.full_name, unsupported)
     _check_names(table.full_name, fields)
     schema = _identified(assign_fresh_schema_ids(Schema(*fields)), table)
-    every = (*columns, *table.dropped_columns)
+    inside = (*table.columns, *table.dropped_columns)
     return Layout(
         schema,
         _identity_spec(schema.fields[len(table.columns) :]),
@@ -261,7 +261,7 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         tuple(column.type for column in columns),
         tuple(_warnings(table, schema.fields, lossy)),
         metrics_modes(table.properties, schema),
-        {each.id: each.stored_names for each in every if each.file_names or each in table.dropped_columns},
+        {each.id: each.stored_names for each in inside if each.file_names or each in table.dropped_columns},
     )
 
 
@@ -289,9 +289,7 @@ def _identified(schema: Schema, table: Table) -> Schema:
                 return found
 
     def _moved_field(field: NestedField) -> NestedField:
-        return field.model_copy(
-            update={"field_id": field.field_id + distance, "field_type": moved(field.field_type)}
-        )
+        return field.model_copy(update={"field_id": field.field_id + distance, "field_type": moved(field.field_type)})
 
     return Schema(
         *[

@@ -17,6 +17,7 @@ from catalog.model import Column
 from catalog.rebalancing.changes import SplitPartition
 from catalog.schemes.definition import scheme_from_properties
 from spark_jobs import verify_rewrite as verifying
+from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.query import query
 from spark_jobs.reading import read_table
 from spark_jobs.rebalance import rebalance
@@ -25,6 +26,7 @@ from spark_jobs.scheme_loading import load_rows
 from spark_jobs.session import configure
 from spark_jobs.value_loading import append_rows
 from spark_jobs.verify_rewrite import verify_rewrite
+from tests.spark_jobs.migrating import Migrator
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -236,6 +238,28 @@ def test_files_of_others_are_read_by_the_names_of_their_time(
         pq.write_table(pa.table({name: [name], "n": pa.array([number], pa.int32())}), folder / "file.parquet")
         catalog.add_partitions(TABLE, [NewPartition((str(number),), location=str(folder))])
     assert rows(session, catalog) == [(0, "note", 0), (1, "remark", 1)]
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+@on_sqlite
+def test_a_migrated_table_reads_the_same_rows_by_ids(
+    value_table: Callable[[str], None],
+    catalog: Catalog,
+    session: Any,
+    iceberg_spark: Any,
+    migrator: Migrator,
+    file_format: str,
+) -> None:
+    value_table(file_format)
+    change(session, catalog)
+    migrator.migrate(TABLE)
+    metadata = catalog.get_table(TABLE).metadata_location
+    assert metadata is not None
+    fields = ["gone", "remark", "n", "note", "k"]
+    found = read_metadata_file(session, metadata).select(*fields).collect()
+    assert by_number([tuple(row) for row in found]) == CHANGED
+    (row,) = read_metadata_file(session, metadata).where("remark = 'renamed'").select("n").collect()
+    assert row.n == 3
 
 
 # --- verification -----------------------------------------------------------------------------------------------------
