@@ -227,6 +227,13 @@ class ChangeColumn(TableStatement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DropColumns(TableStatement):
+    """ALTER TABLE … DROP COLUMNS."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class RenameTable(TableStatement):
     """ALTER TABLE … RENAME TO."""
 

@@ -63,6 +63,8 @@ ADD_FILES = "ALTER TABLE i EXECUTE add_files_from_table"
         ),
         ("ALTER TABLE t CHANGE COLUMN a b int", m.ChangeColumn(table=T, name="a", new_name="b", type="int")),
         ("ALTER TABLE t RENAME COLUMN a TO b", m.ChangeColumn(table=T, name="a", new_name="b")),
+        ("ALTER TABLE t DROP COLUMNS (a, `b c`)", m.DropColumns(table=T, names=("a", "b c"))),
+        ("ALTER TABLE t DROP COLUMN a, b", m.DropColumns(table=T, names=("a", "b"))),
         ("ALTER TABLE t RENAME TO u", m.RenameTable(table=T, new_table=TableReference(None, "u"))),
         ("ALTER TABLE t SET LOCATION '/x'", m.SetLocation(table=T, location="/x")),
         ("CREATE PARTITION INDEX i ON t (k1, k2)", m.CreateIndex(table=T, index="i", keys=("k1", "k2"))),

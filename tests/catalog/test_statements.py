@@ -124,6 +124,9 @@ def test_tables_are_altered(session: Session, catalog: Catalog) -> None:
         "ALTER TABLE sales ADD COLUMNS (note string COMMENT 'kept')",
         "ALTER TABLE sales CHANGE note remark varchar(9)",
         "ALTER TABLE sales RENAME COLUMN amount TO total",
+        "ALTER TABLE sales ADD COLUMNS (x int, y int, z int)",
+        "ALTER TABLE sales DROP COLUMNS (x, Y)",
+        "ALTER TABLE sales DROP COLUMN z",
         "ALTER TABLE sales RENAME TO turnover",
     )
     table = catalog.get_table("demo.turnover")
@@ -137,6 +140,8 @@ def test_tables_are_altered(session: Session, catalog: Catalog) -> None:
         "'x')",
     )
     assert refused(session, "ALTER TABLE turnover CHANGE none b int") == ("InvalidTableError", "none b int")
+    assert refused(session, "ALTER TABLE turnover DROP COLUMN region")[0] == "InvalidTableError"
+    assert refused(session, "ALTER TABLE turnover CHANGE remark remark int")[0] == "UnsupportedChangeError"
     assert refused(session, "ALTER TABLE turnover RENAME TO shop.x")[0] == "InvalidTableError"
     assert refused(session, "ALTER TABLE sales RENAME TO x") == ("TableNotFoundError", "sales RENAME TO x")
 

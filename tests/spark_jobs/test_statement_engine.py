@@ -254,6 +254,32 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
 
 
 @on_sqlite
+@pytest.mark.parametrize(
+    "table",
+    [LOGS, "CREATE TABLE logs (id int, name string) PARTITIONED BY (day date) STORED AS PARQUET"],
+    ids=["scheme", "values"],
+)
+def test_values_without_names_stand_for_columns_in_their_order(session: Session, tmp_path: Path, table: str) -> None:
+    run(session, table, "INSERT INTO logs VALUES (1, 'a', '2014-05-05')")
+    run(session, "ALTER TABLE logs ADD COLUMNS (note string)")
+    run(session, "INSERT INTO logs VALUES (2, 'b', '2014-01-01', '2015-05-05')")
+    run(session, "INSERT INTO logs SELECT 3, 'c', '2014-02-02', DATE '2016-05-05'")
+    (tmp_path / "rows.csv").write_text("4,d,2014-03-03,2017-05-05\n")
+    run(session, f"LOAD DATA INPATH '{tmp_path}/rows.csv' INTO TABLE logs OPTIONS ('HEADER'='false')")
+    expected = [
+        [1, "a", None, "2014-05-05"],
+        [2, "b", "2014-01-01", "2015-05-05"],
+        [3, "c", "2014-02-02", "2016-05-05"],
+        [4, "d", "2014-03-03", "2017-05-05"],
+    ]
+    assert rows(session, "SELECT * FROM logs ORDER BY id") == expected
+    run(session, "ALTER TABLE logs DROP COLUMN name", "INSERT INTO logs VALUES (5, 'e', '2017-06-06')")
+    answer = session.execute("SELECT * FROM logs ORDER BY id")
+    assert answer.columns == ("id", "note", "day")
+    assert list(answer.rows) == [*[[number, *rest] for number, _, *rest in expected], [5, "e", "2017-06-06"]]
+
+
+@on_sqlite
 @pytest.mark.parametrize("source_format", ["json", "parquet", "orc"])
 def test_rows_without_a_key_are_not_loaded(
     session: Session, spark: SparkSession, tmp_path: Path, source_format: str

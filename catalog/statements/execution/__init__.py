@@ -36,6 +36,7 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.UnsetProperties: tables.unset_properties,
     m.AddColumns: tables.add_columns,
     m.ChangeColumn: tables.change_column,
+    m.DropColumns: tables.drop_columns,
     m.RenameTable: tables.rename_table,
     m.SetLocation: tables.set_location,
     m.DescribeTable: descriptions.describe_table,

@@ -213,6 +213,12 @@ def change_column(context: Context, statement: m.ChangeColumn) -> StatementResul
     return DONE
 
 
+def drop_columns(context: Context, statement: m.DropColumns) -> StatementResult:
+    """Run ALTER TABLE … DROP COLUMNS."""
+    context.catalog.alter_table(context.name(statement.table), drop_columns=statement.names)
+    return DONE
+
+
 def rename_table(context: Context, statement: m.RenameTable) -> StatementResult:
     """Run ALTER TABLE … RENAME TO."""
     table = context.catalog.get_table(context.name(statement.table))

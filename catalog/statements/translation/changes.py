@@ -43,6 +43,12 @@ class Changes(Words):
     def rename_column(self, name: Placed[str], new_name: Placed[str]) -> Change:
         return m.ChangeColumn, {"name": name, "new_name": new_name}
 
+    def drop_columns(self, names: Placed[tuple[str, ...]]) -> Change:
+        return m.DropColumns, {"names": names}
+
+    def drop_named_columns(self, *names: Placed[str]) -> Change:
+        return self.drop_columns(together(names))
+
     def rename_table(self, new_table: Placed[m.TableReference]) -> Change:
         return m.RenameTable, {"new_table": new_table}
 
