@@ -217,9 +217,10 @@ def test_statements_refuse_what_does_not_fit(
     spark: SparkSession, catalog: Catalog, tmp_path: Path, kind: str, source_format: str
 ) -> None:
     create(catalog, kind)
-    keys = ", 'US', 7" if kind == "VALUE" else ""
+    # The partition column of a scheme is the last one.
+    values = "1, 1.5, 'toolong', 'US', 7" if kind == "VALUE" else "1.5, 'toolong', 1"
     with pytest.raises(InvalidRowsError, match="column code: 'toolong' is no varchar"):
-        run(spark, catalog, f"INSERT INTO shop.orders SELECT 1, 1.5, 'toolong'{keys}")
+        run(spark, catalog, f"INSERT INTO shop.orders SELECT {values}")
     source = write_source(tmp_path / "source", source_format, "code")
     if kind == "VALUE":
         with pytest.raises(CatalogError, match=rf"rows\.{source_format}.*column code: 'toolong' is no varchar"):
