@@ -172,7 +172,6 @@ def test_ranges_of_times_come_by_themselves_in_any_time_zone(
     }
 
 
-@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_rows_too_far_out_stay_in_the_default_partition_with_a_warning(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
