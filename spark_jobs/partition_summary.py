@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -17,10 +19,17 @@ from catalog.key_types import KeyValueError
 from catalog.partition_names import parse_partition_path
 from catalog.quality import QualityRules, RowCountRule
 from spark_jobs.checked_plans import check_expression
+from spark_jobs.file_formats import spark_type
 from spark_jobs.sources import plain_path, spark_path
 
 if TYPE_CHECKING:
     import pandas
+
+
+_NOT_MERGED = "CANNOT_MERGE"
+"""In Spark's error about files that have a column under different types."""
+
+_INTEGERS = ("tinyint", "smallint", "int")
 
 
 @dataclass(frozen=True)
@@ -147,10 +156,20 @@ def _bound(data: DataFrame, name: str, bound: object) -> Column:
 def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:
     # A column that only some of the files have may be a key.
     reader = spark.read.format(table.format).option("mergeSchema", "true")
+    layout = [f"`{each.name}` {spark_type(each.type)}" for each in file_layout(table, table.format)]
     if table.format is FileFormat.CSV:
-        layout = file_layout(table, table.format)
-        reader = reader.schema(", ".join(f"`{each.name}` {each.type}" for each in layout)).option("header", "true")
-    data = reader.load(list(locations))
+        reader = reader.schema(", ".join(layout)).option("header", "true")
+    try:
+        data = reader.load(list(locations))
+    except (PySparkException, Py4JJavaError) as error:
+        if _NOT_MERGED not in str(error):
+            raise
+        # Some files are from before a column became wider.
+        keys = [
+            f"`{key.name}` {'bigint' if key.type in _INTEGERS else spark_type(key.type)}"
+            for key in table.partition_keys
+        ]
+        data = reader.schema(", ".join([*layout, *keys])).load(list(locations))
     data = data.toDF(*[name.lower() for name in data.columns])
     return data if is_plain_layout(table) else _under_own_names(data, table)
 

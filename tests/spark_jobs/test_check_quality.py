@@ -78,9 +78,11 @@ def register(catalog: Catalog, operation: str, attempt: int, partitions: list[di
         amounts = given.get("amounts", [1.0] * 20)
         if amounts:
             columns = {
-                "amount": pyarrow.array(amounts, pyarrow.float64()),
+                "amount": pyarrow.array(amounts, given.get("amount_type", pyarrow.float64())),
                 "at": at(given.get("at_day", day), len(amounts)),
             }
+            if "n" in given:
+                columns["n"] = given["n"]
             if "embedded_day" in given:
                 columns["day"] = pyarrow.array([given["embedded_day"]] * len(amounts))
             pyarrow.parquet.write_table(pyarrow.table(columns), location / "part-0.parquet")
@@ -121,6 +123,20 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "fewer rows than registered": ({"registered": 21}, "rows in the files less rows registered: -1, expected 0"),
     "no rows": ({"amounts": []}, "rows: 0, expected at least 1"),
 }
+
+
+@pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+def test_files_from_before_a_column_became_wider_are_checked(
+    check: Callable[..., dict[str, Any]], catalog: Catalog
+) -> None:
+    catalog.alter_table(TABLE, add_columns=[("n", "int")])
+    catalog.alter_table(TABLE, change_columns={"n": ("n", "bigint")})
+    old, new = (pyarrow.array([number] * 20, kind) for number, kind in ((7, pyarrow.int32()), (5 << 40, None)))
+    rules = {"columns": {"n": {"max": 7}}}
+    report = check([{"day": 1, "n": old}, {"day": 2, "n": new}, {"day": 3, "n": old, "embedded_day": 5}], rules=rules)
+    (too_great, other_day) = sorted(report["failures"])
+    assert too_great.startswith("country=US/day=2: rows with n above 7: 20")
+    assert other_day.startswith("country=US/day=3: column day in the files gives the partition's day: false")
 
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
