@@ -71,7 +71,7 @@ def test_tables_views_and_partitions_come_as_they_are(catalog: Catalog, metastor
     assert orders.columns == (Column("id", "bigint", "which"), Column("name", "varchar(20)"))
     assert orders.partition_keys == (Column("day", "date", "a key"), Column("s", "string", "a key"))
     assert (orders.kind, orders.format, orders.location) == (
-        TableKind.MANAGED,
+        TableKind.EXTERNAL,
         FileFormat.PARQUET,
         f"{metastore.root}/orders",
     )
