@@ -17,6 +17,7 @@ NEEDED = (
     *(
         "alembic",
         "click",
+        "croniter",
         "lark",
         "numpy",
         "protobuf",
