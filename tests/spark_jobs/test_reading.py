@@ -63,7 +63,7 @@ PARTITIONS = (
     Given((None, "-1", "2024-01-01", "y"), (None, -1, NEW_YEAR, "y")),
     Given((WILD, "4", "9999-12-31", "%_"), (WILD, 4, date(9999, 12, 31), "%_")),
     Given(("01", "0", "2024-01-01", " a"), ("01", 0, NEW_YEAR, " a")),
-    Given(("", "5", "2024-01-01", ""), ("", 5, NEW_YEAR, "")),
+    Given(("", "5", "2024-01-01", ""), (None, 5, NEW_YEAR, None)),
     Given(("US", "foo", "2024-02-30", "ab"), ("US", None, None, "ab")),
     Given(("US", "6", "2024-01-03", "ab"), ("US", 6, date(2024, 1, 3), "ab"), "elsewhere/plain", True),
     Given(("US", "7", "2024-01-04", "q "), ("US", 7, date(2024, 1, 4), "q"), "elsewhere/é {x}[y]*%2F ?#+'\"\u3000中"),
