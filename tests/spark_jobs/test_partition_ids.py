@@ -21,10 +21,10 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 # The statement over the tables, and over views in which the id is a column: `p` of `s`, `q` of `t`.
 STATEMENTS = {
-    "SELECT *, _partition_id FROM shop.sales": "SELECT id, v, p FROM s",
-    "SELECT * FROM shop.sales WHERE _partition_id = 2": "SELECT id, v FROM s WHERE p = 2",
+    "SELECT *, _partition_id FROM shop.sales": "SELECT v, id, p FROM s",
+    "SELECT * FROM shop.sales WHERE _partition_id = 2": "SELECT v, id FROM s WHERE p = 2",
     "SELECT * FROM (SELECT *, _partition_id FROM shop.sales) WHERE _partition_id = 1": (
-        "SELECT id, v, p FROM s WHERE p = 1"
+        "SELECT v, id, p FROM s WHERE p = 1"
     ),
     "SELECT * FROM (SELECT id, _partition_id FROM shop.sales) a JOIN shop.costs b USING (id)": (
         "SELECT s.id, p, t.c FROM s JOIN t USING (id)"
@@ -39,7 +39,7 @@ STATEMENTS = {
         "SELECT p, count(*) FROM s GROUP BY p"
     ),
     "WITH x AS (SELECT * FROM shop.sales) SELECT x.*, b._partition_id FROM x JOIN shop.costs b ON x.id = b.id": (
-        "SELECT s.id, s.v, q FROM s JOIN t ON s.id = t.id"
+        "SELECT s.v, s.id, q FROM s JOIN t ON s.id = t.id"
     ),
     "SELECT id FROM shop.sales a WHERE EXISTS (SELECT * FROM shop.costs b WHERE b._partition_id = a._partition_id)": (
         "SELECT id FROM s WHERE p IN (SELECT q FROM t)"
@@ -53,10 +53,10 @@ STATEMENTS = {
     "SELECT DISTINCT _partition_id FROM shop.sales ORDER BY _partition_id": "SELECT DISTINCT p FROM s",
     "SELECT * EXCEPT (v), _partition_id + 1 AS next FROM shop.sales": "SELECT id, p + 1 FROM s",
     "SELECT * FROM shop.sales UNION ALL SELECT id, _partition_id FROM shop.costs": (
-        "SELECT id, v FROM s UNION ALL SELECT id, q FROM t"
+        "SELECT v, id FROM s UNION ALL SELECT id, q FROM t"
     ),
     "SELECT a.*, b.c FROM shop.sales a, shop.costs b WHERE a.id = b.id AND b._partition_id = 0": (
-        "SELECT s.id, v, c FROM s, t WHERE s.id = t.id AND q = 0"
+        "SELECT v, s.id, c FROM s, t WHERE s.id = t.id AND q = 0"
     ),
 }
 REFUSED = {
