@@ -97,7 +97,7 @@ def test_ids_are_those_of_the_rows_wherever_they_are_named(spark: SparkSession, 
         answer = Counter(map(tuple, query(spark, sql, catalog=shop).collect()))
         assert answer == Counter(map(tuple, spark.sql(expected).collect())), sql
     answer = query(spark, "SELECT *, _partition_id FROM shop.sales", catalog=shop)
-    assert answer.columns == ["id", "v", "_partition_id"]
+    assert answer.columns == ["v", "id", "_partition_id"]
     pruned = prune_query(spark, "SELECT * FROM shop.sales a WHERE a._partition_id = 2", catalog=shop)
     assert [table.partitions_read for table in pruned.tables] == [1]
     for sql, words in REFUSED.items():
