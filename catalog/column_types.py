@@ -77,7 +77,7 @@ class ColumnCharType(CharType, ColumnTextType):
 
 
 MAXIMUM_DEPTH = 50
-"""How deep arrays, maps and structs may lie inside each other."""
+"""The deepest nesting of arrays, maps and structs that is accepted, in levels."""
 
 _COMPARABLE = re.compile(
     r"(?:tinyint|smallint|int|integer|bigint|long|decimal|dec|numeric|string|char|varchar)\b"

@@ -128,7 +128,7 @@ def _translating(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_catalog_errors(cls: type[T]) -> type[T]:
-    """Let the public methods of a folder raise the catalog's errors."""
+    """Wrap the public methods of a folder class so that they raise the catalog's errors."""
     for name, method in vars(cls).copy().items():
         if inspect.isfunction(method) and not name.startswith("_"):
             setattr(cls, name, _translating(method))

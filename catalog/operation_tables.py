@@ -59,12 +59,12 @@ def refuse_awaited_name(connection: Connection, name: str) -> None:
 
 
 def hold_name(connection: Connection, name: str) -> None:
-    """Let one caller at a time look for and journal operations on a name, which may have no table yet."""
+    """Lock the operations on a name, which may have no table yet, until the transaction ends."""
     _hold(connection, f"calve:{name}")
 
 
 def hold_operations(connection: Connection, table_id: int) -> None:
-    """Let one caller at a time look for and journal operations of a table."""
+    """Lock the operations of a table until the transaction ends."""
     _hold(connection, f"calve:#{table_id}")
 
 

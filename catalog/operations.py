@@ -583,7 +583,7 @@ def _is_abandoned() -> ColumnElement[bool]:
 
 
 def _hold(connection: Connection, table: str) -> int | None:
-    """Let one caller at a time look for and journal operations of a table, which may not exist yet; return its id."""
+    """Lock the operations of a table, which may not exist yet, until the transaction ends; return its id."""
     hold_name(connection, table)
     table_id = find_table_id(connection, table)
     if table_id is not None:

@@ -43,7 +43,7 @@ class PurgedFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionPurge:
-    """What DROP PARTITION with PURGE did.
+    """Result of DROP PARTITION with PURGE.
 
     Attributes:
         dropped: Partitions that were dropped.

@@ -39,7 +39,7 @@ _PLANS = frozenset(
     RelationTimeTravel
     """.split()  # noqa: SIM905 - one word after the other reads better
 )
-"""What the parser makes of a SELECT; scripts, commands and computed names of tables are not among it."""
+"""Plan nodes that a SELECT may contain; scripts, commands and computed table names are left out."""
 
 _CLAUSES = {
     "ScriptTransformation": "a script (TRANSFORM … USING)",

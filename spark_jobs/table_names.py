@@ -32,7 +32,7 @@ def nodes_of_text(sql: str) -> list[exp.Table]:
 
 
 def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
-    """Say whether a text is a SELECT that names an Iceberg table.
+    """Return whether a text is a SELECT that names an Iceberg table.
 
     Args:
         database: Where tables without a database are.

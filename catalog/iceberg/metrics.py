@@ -116,7 +116,7 @@ def _leaves_and_structs(kind: IcebergType) -> Iterator[int]:
 
 
 class _Length(NamedTuple):
-    """How long the bounds of a column are, and how they are cut."""
+    """The length to which the bounds of a column are cut."""
 
     longest: int
     lower: Callable[[bytes, int], bytes]

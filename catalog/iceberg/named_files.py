@@ -1,4 +1,4 @@
-"""What the metadata of an Iceberg table name: read strictly, as something is deleted when it is not named.
+"""List the files that an Iceberg table's metadata names; reading is strict, as unnamed files are deleted.
 
 Nothing is interpreted but paths, so metadata of every format version are read, also those that PyIceberg does not know.
 """
@@ -37,7 +37,7 @@ _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, NotImplementedError, MemoryError, OverflowError, zlib.error),
 )
-"""What readers raise for files that are not there, cut off, or something else altogether."""
+"""Errors that readers raise for files that are missing, truncated or of another format."""
 
 
 class UnreadableFileError(Exception):
@@ -51,7 +51,7 @@ class UnreadableFileError(Exception):
 
 @dataclass
 class _Contents:
-    """What the metadata file of a table names itself."""
+    """Files that a table's metadata file names directly."""
 
     files: list[str] = field(default_factory=list)
     manifest_lists: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the Iceberg tables of a catalog reach: all that their current metadata name, wherever it lies.
+"""Find every file that the Iceberg tables of a catalog can reach, wherever it lies.
 
 Everything that deletes files asks here first. Current metadata name their earlier metadata, statistics, and through
 all snapshots (those of branches and tags among them) manifest lists, manifests, data files and delete files. Names are
@@ -41,7 +41,7 @@ class Unreadable:
 
 
 class Reachability:
-    """What the Iceberg tables reach, as their pointers are when this is made."""
+    """Files that the Iceberg tables reach from their metadata pointers at the time of construction."""
 
     def __init__(self, storage: Storage, roots: Iterable[str] = ()) -> None:
         """Read the pointers; metadata are read when something is asked.

@@ -1,4 +1,4 @@
-"""How the metadata of Iceberg tables are read and written: locations are taken literally."""
+"""Read and write metadata of Iceberg tables; locations are taken literally."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _BATCH = 500
 
 
 class NewFiles(NamedTuple):
-    """What of the staged files is new to a table.
+    """Return the staged files that are new to a table.
 
     Attributes:
         manifests: Of the new files.

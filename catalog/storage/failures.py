@@ -23,10 +23,10 @@ from catalog.errors import (
 from catalog.storage.urls import shown_url
 
 _LOST_RACES = ("40001", "40P01", "55P03")
-"""What PostgreSQL calls a serialisation failure, a deadlock, and a lock that lock_timeout did not wait for."""
+"""PostgreSQL's codes of a serialisation failure, a deadlock, and an expired lock_timeout."""
 
 _SERVER_GONE = ("08", "57P")
-"""How PostgreSQL's codes begin for connections that ended, and for a server that stops or starts."""
+"""Classes of PostgreSQL's codes for lost connections, and for a server that stops or starts."""
 
 
 @contextmanager

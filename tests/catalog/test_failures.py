@@ -1,4 +1,4 @@
-"""Whatever goes wrong is an error of the catalog, and one line on the command line."""
+"""Every failure is an error of the catalog, and one line on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever deletes files keeps those that an Iceberg table names, wherever it is and however it spells them."""
+"""Deleting files keeps those that an Iceberg table names, in any place and spelling."""
 
 from __future__ import annotations
 

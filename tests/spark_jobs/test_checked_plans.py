@@ -1,4 +1,4 @@
-"""What statements may not read or call, on a real session; and that they may do everything else."""
+"""Statements are refused forbidden reads and calls on a real session, and nothing else."""
 
 from __future__ import annotations
 
