@@ -186,18 +186,6 @@ def _located(place: str, error: CatalogError) -> InvalidConfigurationError:
     return InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'{place}: ')}")
 
 
-def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
-    """Read the list, table name → entry, where every entry has to be right.
-
-    Raises:
-        InvalidConfigurationError: As `read_table_list`, or an entry has a wrong or unknown field.
-    """
-    tables = read_table_list(path)
-    for entry in tables.wrong.values():
-        raise entry.error
-    return dict(tables.configs)
-
-
 def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
     """Read the entries of the list that say where rows come from, without those that are wrong.
 
@@ -217,10 +205,21 @@ def rebalance_rules(table: str) -> RebalanceRules:
     return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
 
 
-def wanted_indexes(
-    existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()
-) -> dict[str, dict[str, list[str]]]:
-    """Return the partition indexes that tables shall have: table → index → keys.
+@dataclass(frozen=True)
+class WantedIndexes:
+    """The partition indexes that tables shall have.
+
+    Attributes:
+        indexes: Table → index → keys.
+        problems: Table → why it is not known which ones it shall have.
+    """
+
+    indexes: Mapping[str, Mapping[str, Sequence[str]]]
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def wanted_indexes(existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()) -> WantedIndexes:
+    """Return the partition indexes that tables shall have; a wrong entry of the list is a problem of its table only.
 
     Args:
         existing: The tables of the catalog.
@@ -230,32 +229,31 @@ def wanted_indexes(
             entry in the list names.
 
     Raises:
-        InvalidConfigurationError: An index cannot be read, or neither `indexes` nor the list says what a table needs.
+        InvalidConfigurationError: One of `indexes` cannot be read, or the list cannot.
     """
     names = [str(TableName.parse(name)) for name in tables]
     if indexes:
         asked = dict(_name_and_keys(str(each)) for each in indexes)
         if names:
-            return dict.fromkeys(names, asked)
-        return _without_empty({table.full_name: _fitting(asked, table) for table in existing})
-    configs = _entries_of(names) if names else load_table_configs()
-    listed = _without_empty({name: dict(config.indexes) for name, config in configs.items()})
+            return WantedIndexes(dict.fromkeys(names, asked))
+        return WantedIndexes(_without_empty({table.full_name: _fitting(asked, table) for table in existing}))
+    listed = read_table_list()
+    known = _without_empty({name: config.indexes for name, config in listed.configs.items()})
+    problems = {name: str(entry.error) for name, entry in listed.wrong.items()}
     if not names:
-        known = {table.full_name for table in existing}
-        return {name: listed[name] for name in listed if name in known}
-    if unknown := [name for name in names if name not in listed]:
-        raise InvalidConfigurationError(
-            f"{tables_path()} names no indexes of {', '.join(unknown)}; add them there, or say which ones to build"
-        )
-    return {name: listed[name] for name in names}
+        present = {table.full_name for table in existing}
+        return WantedIndexes({name: known[name] for name in known if name in present}, problems)
+    for name in names:
+        if name not in known:
+            nothing = f"{tables_path()} names no indexes of {name}; add them there, or say which ones to build"
+            problems.setdefault(name, nothing)
+    return WantedIndexes(
+        {name: known[name] for name in names if name in known},
+        {name: problems[name] for name in names if name in problems},
+    )
 
 
-def _entries_of(names: Iterable[str]) -> dict[str, TableConfig]:
-    tables = read_table_list()
-    return {name: config for name in names if (config := tables.get(name)) is not None}
-
-
-def _without_empty(wanted: Mapping[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+def _without_empty(wanted: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Mapping[str, list[str]]]:
     return {table: indexes for table, indexes in wanted.items() if indexes}
 
 

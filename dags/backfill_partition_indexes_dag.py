@@ -11,8 +11,9 @@ writable.
 | wait_until_active | for each table: waits without a worker slot; fails with code and detail when an index FAILED |
 | summarise | says in its log, and returns, what became of each index; fails when one is not ACTIVE, and says which |
 
-One table's failure does not stop the others, but the run has failed then; cleared when the reason is gone, it builds
-what is still missing. As many tables are built at a time as the pool has slots that `CALVE_SPARK_POOL` names.
+One table's failure, or its wrong entry in the list, does not stop the others, but the run has failed then; cleared when
+the reason is gone, it builds what is still missing. As many tables are built at a time as the pool has slots that
+`CALVE_SPARK_POOL` names.
 
 Examples: `{}`; `{"tables": ["demo.flights"], "indexes": ["by_route: origin, carrier", "by_carrier: carrier, year"]}`
 """
@@ -59,6 +60,7 @@ with DAG(
         operation_id=OPERATION_ID,
         planned="{{ ti.xcom_pull('plan') }}",
         wanted="{{ ti.xcom_pull('plan', key='wanted') }}",
+        config_problems="{{ ti.xcom_pull('plan', key='config_problems') }}",
     )
 
     each_table.expand_kwargs(plan.output) >> summarise

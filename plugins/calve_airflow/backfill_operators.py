@@ -32,10 +32,11 @@ class PlanBackfillOperator(BaseOperator):
 
     Returns:
         `table` and `indexes` (name → keys) for each table that lacks one; those that are ACTIVE are left out. Another
-        XCom, `wanted`, is the same with them.
+        XCom, `wanted`, is the same with them; a third, `config_problems`, is
+        table → why it is not known which it needs.
 
     Raises:
-        AirflowFailException: An index cannot be read, or nothing says which indexes a table needs.
+        AirflowFailException: An index in the form cannot be read, or the YAML list cannot.
     """
 
     template_fields: Sequence[str] = ("tables", "indexes")
@@ -56,11 +57,14 @@ class PlanBackfillOperator(BaseOperator):
             missing = {
                 # A table that is not there fails where its index would be built, and stops no other.
                 table: _missing(catalog, table, indexes) if table in existing else indexes
-                for table, indexes in wanted.items()
+                for table, indexes in wanted.indexes.items()
             }
+        for table, problem in wanted.problems.items():
+            self.log.error("%s: %s", table, problem)
         for table, indexes in missing.items():
             self.log.info("%s: %s", table, f"to build: {', '.join(indexes)}" if indexes else "all indexes are ACTIVE")
-        context["ti"].xcom_push(key="wanted", value=_listed(wanted))
+        context["ti"].xcom_push(key="wanted", value=_listed(wanted.indexes))
+        context["ti"].xcom_push(key="config_problems", value=dict(wanted.problems))
         return _listed({table: indexes for table, indexes in missing.items() if indexes})
 
 
@@ -140,14 +144,23 @@ class SummariseBackfillOperator(SummaryOperator):
         operation_id: The run (templated).
         planned: What `PlanBackfillOperator` returned (templated).
         wanted: Its XCom `wanted` (templated).
+        config_problems: Its XCom `config_problems` (templated).
         built_by: Id of the mapped task that builds, to know its problems.
     """
 
-    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "wanted")
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "wanted", "config_problems")
 
-    def __init__(self, *, wanted: Sequence[Mapping[str, Any]], built_by: str = "build", **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *,
+        wanted: Sequence[Mapping[str, Any]],
+        config_problems: Mapping[str, str] | None = None,
+        built_by: str = "build",
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         self.wanted = wanted
+        self.config_problems = config_problems
         self.built_by = built_by
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
@@ -156,7 +169,11 @@ class SummariseBackfillOperator(SummaryOperator):
         said = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
         problems = {each["table"]: found or {} for each, found in zip(self.planned, said, strict=True)}
         planned = {(each["table"], name) for each in self.planned for name in each["indexes"]}
-        return [
+        unknown = [
+            Outcome({"table": table, "index": None, "keys": None, "outcome": f"not known: {problem}"}, problem)
+            for table, problem in (self.config_problems or {}).items()
+        ]
+        return unknown + [
             self._outcome(catalog, table, name, keys, (table, name) in planned, problems.get(table, {}).get(name))
             for table, indexes in ((each["table"], each["indexes"]) for each in self.wanted)
             for name, keys in indexes.items()

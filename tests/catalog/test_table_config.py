@@ -14,14 +14,24 @@ from catalog.model import Column, FileFormat, Table
 from catalog.places import allowed_locations
 from catalog.rebalancing.rules import RebalanceRules
 from catalog.table_config import (
+    TableConfig,
+    WantedIndexes,
     configured_load,
     load_sources,
-    load_table_configs,
+    read_table_list,
     rebalance_rules,
     wanted_indexes,
 )
 
 ENTRY: dict[str, Any] = {"source": "/raw", "keys": {"Country": "string", "day": "int"}}
+
+
+def load_table_configs(path: Path | None = None) -> dict[str, TableConfig]:
+    """Return all entries of the list; raise the error of the first wrong one."""
+    listed = read_table_list(path)
+    for entry in listed.wrong.values():
+        raise entry.error
+    return dict(listed.configs)
 
 
 @pytest.fixture
@@ -152,19 +162,17 @@ def test_form_and_list_say_which_indexes_a_table_shall_have(
     write: Any, tables: list[str], indexes: list[str], wanted: dict[str, dict[str, list[str]]]
 ) -> None:
     write(indexes={"by_day": ["Day"]})
-    assert wanted_indexes(EXISTING, tables, indexes) == wanted
+    assert wanted_indexes(EXISTING, tables, indexes).indexes == wanted
 
 
 def test_listed_table_that_does_not_exist_yet_has_no_part(write: Any) -> None:
     write(indexes={"by_day": ["day"]})
-    assert wanted_indexes([]) == {}
+    assert wanted_indexes([]).indexes == {}
 
 
 @pytest.mark.parametrize(
     ("tables", "indexes", "said"),
     [
-        (["shop.orders"], [], "names no indexes of shop.orders"),
-        (["shop.returns"], [], "names no indexes of shop.returns"),
         (["shop.orders"], ["by_day"], "index 'by_day' has no keys"),
         (["shop.orders"], ["by_day:"], "index 'by_day:' has no keys"),
     ],
@@ -175,6 +183,14 @@ def test_unclear_wish_for_indexes_is_refused(write: Any, tables: list[str], inde
         wanted_indexes(EXISTING, tables, indexes)
 
 
+@pytest.mark.parametrize("table", ["shop.orders", "shop.returns"])
+def test_a_table_without_listed_indexes_is_a_problem_of_its_own(write: Any, table: str) -> None:
+    write()
+    found = wanted_indexes(EXISTING, [table])
+    assert not found.indexes
+    assert f"names no indexes of {table}" in found.problems[table]
+
+
 def test_a_wrong_entry_stops_no_other_table(write: Any, tmp_path: Path) -> None:
     path = tmp_path / "tables.yaml"
     rules = {"rebalance": {"apply": True}, "indexes": {"by_day": ["day"]}}
@@ -183,9 +199,11 @@ def test_a_wrong_entry_stops_no_other_table(write: Any, tmp_path: Path) -> None:
     assert "/raw" in allowed_locations()
     assert configured_load({"table": "shop.orders"}).source == "/raw"
     assert rebalance_rules("shop.orders").apply
-    assert wanted_indexes(EXISTING, ["shop.orders"]) == {"shop.orders": {"by_day": ["day"]}}
+    assert wanted_indexes(EXISTING, ["shop.orders"]) == WantedIndexes({"shop.orders": {"by_day": ["day"]}})
     for ask in (configured_load, lambda form: rebalance_rules(form["table"])):
         with pytest.raises(InvalidConfigurationError, match=r"table shop\.wrong: unknown field sorce"):
             ask({"table": "shop.wrong", "source": "/x"})
-    with pytest.raises(InvalidConfigurationError, match=r"shop\.wrong"):
-        wanted_indexes(EXISTING)
+    for tables in ([], ["shop.wrong", "shop.orders"]):
+        found = wanted_indexes(EXISTING, tables)
+        assert found.indexes == {"shop.orders": {"by_day": ["day"]}}
+        assert "table shop.wrong: unknown field sorce" in found.problems["shop.wrong"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -71,7 +73,13 @@ def build(task: Task, indexes: dict[str, list[str]]) -> list[str]:
 
 
 def summarise(task: Task, planned: list[dict[str, Any]]) -> list[str]:
-    operator = SummariseBackfillOperator(task_id="summarise", operation_id=RUN, planned=planned, wanted=task["wanted"])
+    operator = SummariseBackfillOperator(
+        task_id="summarise",
+        operation_id=RUN,
+        planned=planned,
+        wanted=task["wanted"],
+        config_problems=task["config_problems"],
+    )
     operator.execute(task.context())
     return [row["outcome"] for row in task["return_value"]]
 
@@ -163,6 +171,27 @@ def test_table_that_does_not_exist_fails_where_it_would_be_built(catalog: Catalo
         operator.execute(task.context())
     with pytest.raises(AirflowFailException, match=r"not created: TableNotFoundError: .*demo.none"):
         summarise(task, planned)
+
+
+def test_a_wrong_entry_of_the_list_fails_only_its_table(
+    catalog: Catalog, job: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job()
+    path = tmp_path / "tables.yaml"
+    entries = {TABLE: {"source": "/raw", "indexes": BY_CARRIER}, "demo.wrong": {"sorce": "/raw"}}
+    path.write_text(yaml.safe_dump({"tables": entries}))
+    monkeypatch.setenv("CALVE_TABLES", str(path))
+    for tables, others in ((None, []), ([TABLE, "demo.wrong", "demo.unlisted"], ["demo.unlisted"])):
+        task = Task()
+        planned = plan(task, tables=tables)
+        for missing in planned:
+            build(task, missing["indexes"])
+        assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
+        with pytest.raises(AirflowFailException, match=r"table demo\.wrong: unknown field sorce"):
+            summarise(task, planned)
+        rows = {row["table"]: row["outcome"] for row in task["return_value"]}
+        assert sorted(rows) == sorted([TABLE, "demo.wrong", *others])
+        assert rows[TABLE].startswith("ACTIVE")
 
 
 def test_unreadable_index_fails_the_plan_for_good(catalog: Catalog) -> None:
