@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,7 +64,25 @@ def _translation(error: Exception, url: URL) -> CatalogError | None:
     message = str(cause).strip().partition("\n")[0]
     if isinstance(cause, UnicodeEncodeError):
         return _translation(cause, url)
+    if _is_read_only(url, message):
+        message = f"{message}, because its folder is read-only, and SQLite writes there also when it reads"
+        return _read_only(message, shown)
     return _by_code(getattr(cause, "sqlstate", None) or "", message, shown) or _otherwise(error, message, shown)
+
+
+def _is_read_only(url: URL, message: str) -> bool:
+    """Return whether an SQLite file cannot be opened because nothing can be written beside it."""
+    if "unable to open database file" not in message or not url.database:
+        return False
+    folder = os.path.dirname(os.path.abspath(url.database))
+    return os.path.isdir(folder) and not os.access(folder, os.W_OK)
+
+
+def _read_only(message: str, shown: str) -> CatalogReadOnlyError:
+    return CatalogReadOnlyError(
+        f"the catalog {shown} cannot be written: {message}; nothing was changed. Use a database, or a folder, that can "
+        "be written"
+    )
 
 
 def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
@@ -75,16 +94,17 @@ def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
             f"the catalog {shown} ended a statement: {message}; try again, or allow more time (statement_timeout)"
         )
     if code == "25006" or "readonly database" in message:
-        return CatalogReadOnlyError(
-            f"the catalog {shown} cannot be written: {message}; nothing was changed. Use a database, or a folder, that "
-            "can be written"
-        )
+        return _read_only(message, shown)
     if code == "42501":
         return CatalogAccessError(
             f"the catalog {shown} denies this user something: {message}; grant it, or use the owner of the schema"
         )
     if code == "53100" or "disk is full" in message:
         return CatalogFullError(f"the disk of the catalog {shown} is full: {message}; nothing was changed. Make room")
+    if code == "58030" or "disk I/O error" in message:
+        return CatalogUnavailableError(
+            f"the disk of the catalog {shown} failed: {message}; nothing was changed. Check the disk and its quotas"
+        )
     if code in ("22001", "22021") or "NUL (0x00)" in message:
         return InvalidRequestError(f"a text cannot be stored in the catalog: {message}; nothing was changed")
     if code.startswith(_SERVER_GONE):

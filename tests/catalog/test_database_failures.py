@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -75,13 +80,16 @@ def test_a_lock_that_is_not_had_in_time_is_a_conflict(
     assert_says(refused.value, retryable=True)
 
 
-def test_a_statement_that_took_too_long_may_be_tried_again(
-    administer: Callable[[str], None], postgres_catalog: Callable[[], Catalog]
-) -> None:
-    administer("ALTER DATABASE {database} SET statement_timeout = '100ms'")
+def test_a_statement_that_took_too_long_may_be_tried_again(postgres_catalog: Callable[[], Catalog]) -> None:
     catalog = postgres_catalog()
-    with pytest.raises(CatalogUnavailableError, match="statement_timeout") as refused, catalog.storage.read() as sql:
-        sql.execute(text("SELECT pg_sleep(20)"))
+
+    def sleep() -> None:
+        with catalog.storage.read() as connection:
+            connection.execute(text("SET LOCAL statement_timeout = '1ms'"))
+            connection.execute(text("SELECT pg_sleep(60)"))
+
+    with pytest.raises(CatalogUnavailableError, match="statement_timeout") as refused:
+        sleep()
     assert_says(refused.value, retryable=True)
 
 
@@ -168,6 +176,77 @@ def test_a_full_disk_is_named(sqlite_url: str, tmp_path: Path) -> None:
             catalog.add_partitions("demo.t", [NewPartition([str(key)]) for key in range(5_000)])
         assert_says(refused.value, retryable=True)
         assert list(catalog.get_partitions("demo.t")) == []
+
+
+@pytest.fixture(scope="module")
+def on_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What `on_small_disk.py` prints, on a real disk of its own that is full, and then read-only."""
+    unshare = ["unshare", "--map-root-user", "--mount"]
+    if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
+        pytest.skip("this system mounts nothing for its users")
+    script = Path(__file__).with_name("on_small_disk.py")
+    command = [*unshare, sys.executable, str(script), str(tmp_path_factory.mktemp("disk"))]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes: dict[str, list[str]] = json.loads(done.stdout)
+    return outcomes
+
+
+@pytest.mark.parametrize(
+    ("attempt", "outcome", "words"),
+    [
+        ("write a file", "StorageError", "No space left on device"),
+        ("add", "CatalogFullError", "is full"),
+        ("create", "CatalogFullError", "is full"),
+        ("initialise", "CatalogFullError", "is full"),
+        ("sql full", "1", "CatalogFullError: "),
+        ("read", "", ""),
+        ("add again", "", ""),
+        ("open", "CatalogReadOnlyError", "cannot be written"),
+        ("initialise read-only", "CatalogReadOnlyError", "cannot be written"),
+        ("write a file read-only", "StorageError", "Read-only file system"),
+        ("delete read-only", "StorageError", "Read-only file system"),
+        ("sql read-only", "1", "CatalogReadOnlyError: "),
+        ("tables read-only", "1", "CatalogReadOnlyError: "),
+    ],
+)
+def test_a_real_disk_that_is_full_or_read_only_is_named(
+    on_small_disk: dict[str, list[str]], attempt: str, outcome: str, words: str
+) -> None:
+    result, message = on_small_disk[attempt]
+    assert result == outcome, message
+    assert words in message
+    assert len(message.splitlines()) <= 1
+
+
+def test_a_full_disk_loses_nothing(on_small_disk: dict[str, list[str]]) -> None:
+    assert on_small_disk["partitions"] == ["50"]
+
+
+def test_a_file_that_may_not_grow_is_a_failing_disk(sqlite_url: str, tmp_path: Path) -> None:
+    script = (
+        "import resource, signal, sys\n"
+        "from catalog import Catalog, NewPartition\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "catalog = Catalog.open(sys.argv[1], warehouse=sys.argv[2])\n"
+        "catalog.create_database('demo')\n"
+        "catalog.create_table('demo.t', columns=[('v', 'int')], partition_keys=[('k', 'int')])\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        "try:\n"
+        "    catalog.add_partitions('demo.t', [NewPartition([str(key)]) for key in range(20_000)])\n"
+        "except Exception as error:\n"
+        "    print(type(error).__name__, error)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))\n"
+        "print(len(list(catalog.get_partitions('demo.t'))))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-c", script, sqlite_url, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said, count = done.stdout.splitlines()
+    assert said.startswith("CatalogUnavailableError the disk of the catalog")
+    assert count == "0"
 
 
 # --- texts ----------------------------------------------------------------------------------------------------------
