@@ -252,5 +252,5 @@ class _Registration:
         staged, is_taken = staged_and_taken
         path = partition_path(self._table.key_names, staged.values)
         if is_taken or self._folder.visible_names(path) - set(staged.files):
-            path = f"{path}-{self._operation.number}"
+            path = f"{path}-{self._operation.folder}"
         return self._table.default_partition_location(path)

@@ -27,8 +27,10 @@ from catalog.files import Folder
 from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.key_types import parse_key_type
+from catalog.locations import location_key
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
+from catalog.ownership import refuse_location_in_use
 from catalog.places import require_location, require_properties
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
@@ -239,6 +241,8 @@ class Definitions:
         require_properties(properties)
         if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
             kind = TableKind.EXTERNAL
+        if location:
+            refuse_location_in_use(connection, location, table=str(table))
         row = connection.execute(
             insert(TableRow)
             .values(
@@ -250,6 +254,7 @@ class Definitions:
                 format=parse_format(definition["format"]),
                 location=location,
                 properties=properties,
+                location_key=location_key(location) if location else None,
                 scheme=None if scheme is None else scheme.as_json(),
                 kind=kind,
                 description=definition.get("description"),
@@ -295,7 +300,7 @@ class Definitions:
     def lock_table(
         self,
         connection: Connection,
-        name: str | TableName,
+        name: str | TableName | Table,
         *,
         exclusive: bool,
         or_iceberg: bool = False,
@@ -304,18 +309,25 @@ class Definitions:
         """Return a table and hold its row until the transaction ends.
 
         Args:
+            name: Its name; or the table as it was read before, and no other one that has its name now.
             is_bulk: See `Storage.lock_table`.
             or_iceberg: It may be an Iceberg table.
 
         Raises:
             IcebergTableError: It is one, and may not.
+            TableNotFoundError: There is no such table, or it was renamed or dropped just now.
         """
+        expected = name if isinstance(name, Table) else None
+        name = TableName(name.database, name.name) if isinstance(name, Table) else name
         table = self.get_table(name, connection)
         if not or_iceberg:
             refuse_iceberg(table)
+        expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
             raise TableNotFoundError(f"table {table.full_name} was dropped just now")
         table = self.get_table(name, connection)
+        if table.id != expected.id:
+            raise TableNotFoundError(f"table {expected.full_name} was renamed or dropped just now; look again")
         if not or_iceberg:
             refuse_iceberg(table)
         return table
@@ -346,6 +358,7 @@ class Definitions:
             TableAlreadyExistsError: The new name is taken.
             OperationConflictError: An operation that will create a table holds the new name.
             LocationNotAllowedError: The new location, or one in a new property, is not allowed.
+            LocationInUseError: The new location is another table's, or inside or around it.
         """
         if values.get("location", table.location) != table.location:
             require_location(values["location"])
@@ -358,6 +371,11 @@ class Definitions:
                 "dropped_columns": list(map(column_json, columns.dropped)) or None,
                 "last_column_id": columns.last_id,
             }
+        location = values.get("location", table.location)
+        if location != table.location:
+            values["location_key"] = location_key(location) if location else None
+            if location:
+                refuse_location_in_use(connection, location, table=table.full_name, table_id=table.id)
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:

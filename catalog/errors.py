@@ -75,6 +75,7 @@ CatalogError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
 │   ├── LocationTakenError           a partition's default folder has the files of a renamed one
+│   ├── LocationInUseError           a location is another table's, or inside or around it
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
@@ -746,6 +747,26 @@ class LocationTakenError(ConflictError):
     """The default folder of a partition has the files of one that was renamed."""
 
     retryable: ClassVar[bool] = False
+
+
+class LocationInUseError(ConflictError):
+    """A table, or a partition, would lie in another table's location, or around it.
+
+    Attributes:
+        table: The table that cannot have the location.
+        location: The location.
+        owner, owner_location: The other table, and its location.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, table: str, location: str, owner: str, owner_location: str) -> None:
+        """Keep the values and build the message."""
+        self.table, self.location, self.owner, self.owner_location = table, location, owner, owner_location
+        super().__init__(
+            f"table {table}: {location} cannot be used, because table {owner} lies in {owner_location}, and the files "
+            "of one table may not be below another's location; choose another location"
+        )
 
 
 class IndexedKeyError(ConflictError):

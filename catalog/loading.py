@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select
 
 from catalog.appending import FILES, publish_append, undo_append
+from catalog.attempts import attempt_folder, attempts_among
 from catalog.definitions import Definitions
 from catalog.errors import (
     InvalidPartitionError,
@@ -36,7 +37,7 @@ from catalog.partitions.adding import PartitionAdder, registered
 from catalog.places import allowed_files
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import SourceFileRow
+from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.table_checks import require_value_rows
 from catalog.values import ValueEncoder
 
@@ -196,32 +197,45 @@ class Loading:
     @staticmethod
     def staging_name(operation: Operation, attempt: int) -> str:
         """Return the staging folder of an attempt, below the table's location."""
-        return f"{STAGING}/{operation.number}-{attempt}"
+        return f"{STAGING}/{attempt_folder(operation, attempt)}"
 
     def discard_staging(self, table: Table, *, keep: str | None = None) -> None:
-        """Undo what loads that were given up left below the table's location, except the staging folder `keep`.
+        """Undo what abandoned loads left below the table's location, except the staging folder `keep`.
 
-        Only for the operation that holds the table, because no other load may be at work.
+        Only for the operation that holds the table, because no other load may be at work. What another catalog has
+        staged in the same folder stays.
         """
         folder = Folder(table.location)
-        for name in folder.folders(STAGING):
-            if f"{STAGING}/{name}" != keep:
-                self.withdraw(table, name)
+        for name, number, _ in list(attempts_among(self._storage, folder.folders(STAGING))):
+            if f"{STAGING}/{name}" != keep and self._is_of(table, number):
+                self.withdraw(table, name, number)
                 folder.delete(f"{STAGING}/{name}")
 
-    def withdraw(self, table: Table, name: str) -> None:
-        """Undo what a load that was given up has moved; nobody can publish its staging folder, of this name, any more.
+    def _is_of(self, table: Table, number: int) -> bool:
+        """Return whether an operation is one of a table, or not known, or of a table that was dropped."""
+        operation = self._operations.find_by_number(number)
+        if operation is None or operation.table_id in (None, table.id):
+            return True
+        with self._storage.read() as connection:
+            return connection.scalar(select(TableRow.id).where(TableRow.id == operation.table_id)) is None
 
-        Only for whoever keeps others from publishing.
+    def withdraw(self, table: Table, name: str, number: int) -> None:
+        """Undo what an abandoned load has moved; after that nobody can publish its staging folder.
+
+        Only for a caller that keeps others from publishing.
+
+        Args:
+            name: The staging folder.
+            number: Its operation.
         """
         folder, staging = Folder(table.location), f"{STAGING}/{name}"
-        operation = self._operations.find_by_number(int(name.partition("-")[0]))
+        operation = self._operations.find_by_number(number)
         # What a committed load moved is where it belongs, also when its partitions were dropped since.
         if operation is not None and not operation.is_committed:
             self._undo_moves(table, folder, staging)
             with self._storage.read() as connection:
                 undo_append(connection, table, folder, staging)
-            folder.delete(f"{REJECTED}/{operation.number}")
+            folder.delete(f"{REJECTED}/{operation.folder}")
         # Without these, an interrupted deletion does not look like data that was moved.
         for listed in (STAGED_MANIFEST, FILES):
             folder.delete(f"{staging}/{listed}")
@@ -346,13 +360,13 @@ class Loading:
             "refused": len(refused),
             "refused_rows": refused_rows,
             "refused_reasons": [str(each) for each in result.refused[:_SHOWN]],
-            "refused_folder": f"{folder.location}/{REJECTED}/{operation.number}" if refused else None,
+            "refused_folder": f"{folder.location}/{REJECTED}/{operation.folder}" if refused else None,
         }
 
     def _move(self, table: Table, folder: Folder, staging: str, refused: set[str], operation: Operation) -> None:
         def moves() -> Iterator[tuple[str, str]]:
             for each in self._manifest(table, folder, staging):
-                above = f"{REJECTED}/{operation.number}/" if each.path in refused else ""
+                above = f"{REJECTED}/{operation.folder}/" if each.path in refused else ""
                 yield f"{staging}/{STAGED_DATA}/{each.path}", f"{above}{each.path}"
 
         try:

@@ -27,9 +27,16 @@ def current_name() -> Label[Any]:
 
 
 def belongs_to(table_id: int | None, name: str) -> ColumnElement[bool]:
-    """Return the condition that an operation belongs to a table, or to the name that it has or will have."""
+    """Return the condition that an operation belongs to a table, or to the name that it has or will have.
+
+    Tables of former versions may have one location; their operations act on the same files, as if it were one table.
+    """
     is_waiting = OperationRow.table_id.is_(None) & (OperationRow.table_name == name)
-    return is_waiting if table_id is None else is_waiting | (OperationRow.table_id == table_id)
+    if table_id is None:
+        return is_waiting
+    location = select(TableRow.location_key).where(TableRow.id == table_id).scalar_subquery()
+    in_its_folder = select(TableRow.id).where(TableRow.location_key == location)
+    return is_waiting | (OperationRow.table_id == table_id) | OperationRow.table_id.in_(in_its_folder)
 
 
 def adopt_operations(connection: Connection, table_id: int, name: str) -> None:

@@ -29,7 +29,7 @@ from catalog.operation_tables import belongs_to, current_name, find_table_id, ho
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs, read_clock_ms
-from catalog.storage.schema import JobRow, OperationRow
+from catalog.storage.schema import CatalogRow, JobRow, OperationRow
 
 LEASE_MS = 15 * 60 * 1000
 """An unfinished operation that nobody has touched for so long no longer holds its table."""
@@ -104,6 +104,7 @@ class Operation:
         number: A short name for it; unique in the catalog, and never used again.
         table: What its table is called now; the name under which it began when no table has come of it, or the table
             was dropped.
+        folder: A name that no other operation has, of this catalog or another; folders of its files begin with it.
         table_id: The identity of the table; None until the table exists.
         report: What its steps found and did, by step.
         heartbeat_at_ms: When somebody last worked on it.
@@ -124,6 +125,7 @@ class Operation:
     requested_by: str | None
     created_at_ms: int
     heartbeat_at_ms: int
+    folder: str
     table_id: int | None = None
 
     @property
@@ -609,7 +611,8 @@ def _hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
 
 
 def _select() -> Any:
-    return select(OperationRow.__table__, current_name())
+    catalog = select(CatalogRow.identity).scalar_subquery().label("catalog")
+    return select(OperationRow.__table__, current_name(), catalog)
 
 
 def _by_id(operation_id: str) -> Any:
@@ -658,6 +661,7 @@ def _operation(row: Row[Any]) -> Operation:
         kind=OperationKind(row.kind),
         table=row.current_name or row.table_name,
         table_id=row.table_id,
+        folder=f"{row.catalog}-{row.number}",
         state=OperationState(row.state),
         request=row.request,
         report=row.report,

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.attempts import attempt_folder
 from catalog.rebalancing.changes import PartitionChange
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.rebalancing.rebalancing import COMMIT
-from catalog.schemes.manifest import folder_name
 from spark_jobs.reading import read_data_files
 from spark_jobs.scheme_files import write_rows
 from spark_jobs.session import attempt_here
@@ -47,7 +47,7 @@ def rebalance(
         plan = catalog.rebalancing.plan_of(operation)
         folder = None
         if plan.needs_spark:
-            folder = folder_name(operation.number, attempt)
+            folder = attempt_folder(operation, attempt)
             rewrite(spark, plan, folder)
         return catalog.rebalancing.commit(operation_id, COMMIT, attempt, plan, folder)
 

@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.attempts import attempt_folder
 from catalog.jobs import RewritePartitionsJob
-from catalog.schemes.manifest import folder_name
 from spark_jobs.rebalance import rewrite
 from spark_jobs.session import run_job
 
@@ -24,7 +24,7 @@ def rewrite_partitions(spark: SparkSession, catalog: Catalog, job: RewritePartit
     """
     operation = catalog.operations.get(job.operation_id)
     plan = catalog.rebalancing.plan_of(operation)
-    folder = folder_name(operation.number, job.attempt)
+    folder = attempt_folder(operation, job.attempt)
     row_count = rewrite(spark, plan, folder)
     return {"folder": folder, "rows": row_count, "fingerprint": plan.fingerprint}
 

@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
+from catalog.attempts import attempt_folder
 from catalog.errors import InvalidSchemeError
 from catalog.key_types import KeyValue, TimestampType
 from catalog.operations import OperationKind
 from catalog.rebalancing.planning import NEW_PARTITIONS_PROPERTY, new_partition_limit, target_file_bytes
 from catalog.schemes.committing import FileChange
 from catalog.schemes.files import Total
-from catalog.schemes.manifest import folder_name
 from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
 from catalog.schemes.pruning import Placing, place_files
 from catalog.schemes.ranges import IntervalScheme
@@ -83,7 +83,7 @@ def load_rows(
         placing = _out_of_default(catalog, definition, before, after)
         if placing.rewritten:
             rows = rows.unionByName(read_data_files(spark, definition, placing.rewritten))
-        folder = folder_name(operation.number, attempt)
+        folder = attempt_folder(operation, attempt)
         size = _usual_size(catalog, definition)
         row_count = write_rows(rows, definition, after, folder, among=extension.partition_ids, size=size)
         check.finish()

@@ -178,7 +178,7 @@ class PartitionImport:
     def _add(self, new: Sequence[NewPartition]) -> None:
         with self._storage.write() as connection:
             self._guard(connection)
-            adder = PartitionAdder(connection, self._definitions, self._table.full_name)
+            adder = PartitionAdder(connection, self._definitions, self._table)
             result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
             reached(Point.CHANGED)
         self.counts.added += result.added
@@ -190,7 +190,7 @@ class PartitionImport:
         row, renamed = PartitionRow, RenamedPartitionRow
         with self._storage.write() as connection:
             self._guard(connection)
-            table = self._definitions.lock_table(connection, self._table.full_name, exclusive=False)
+            table = self._definitions.lock_table(connection, self._table, exclusive=False)
             admitted = self._admitted(connection, table, changed)
             if not admitted:
                 return
@@ -260,7 +260,7 @@ class PartitionImport:
     def _drop(self, ids: Sequence[int]) -> None:
         with self._storage.write() as connection:
             self._guard(connection)
-            held = self._definitions.lock_table(connection, self._table.full_name, exclusive=False)
+            held = self._definitions.lock_table(connection, self._table, exclusive=False)
             self.counts.dropped += drop_partitions(connection, held, ids)
 
 

@@ -80,10 +80,10 @@ def find_index(connection: Connection, table: Table, name: str) -> PartitionInde
     return max(found, key=lambda index: (index.state is not IndexState.FAILED, index.id))
 
 
-def is_active(connection: Connection, index_id: int) -> bool:
-    """Say whether an index may be read in this transaction."""
-    state = connection.scalar(select(PartitionIndexRow.state).where(PartitionIndexRow.id == index_id))
-    return state == IndexState.ACTIVE
+def is_active(connection: Connection, table: Table, index_id: int) -> bool:
+    """Return whether an index is one of the table, and may be read in this transaction."""
+    row = PartitionIndexRow
+    return connection.scalar(select(row.state).where(row.id == index_id, row.table_id == table.id)) == IndexState.ACTIVE
 
 
 def create_index(

@@ -218,7 +218,7 @@ def verify(
 
 def _require_active(storage: Storage, table: Table, index: PartitionIndex) -> None:
     with storage.read() as connection:
-        if is_active(connection, index.id):
+        if is_active(connection, table, index.id):
             return
         state = find_index(connection, table, index.name).state
     raise ConflictError(
@@ -271,7 +271,7 @@ def repair_range(
 
 def _compare(connection: Connection, table: Table, index: PartitionIndex, checked: CheckedRange) -> Findings:
     """Return all that differs in a range, however much; nothing when the index is not ACTIVE."""
-    if not is_active(connection, index.id):
+    if not is_active(connection, table, index.id):
         return Findings()
     comparison = _Comparison(connection, table, index)
     return comparison.of_partitions(checked) if isinstance(checked, IdRange) else comparison.of_items(checked)

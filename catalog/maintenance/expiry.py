@@ -1,14 +1,13 @@
 """The journal of operations: ending those that nobody works on any more, and forgetting those that ended long ago.
 
-An operation stays as long as a folder of its files is there, because the folder is judged by it; and the latest one
-stays in any case, because SQLite would give its number, and with it the names of its folders, to the next one.
+An operation stays as long as a folder of its files is there, because the folder is judged by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sqlalchemy import ColumnElement, and_, delete, func, not_, select
+from sqlalchemy import ColumnElement, and_, delete, not_, select
 
 from catalog.definitions import Definitions
 from catalog.files import Folder
@@ -34,7 +33,7 @@ def expire_operations(
     removed = kept = 0
     for batch in _batches(storage, _is_expired(before_ms)):
         if in_use is None:
-            in_use = _numbers_in_use(definitions, problems)
+            in_use = _numbers_in_use(storage, definitions, problems)
         going = [] if problems else [number for number in batch if number not in in_use]
         kept += len(batch) - len(going)
         removed += len(going) if is_dry_run else _remove(storage, going, before_ms)
@@ -51,7 +50,6 @@ def _is_expired(before_ms: int) -> ColumnElement[bool]:
         OperationRow.state.not_in(UNFINISHED),
         OperationRow.heartbeat_at_ms <= before_ms,
         not_(is_purge_to_do),
-        OperationRow.number < select(func.max(OperationRow.number)).scalar_subquery(),
     )
 
 
@@ -67,7 +65,7 @@ def _batches(storage: Storage, condition: ColumnElement[bool]) -> Iterator[list[
         after = batch[-1]
 
 
-def _numbers_in_use(definitions: Definitions, problems: list[str]) -> set[int]:
+def _numbers_in_use(storage: Storage, definitions: Definitions, problems: list[str]) -> set[int]:
     """Return the operations that have a folder below the location of a table, whatever it was called then."""
     numbers: set[int] = set()
     for table in definitions.list_tables():
@@ -75,8 +73,8 @@ def _numbers_in_use(definitions: Definitions, problems: list[str]) -> set[int]:
             continue
         try:
             location = Folder(table.location)
-            numbers |= operation_numbers(location) if table.scheme is not None else staged_operations(location)
-            numbers |= migrations_at(location)
+            find_numbers = staged_operations if table.scheme is None else operation_numbers
+            numbers |= find_numbers(storage, location) | migrations_at(storage, location)
         except (OSError, ValueError) as error:
             problems.append(f"{table.full_name}: {table.location} cannot be listed: {error}")
     return numbers

@@ -57,9 +57,9 @@ def metadata_locations(connection: Connection, table: Table) -> set[str]:
     return {table.location, *(location for request in connection.scalars(query) if (location := request["location"]))}
 
 
-def operation_numbers(location: Folder) -> set[int]:
+def operation_numbers(storage: Storage, location: Folder) -> set[int]:
     """Return the migrations that have the folder of an attempt below a location."""
-    return {number for _, number, _ in attempt_names(location)}
+    return {number for _, number, _ in attempt_names(storage, location)}
 
 
 def attempt_locations(connection: Connection) -> set[str]:
@@ -85,7 +85,7 @@ def delete_old_metadata(
     sweeper = _Sweeper(storage, reachability, table, cutoff_ms)
     for location in sorted(locations):
         folder = Folder(location)
-        for name, number, attempt in list(attempt_names(folder)):
+        for name, number, attempt in list(attempt_names(storage, folder)):
             count, size = sweeper.clear(folder, _Attempt(location, name, number, attempt), is_dry_run)
             tally.add(TableVacuum(table.full_name, orphan_files=count, orphan_bytes=size))
 

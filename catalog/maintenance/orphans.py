@@ -1,6 +1,6 @@
 """Deleting the files below a table's location that no table knows.
 
-A job writes into the folder of its attempt, `<number of the operation>-<attempt>`; only the commit makes the files
+A job writes into the folder of its attempt, named by `catalog.attempts`; only the commit makes the files
 known. So a folder is judged by its operation:
 
 | the operation | a folder without known files | a folder with known files |
@@ -20,13 +20,13 @@ together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
+from catalog.attempts import AttemptName, attempts_among
 from catalog.files import Folder
 from catalog.locations import comparable, is_within
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
@@ -42,7 +42,6 @@ from catalog.storage.schema import DataFileRow, RetiredFileRow, TableRow
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
 
-_NAME = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
 _KINDS = (OperationKind.LOAD_ROWS, OperationKind.REBALANCE)
 _FILES_AT_ONCE = 50_000
 """Known files that are in memory at once, unless a single folder has more."""
@@ -91,15 +90,9 @@ class _Cleared:
     unclear: set[int] = field(default_factory=set)
 
 
-def operation_numbers(location: Folder) -> set[int]:
+def operation_numbers(storage: Storage, location: Folder) -> set[int]:
     """Return the operations that have a folder below a table's location."""
-    return {number for _, number, _ in _names(location)}
-
-
-def _names(location: Folder) -> Iterator[tuple[str, int, int]]:
-    for name in location.folders(""):
-        if found := _NAME.fullmatch(name):
-            yield name, int(found.group(1)), int(found.group(2))
+    return {number for _, number, _ in attempts_among(storage, location.folders(""))}
 
 
 def delete_orphans(
@@ -119,7 +112,7 @@ def delete_orphans(
         UnreadableMetadataError: It is not known what an Iceberg table names that may be here.
     """
     location = Folder(table.location)
-    names = list(_names(location))
+    names = list(attempts_among(storage, location.folders("")))
     with storage.read() as connection:
         place = _place(connection, table)
         folders = _folders(connection, place, names)
@@ -148,7 +141,7 @@ def _place(connection: Connection, table: Table) -> Place:
     return Place(table, tuple(row.id for row in rows), tuple(sorted(spellings)), created_at_ms)
 
 
-def _folders(connection: Connection, place: Place, names: Sequence[tuple[str, int, int]]) -> list[AttemptFolder]:
+def _folders(connection: Connection, place: Place, names: Sequence[AttemptName]) -> list[AttemptFolder]:
     if not names:
         return []
     known: dict[str, int] = {}

@@ -6,11 +6,9 @@ use: a folder is withdrawn in a transaction that keeps its operation from going 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-
 from sqlalchemy import Connection
 
+from catalog.attempts import attempts_among
 from catalog.files import Folder
 from catalog.loading import STAGING, Loading
 from catalog.maintenance.judging import Verdict, committed_operations, created_at_ms, judge, read_writers
@@ -19,19 +17,12 @@ from catalog.model import Table
 from catalog.operations import OperationKind, Operations
 from catalog.storage import Storage
 
-_NAME = re.compile(r"([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
 _KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS)
 
 
-def staged_operations(location: Folder) -> set[int]:
+def staged_operations(storage: Storage, location: Folder) -> set[int]:
     """Return the operations that have something staged below a table's location."""
-    return {number for _, number, _ in _staged(location)}
-
-
-def _staged(location: Folder) -> Iterator[tuple[str, int, int]]:
-    for name in location.folders(STAGING):
-        if found := _NAME.fullmatch(name):
-            yield name, int(found.group(1)), int(found.group(2))
+    return {number for _, number, _ in attempts_among(storage, location.folders(STAGING))}
 
 
 def discard_old_staging(
@@ -53,7 +44,7 @@ def discard_old_staging(
         OSError, ValueError: The file system refuses.
     """
     location = Folder(table.location)
-    staged = list(_staged(location))
+    staged = list(attempts_among(storage, location.folders(STAGING)))
     kept = set()
     for name, number, attempt in staged:
         if is_dry_run:
@@ -63,7 +54,7 @@ def discard_old_staging(
             with storage.write() as connection:
                 is_over = _is_over(connection, table, number, attempt, cutoff_ms, hold=True)
                 if is_over and storage.lock_table(connection, table.id, exclusive=True):
-                    loading.withdraw(table, name)
+                    loading.withdraw(table, name, number)
             if is_over:
                 location.delete(f"{STAGING}/{name}")
         if is_over:

@@ -176,7 +176,7 @@ class Migrations:
     def manifest_prefix(self, operation: Operation, attempt: int) -> str:
         """Return what the path of each manifest of an attempt at the stage begins with; it ends with a slash."""
         target = self.target(operation)
-        return f"{target.location}/{attempt_name(target.metadata_folder, operation.number, attempt)}/"
+        return f"{target.location}/{attempt_name(target.metadata_folder, operation, attempt)}/"
 
     def is_staged(self, operation_id: str) -> bool:
         """Say whether the latest attempt at the stage of an operation succeeded, and what it wrote is there."""
@@ -206,7 +206,7 @@ class Migrations:
         _check(operation.table, request, staged)
         table = self._definitions.get_table(operation.table)
         target = self.target(operation)
-        name = attempt_name(target.metadata_folder, operation.number, attempt)
+        name = attempt_name(target.metadata_folder, operation, attempt)
         metadata_location = None
         if request.kind is not OperationKind.ADD_FILES:
             metadata_location = self._write_metadata(operation, table, target, staged, name)

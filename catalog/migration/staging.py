@@ -1,6 +1,6 @@
 """What the stage of a migration leaves: manifests and metadata that nobody sees, and a file that says what they are.
 
-Each attempt has a folder of its own, `calve-<number of the operation>-<attempt>`, in the table's folder of metadata
+Each attempt has a folder of its own, `calve-` and what `catalog.attempts` calls it, in the table's folder of metadata
 (`catalog.iceberg.places`). The file is the last thing that an attempt writes; one that died leaves none, and vacuum
 deletes its folder.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,27 +17,30 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
+from catalog.attempts import AttemptName, attempt_folder, attempts_among
 from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
+from catalog.operations import Operation
+from catalog.storage import Storage
 
 if TYPE_CHECKING:
     from catalog.iceberg.manifests import WrittenManifest
 
-_NAME = re.compile(r"calve-([1-9][0-9]{0,17})-([1-9][0-9]{0,8})")
+_PREFIX = "calve-"
 _STAGED = "staged.json"
 _END = "end"
 _BITS = 128
 
 
-def attempt_name(metadata_folder: str, operation_number: int, attempt: int) -> str:
+def attempt_name(metadata_folder: str, operation: Operation, attempt: int) -> str:
     """Return the folder of an attempt, below the table's location.
 
     Args:
         metadata_folder: The one that the table's metadata are in, below its location.
     """
-    return f"{metadata_folder}/calve-{operation_number}-{attempt}"
+    return f"{metadata_folder}/{_PREFIX}{attempt_folder(operation, attempt)}"
 
 
 def attempt_metadata(location: str, name: str) -> str:
@@ -52,12 +54,21 @@ def attempt_metadata(location: str, name: str) -> str:
     return f"{posixpath.dirname(name)}/00000-{uuid5(NAMESPACE_URL, f'{location}/{name}')}.metadata.json"
 
 
-def attempt_names(location: Folder) -> Iterator[tuple[str, int, int]]:
-    """Yield the folders of attempts below a table's location: the folder, and the numbers of operation and attempt."""
+def attempt_names(storage: Storage, location: Folder) -> Iterator[AttemptName]:
+    """Yield the folders of this catalog's attempts below a table's location."""
     for folder in (METADATA, HIDDEN_METADATA):
-        for name in location.folders(folder):
-            if found := _NAME.fullmatch(name):
-                yield f"{folder}/{name}", int(found[1]), int(found[2])
+        for found in attempts_among(storage, location.folders(folder), _PREFIX):
+            yield found._replace(name=f"{folder}/{found.name}")
+
+
+def staged_folders(location: Folder) -> list[str]:
+    """Return the folders of attempts below a table's location, those of other catalogs among them."""
+    return [
+        f"{folder}/{name}"
+        for folder in (METADATA, HIDDEN_METADATA)
+        for name in location.folders(folder)
+        if name.startswith(_PREFIX)
+    ]
 
 
 class ListingDigest:

@@ -24,7 +24,7 @@ from catalog.identifiers import TableName
 from catalog.migration.refusals import refuse_shared_location, refuse_table
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import Selection
-from catalog.migration.staging import attempt_names
+from catalog.migration.staging import staged_folders
 from catalog.model import Table
 from catalog.operations import OperationKind
 from catalog.places import require_location
@@ -150,7 +150,7 @@ def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> Non
     if table.partition_keys or request.recursive_directory == "false":
         return
     location = Folder(table.location)
-    ours = tuple(f"{name}/" for name, _, _ in attempt_names(location))
+    ours = tuple(f"{name}/" for name in staged_folders(location))
     for file in location.all_files(METADATA):
         name = posixpath.basename(file.path)
         is_hidden = any(part.startswith(("_", ".")) for part in file.path.split("/"))

@@ -22,6 +22,7 @@ from catalog.errors import (
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
+from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import partition_path, unpack_values
 from catalog.partitions.properties import properties_text
 from catalog.places import require_partition_location
@@ -79,7 +80,7 @@ class PartitionAdder:
         self,
         connection: Connection,
         definitions: Definitions,
-        table: str,
+        table: str | Table,
         *,
         is_quarantined: bool = False,
         operation_number: int | None = None,
@@ -221,6 +222,8 @@ class PartitionAdder:
     def _insert(self, new: _Batch) -> None:
         if not new.packed:
             return
+        own = [location for partition in new.partitions if (location := self._own_location(partition)) is not None]
+        refuse_locations_in_use(self._connection, self.table, own)
         ids = reserve_partition_ids(self._connection, len(new.packed))
         insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):

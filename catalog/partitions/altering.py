@@ -21,6 +21,7 @@ from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.indexes.keys import cut_key
 from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
+from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.properties import properties_text, read_properties
@@ -60,6 +61,7 @@ def alter_partition(
     after = before if change.location is None else normalise_location(change.location)
     if after != before:
         require_partition_location(table, after)
+        refuse_locations_in_use(connection, table, [after])
         # What was counted was elsewhere.
         fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
         _forget_renames(connection, table, row.id)

@@ -277,7 +277,7 @@ class _Repair:
     def _add(self, found: Sequence[_Found]) -> None:
         with self._storage.write() as connection:
             self._operations.guard(connection, *self._attempt, hold=False)
-            adder = PartitionAdder(connection, self._definitions, self._table.full_name)
+            adder = PartitionAdder(connection, self._definitions, self._table)
             new = [NewPartition(each.values, f"{self._table.location}/{each.path}") for each in found]
             result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
         self._found.added += result.added
@@ -308,7 +308,7 @@ class _Repair:
             if gone:
                 with self._storage.write() as connection:
                     self._operations.guard(connection, *self._attempt, hold=False)
-                    held = self._definitions.lock_table(connection, self._table.full_name, exclusive=False)
+                    held = self._definitions.lock_table(connection, self._table, exclusive=False)
                     self._found.dropped += drop_partitions(connection, held, gone)
 
 

@@ -19,11 +19,6 @@ _END = "end"
 _FIELDS = 5
 
 
-def folder_name(operation_number: int, attempt: int) -> str:
-    """Return the folder of an attempt's data files, below the table's location."""
-    return f"{operation_number}-{attempt}"
-
-
 def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
     """Write the list of the data files of a folder; return how many there are."""
     count = 0

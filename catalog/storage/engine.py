@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import translated
-from catalog.storage.schema import TableRow, new_version
+from catalog.storage.schema import CatalogRow, TableRow, new_version
 
 _BUSY_TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 1.0
@@ -85,6 +86,12 @@ class Storage:
         """Open a transaction that commits at its end, or leaves nothing behind when an error passes through."""
         with translated(self.url), self._writer.begin() as connection:
             yield connection
+
+    @cached_property
+    def identity(self) -> str:
+        """What tells this catalog from others that keep their tables in the same folders; 16 hexadecimal digits."""
+        with self.read() as connection:
+            return str(connection.scalar(select(CatalogRow.identity)))
 
     @contextmanager
     def migrate(self) -> Iterator[Connection]:

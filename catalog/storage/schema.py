@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, LargeBinary, MetaData, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from catalog.storage.texts import String, Text
@@ -24,6 +24,9 @@ _NEVER_REUSED = {"sqlite_autoincrement": True}
 
 What continues old work finds its own row again by such an id, or none.
 """
+
+
+_WHERE_IT_HAS_ONE: dict[str, Any] = {f"{each}_where": text("location IS NOT NULL") for each in ("sqlite", "postgresql")}
 
 
 class Base(DeclarativeBase):
@@ -114,6 +117,8 @@ class PartitionRow(Base):
     __table_args__ = (
         Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
+        # To find who has files in a folder; few partitions lie elsewhere than by default.
+        Index("ix_calve_partition_location", "location", **_WHERE_IT_HAS_ONE),
         _NEVER_REUSED,
     )
 
@@ -121,6 +126,7 @@ class PartitionRow(Base):
     table_id: Mapped[int] = mapped_column(BigId)
     identity: Mapped[bytes] = mapped_column(LargeBinary(16))
     packed_values: Mapped[str] = mapped_column(Text)
+    # Collated by characters (revision 0012), so that the locations inside a folder are one range.
     location: Mapped[str | None] = mapped_column(Text)
     file_count: Mapped[int | None]
     row_count: Mapped[int | None]

@@ -35,3 +35,9 @@ def flights(catalog: Catalog) -> Table:
         columns=[("flight", "int"), ("dep_delay", "double")],
         partition_keys=[("origin", "string"), ("year", "int"), ("day", "date")],
     )
+
+
+@pytest.fixture
+def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables may lie in each other's locations, as in catalogs of versions that did not refuse it."""
+    monkeypatch.setattr("catalog.ownership._refuse", lambda *_arguments: None)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog, Table
+from catalog.attempts import attempt_folder
 from catalog.failpoints import DIE_AT
 from catalog.files import Folder
 from catalog.operations import OperationKind
@@ -19,7 +20,7 @@ from catalog.rebalancing.planning import RebalancePlan
 from catalog.schemes.committing import FileChange
 from catalog.schemes.files import NewFile
 from catalog.schemes.footers import column_types, read_footer
-from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
 
 LOAD = "load"
@@ -54,7 +55,7 @@ def load(catalog: Catalog, operation: str, table: str, values: Sequence[int]) ->
     with catalog.operations.attempt(operation, LOAD) as attempt:
         found = catalog.get_table(table)
         assert found.scheme is not None
-        folder = folder_name(begun.number, attempt)
+        folder = attempt_folder(begun, attempt)
         write_manifest(found, folder, write_files(found, found.scheme, folder, values))
         change = FileChange(found.scheme, found.scheme, folder, len(values))
         catalog.committer.commit(operation, LOAD, attempt, change, {})

@@ -75,6 +75,7 @@ def test_a_snapshot_is_an_iceberg_table_beside_the_hive_table(catalog: Catalog, 
     }
 
 
+@pytest.mark.usefixtures("overlapping_locations")
 def test_a_hive_table_is_not_purged_while_a_snapshot_reads_its_files(
     catalog: Catalog, catalog_url: str, tmp_path: Path
 ) -> None:

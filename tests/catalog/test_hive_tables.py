@@ -176,6 +176,7 @@ def test_files_go_only_when_a_managed_table_is_purged(catalog: Catalog, tmp_path
     )
 
 
+@pytest.mark.usefixtures("overlapping_locations")
 def test_a_purge_leaves_what_other_tables_have_in_the_folder(catalog: Catalog, tmp_path: Path) -> None:
     root = tmp_path / "lake" / "a%_"
     catalog.create_table("demo.t", columns=COLUMNS, location=f"file://{root}/")
@@ -190,6 +191,7 @@ def test_a_purge_leaves_what_other_tables_have_in_the_folder(catalog: Catalog, t
     assert sorted(path.name for path in root.iterdir()) == ["inner", "k=1"]
 
 
+@pytest.mark.usefixtures("overlapping_locations")
 @pytest.mark.parametrize("is_partition", [False, True])
 def test_a_purge_deletes_nothing_in_the_folder_of_another_table(
     catalog: Catalog, tmp_path: Path, is_partition: bool

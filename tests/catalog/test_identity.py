@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select, update
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition, Table
 from catalog.errors import (
@@ -22,9 +22,11 @@ from catalog.errors import (
     TableNotFoundError,
 )
 from catalog.indexes import building
-from catalog.indexes.definitions import change_state
+from catalog.indexes.definitions import IdRange, change_state
+from catalog.indexes.verifying import repair_range, verify
 from catalog.operations import OperationKind
-from catalog.storage.schema import IndexItemRow, PartitionIndexRow
+from catalog.partitions.adding import PartitionAdder
+from catalog.storage.schema import IndexItemRow, PartitionIndexRow, TableRow
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 FLIGHTS = "demo.flights"
@@ -148,6 +150,7 @@ class _Churn:
         self.catalog.drop_partitions(table, f"n between {first} and {first + 50}")
 
 
+@pytest.mark.timeout(300 + STRESS_SECONDS)
 def test_indexes_stay_right_while_threads_create_build_and_delete_them(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -245,6 +248,71 @@ def test_no_table_is_renamed_to_a_name_that_a_first_load_holds(catalog: Catalog,
         catalog.alter_table(FLIGHTS, rename_to="unborn")
     catalog.operations.fail("first", "GIVEN_UP", "by the user")
     catalog.alter_table(FLIGHTS, rename_to="unborn")
+
+
+def test_tables_that_share_a_folder_since_before_exclude_each_other(
+    catalog: Catalog, flights: Table, tmp_path: Path
+) -> None:
+    twin = elsewhere(catalog, "demo.twin", tmp_path)
+    with catalog.storage.write() as connection:
+        key = select(TableRow.location_key).where(TableRow.id == flights.id).scalar_subquery()
+        values = {"location": flights.location, "location_key": key}
+        connection.execute(update(TableRow).where(TableRow.id == twin.id).values(**values))
+    begin_load(catalog, "load")
+    name = catalog.loading.staging_name(catalog.operations.get("load"), catalog.operations.start_job("load", "write"))
+    (Path(flights.location) / name).mkdir(parents=True)
+    with pytest.raises(OperationConflictError, match="'load'"):
+        catalog.repair_table("demo.twin")
+    catalog.operations.fail("load", "TEST", "ended by the test")
+    catalog.repair_table("demo.twin")
+    assert (Path(flights.location) / name).exists()
+
+
+def replaced(catalog: Catalog, flights: Table, location: Path) -> Table:
+    """Rename a table, and give its name to another one."""
+    twin = elsewhere(catalog, "demo.twin", location)
+    with catalog.storage.write() as connection:
+        for table, name in ((flights, "old"), (twin, flights.name)):
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(name=name))
+    return catalog.get_table(FLIGHTS)
+
+
+def test_a_repair_never_writes_into_the_index_of_another_table(
+    catalog: Catalog, flights: Table, tmp_path: Path
+) -> None:
+    add_flights(catalog, range(1900, 2000))
+    new = replaced(catalog, flights, tmp_path)
+    catalog.create_partition_index(FLIGHTS, "by_key", ["k"])
+    catalog.add_partitions(FLIGHTS, [NewPartition([str(number)]) for number in range(10)])
+    index = catalog.get_partition_index(FLIGHTS, "by_key")
+    with pytest.raises(CatalogError):
+        verify(catalog.storage, flights, index, repair=True)
+    with catalog.storage.write() as connection:
+        assert repair_range(catalog.storage, connection, flights, index, IdRange(0, 10**9)) == 0
+    assert catalog.get_table(FLIGHTS).id == new.id
+    assert_every_partition_has_its_item(catalog, FLIGHTS)
+
+
+def test_a_writer_that_waited_for_a_table_never_gets_another_one(
+    catalog: Catalog, flights: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    twin = elsewhere(catalog, "demo.twin", tmp_path)
+    lock = catalog.storage.lock_table
+
+    def lock_late(connection: Connection, table_id: int, **arguments: Any) -> bool:
+        for table, name in ((flights, "old"), (twin, flights.name)):
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(name=name))
+        return lock(connection, table_id, **arguments)
+
+    monkeypatch.setattr(catalog.storage, "lock_table", lock_late)
+    with pytest.raises(TableNotFoundError, match="renamed or dropped"):
+        add_flights(catalog, range(1900, 1901))
+    monkeypatch.undo()
+    catalog.drop_table("demo.twin")
+    renamed = replaced(catalog, flights, tmp_path)
+    with catalog.storage.write() as connection, pytest.raises(TableNotFoundError):
+        PartitionAdder(connection, catalog._definitions, flights)
+    assert renamed.id != flights.id
 
 
 def test_threads_that_begin_and_rename_leave_one_operation_at_work(catalog: Catalog, flights: Table) -> None:

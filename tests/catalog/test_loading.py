@@ -314,7 +314,7 @@ def test_refused_partitions_are_kept_apart_when_the_rest_is_asked_for(
 ) -> None:
     report = load.run(MIXED, skip=True)
     assert (report["partitions"], report["row_count"], report["refused"], report["refused_rows"]) == (1, 10, 2, 15)
-    kept = f"{REJECTED}/{catalog.operations.get('run-1').number}"
+    kept = f"{REJECTED}/{catalog.operations.get('run-1').folder}"
     assert report["refused_folder"] == f"{table.location}/{kept}"
     assert any("'foo', expected int" in reason for reason in report["refused_reasons"])  # type: ignore[attr-defined]
     assert set(files_below(table)) == {

@@ -14,6 +14,7 @@ from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
 from catalog import Catalog
+from catalog.attempts import attempt_folder
 from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.reachability import Reachability
@@ -141,7 +142,8 @@ def test_nothing_is_deleted_where_metadata_cannot_be_read(
     }[name]
     Path(broken).write_bytes(Path(broken).read_bytes()[:-40])
     # A file of the attempt that nobody needs makes vacuum look at everything.
-    stray = Path(report["metadata_location"]).parent / "calve-1-1" / "stray-m0.avro"
+    attempt = f"calve-{attempt_folder(catalog.operations.get('m1'), 1)}"
+    stray = Path(report["metadata_location"]).parent / attempt / "stray-m0.avro"
     stray.write_bytes(b"")
     make_old(catalog, table.location, "m1")
     before = metadata_files(table.location)

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import update
 
 from catalog import Catalog, Column
+from catalog.attempts import attempt_folder
 from catalog.errors import (
     BoundsNotAscendingError,
     FencedError,
@@ -37,7 +38,7 @@ from catalog.rebalancing.changes import (
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.schemes import pruning
 from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.manifest import folder_name, read_manifest, write_manifest
+from catalog.schemes.manifest import read_manifest, write_manifest
 from catalog.schemes.pruning import partitions_of
 from catalog.storage.schema import OperationRow
 from tests.catalog import killed_changes
@@ -65,9 +66,9 @@ START = {0: [*range(30, 40)], 1: [*range(10)], 2: [*range(10, 20)], 3: [*range(2
 
 def begin(catalog: Catalog, change: PartitionChange, operation: str = "change") -> tuple[int, str]:
     """Begin a change and an attempt at it; return the attempt and its folder."""
-    number = catalog.rebalancing.begin(operation, TABLE, change).number
+    begun = catalog.rebalancing.begin(operation, TABLE, change)
     attempt = catalog.operations.start_job(operation, COMMIT)
-    return attempt, folder_name(number, attempt)
+    return attempt, attempt_folder(begun, attempt)
 
 
 def plan_and_write(catalog: Catalog, folder: str, operation: str = "change") -> Any:
@@ -434,7 +435,7 @@ def test_a_rewrite_that_dies_is_made_by_the_next_run(
             return
         with catalog.operations.attempt("change", COMMIT) as attempt:
             plan = catalog.rebalancing.plan_of(operation)
-            folder = folder_name(operation.number, attempt)
+            folder = attempt_folder(operation, attempt)
             rewrite(plan, folder)
             catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
 

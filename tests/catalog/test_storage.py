@@ -12,7 +12,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import create_engine, func, insert, inspect, select, text, update
 
 from catalog import Catalog, IndexState, NewPartition, Table
-from catalog.errors import CatalogUnavailableError, ConflictError
+from catalog.errors import CatalogUnavailableError, ConflictError, LocationInUseError
 from catalog.iceberg.pointers import pointer_locations
 from catalog.locations import location_key
 from catalog.partition_names import NULL_VALUE
@@ -107,6 +107,15 @@ def test_a_partition_of_an_empty_text_keeps_its_folder(catalog: Catalog, flights
     keys = flights.key_names
     assert locations[""].startswith(f"{flights.location}/{keys[0]}=/{keys[1]}=2013")
     assert locations["LGA"].startswith(f"{flights.location}/{keys[0]}=LGA/{keys[1]}=2013")
+
+
+def test_tables_that_came_before_their_locations_were_kept_get_their_keys(catalog: Catalog, flights: Table) -> None:
+    downgrade(catalog.storage, "0011")
+    with catalog.storage.write() as connection:
+        connection.execute(update(TableRow).values(location_key=None))
+    upgrade(catalog.storage)
+    with pytest.raises(LocationInUseError, match=r"demo\.flights"):
+        catalog.create_table("demo.t", columns=[("x", "int")], location=flights.location)
 
 
 def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:

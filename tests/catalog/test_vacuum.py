@@ -232,6 +232,7 @@ def test_files_of_a_former_table_and_of_others_stay(catalog: Catalog, table: Tab
     assert on_disk(again.location) == before
 
 
+@pytest.mark.usefixtures("overlapping_locations")
 def test_two_tables_in_one_folder_keep_what_the_other_has(catalog: Catalog, table: Table) -> None:
     other = hashed_table(catalog, "demo.other", location=f"file://{table.location}")
     Load(catalog, table, "mine").run()
@@ -245,6 +246,7 @@ def test_two_tables_in_one_folder_keep_what_the_other_has(catalog: Catalog, tabl
     assert on_disk(table.location) == known(catalog, table) | known(catalog, other)
 
 
+@pytest.mark.usefixtures("overlapping_locations")
 def test_a_folder_that_another_table_is_in_stays(catalog: Catalog, table: Table) -> None:
     load = Load(catalog, table, "failed").begin().write().fail()
     inside = f"{table.location}/{load.folder}/calve_partition_id=0"

@@ -8,11 +8,12 @@ from pathlib import Path
 from sqlalchemy import select
 
 from catalog import Catalog, Table
+from catalog.attempts import attempt_folder
 from catalog.operations import OperationKind
 from catalog.schemes.committing import FileChange
 from catalog.schemes.files import DataFile, NewFile
 from catalog.schemes.hashing import HashScheme
-from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.manifest import write_manifest
 from catalog.storage.schema import RetiredFileRow
 
 STEP = "load"
@@ -35,7 +36,7 @@ class Load:
 
     @property
     def folder(self) -> str:
-        return folder_name(self.catalog.operations.get(self.name).number, self.attempt)
+        return attempt_folder(self.catalog.operations.get(self.name), self.attempt)
 
     def begin(self) -> Load:
         self.catalog.operations.begin(self.name, OperationKind.LOAD_ROWS, self.table.full_name, is_exclusive=True)

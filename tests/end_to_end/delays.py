@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog
+from catalog.attempts import attempt_folder
 from catalog.files import Folder
 from catalog.operations import OperationKind
 from catalog.schemes.committing import FileChange
 from catalog.schemes.definition import PARTITION_FOLDER
 from catalog.schemes.footers import read_footer
-from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.manifest import write_manifest
 from catalog.schemes.ranges import RangeScheme
 
 BOUNDS = ((1, "0"), (2, "30"), (3, "60"))
@@ -38,9 +39,9 @@ def load_delays(catalog: Catalog, name: str, delays: Iterable[int]) -> None:
     for number, delay in enumerate(delays):
         rows.setdefault(scheme.partition_of(delay), []).append((number, delay))
     operation_id = f"load {name} {len(catalog.operations.list(name))}"
-    number = catalog.operations.begin(operation_id, OperationKind.LOAD_ROWS, name, is_exclusive=True).number
+    begun = catalog.operations.begin(operation_id, OperationKind.LOAD_ROWS, name, is_exclusive=True)
     with catalog.operations.attempt(operation_id, "load") as attempt:
-        folder, files = folder_name(number, attempt), []
+        folder, files = attempt_folder(begun, attempt), []
         for partition, pairs in rows.items():
             path = f"{folder}/{PARTITION_FOLDER}={partition}/rows.parquet"
             (Path(table.location) / path).parent.mkdir(parents=True)

@@ -100,9 +100,9 @@ def test_killed_job_was_done_again_and_its_files_are_not_read(runs: Runs, catalo
     assert job is not None
     assert (job.attempt, job.state) == (2, JobState.SUCCEEDED)
     assert runs.split.tries("rewrite") == 2
-    number = catalog.operations.get(runs.split.operation_id).number
+    folder = catalog.operations.get(runs.split.operation_id).folder
     folders = {file.path.partition("/")[0] for file in catalog.scan_files(SPLIT, "_partition_id in (4, 5)").files}
-    assert folders == {f"{number}-2"}
+    assert folders == {f"{folder}-2"}
 
 
 def test_deletion_is_carried_out_when_it_is_approved(runs: Runs, catalog: Catalog) -> None:
@@ -143,8 +143,8 @@ def test_change_of_the_catalog_alone_needs_no_spark(runs: Runs, catalog: Catalog
     states = runs.free.wait().states()
     assert {task for task, state in states.items() if state == "skipped"} == {"approve", "rewrite", "verify"}
     assert row_counts(catalog, FREE) == {0: 100, 4: 500, 3: 300}
-    number = catalog.operations.get(runs.free.operation_id).number
-    assert not list(Path(catalog.get_table(FREE).location).glob(f"{number}-*"))
+    folder = catalog.operations.get(runs.free.operation_id).folder
+    assert not list(Path(catalog.get_table(FREE).location).glob(f"{folder}-*"))
 
 
 @on_postgresql

@@ -19,6 +19,7 @@ from calve_airflow.advisor_operators import (
     SummariseAdviceOperator,
 )
 from catalog import Catalog
+from catalog.attempts import attempt_folder
 from catalog.key_types import IntegerType
 from catalog.model import Column
 from catalog.operations import OperationKind
@@ -26,7 +27,7 @@ from catalog.rebalancing.requests import RebalanceRequest
 from catalog.schemes.committing import FileChange
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.files import ColumnStatistics, NewFile
-from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.manifest import write_manifest
 
 RUN = "rebalance_advisor/run"
 TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"
@@ -52,8 +53,8 @@ def load(catalog: Catalog, name: str, files: list[tuple[int, int, int]]) -> None
     scheme = scheme_from_properties(Column("k", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30, 40"})
     properties = {"calve.target_file_bytes": "1000"}
     table = catalog.create_table(name, columns=[("k", "int")], scheme=scheme, properties=properties)
-    number = catalog.operations.begin(name, OperationKind.LOAD_ROWS, name, is_exclusive=True).number
-    folder = folder_name(number, catalog.operations.start_job(name, "load"))
+    begun = catalog.operations.begin(name, OperationKind.LOAD_ROWS, name, is_exclusive=True)
+    folder = attempt_folder(begun, catalog.operations.start_job(name, "load"))
     kind = IntegerType("int")
     new = [
         NewFile(

@@ -21,12 +21,13 @@ from calve_airflow.rebalance_operators import (
 )
 from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog, Table
+from catalog.attempts import attempt_folder
 from catalog.errors import OperationConflictError, VerificationFailedError
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import MergePartitions
 from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
 from catalog.schemes.files import ColumnStatistics, NewFile, insert_files
-from catalog.schemes.manifest import folder_name, write_manifest
+from catalog.schemes.manifest import write_manifest
 from catalog.schemes.ranges import RangeScheme
 
 TABLE, RUN = "demo.delays", "rebalance_partitions/run"
@@ -126,7 +127,7 @@ def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
                 raise AirflowFailException(f"{type(error).__name__}: {error}")
             operation = catalog.operations.get(RUN)
             plan = catalog.rebalancing.plan_of(operation)
-            result = {"folder": folder_name(operation.number, attempt), "fingerprint": plan.fingerprint}
+            result = {"folder": attempt_folder(operation, attempt), "fingerprint": plan.fingerprint}
             if step == REWRITE:
                 after = Table(**{**vars(plan.table), "scheme": plan.scheme})
                 files = [file_of(after, *each, result["folder"]) for each in ((0, 4), (5, 9))]
@@ -244,7 +245,7 @@ def test_table_is_held_from_the_beginning_to_the_commit(catalog: Catalog, jobs: 
     rewrite(plan(SPLIT))
     with pytest.raises(OperationConflictError, match=RUN):
         load()
-    verify({"folder": folder_name(catalog.operations.get(RUN).number, 1)})
+    verify({"folder": attempt_folder(catalog.operations.get(RUN), 1)})
     commit()
     load()
     with pytest.raises(OperationConflictError, match="load"):

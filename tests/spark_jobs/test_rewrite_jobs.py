@@ -244,7 +244,7 @@ def test_files_that_cannot_be_used_are_written_again(spark: Any, orders: Catalog
     orders.rebalancing.discard_written(RUN, "they differ")
     assert not orders.rebalancing.is_written(RUN)
     again = steps.rewrite()
-    assert again["folder"] == f"{steps.operation.number}-3"
+    assert again["folder"] == f"{steps.operation.folder}-3"
     assert orders.rebalancing.is_written(RUN)
 
 

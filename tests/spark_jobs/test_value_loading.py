@@ -276,13 +276,13 @@ def test_where_the_files_of_new_and_moved_partitions_go(
         rows(spark, *[(n + 4, c, 1) for n, c in enumerate(("renamed", "dropped", "moved", "other"))]),
     )
     found = {each.values[0]: each for each in sqlite_catalog.get_partitions(TABLE)}
-    number = sqlite_catalog.operations.get("2").number
+    folder = sqlite_catalog.operations.get("2").folder
     assert {
         name: (each.location, ids_in(each.location.removeprefix("file://")), each.row_count)
         for name, each in found.items()
     } == {
-        "renamed": (f"{location}/country=renamed/day=1-{number}", [4], 1),
-        "dropped": (f"{location}/country=dropped/day=1-{number}", [5], 1),
+        "renamed": (f"{location}/country=renamed/day=1-{folder}", [4], 1),
+        "dropped": (f"{location}/country=dropped/day=1-{folder}", [5], 1),
         "moved": (f"file://{tmp_path}/else where/%41", [6], None),
         "other": (f"{location}/country=renamed/day=1", [1, 7], 2),
     }

@@ -1,0 +1,105 @@
+"""The rule that a location belongs to one table: no other table, and no partition of one, is in it or around it."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import ColumnElement, Connection, select, text
+
+from catalog.errors import InvalidTableError, LocationInUseError
+from catalog.locations import end_of_keys_inside, keys_above, location_key
+from catalog.model import Table
+from catalog.storage.bulk import among, batched
+from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
+
+_LONGEST_BYTES = 2_000
+"""PostgreSQL's indexes take no more than about 2,700 bytes."""
+
+_SCHEMES_OF_S3 = ("s3", "s3a", "s3n")
+_LOCAL = re.compile("file:/+")
+
+
+def refuse_location_in_use(connection: Connection, location: str, *, table: str, table_id: int = 0) -> None:
+    """Make sure that a table's location is not, is not inside and does not hold another table's, until the commit.
+
+    The own locations of another table's partitions count as its locations.
+
+    Args:
+        table: The table that gets the location.
+        table_id: Its identity if it exists.
+
+    Raises:
+        InvalidTableError: The location is too long.
+        LocationInUseError: Another table has the location, or a folder around or inside it.
+    """
+    key = location_key(location)
+    if len(key) > _LONGEST_BYTES:
+        raise InvalidTableError(
+            f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {_LONGEST_BYTES:,} bytes are "
+            "the most; choose a shorter one"
+        )
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('calve locations'))"))
+    row = TableRow.location_key
+    is_inside = (row > key) & (row < end_of_keys_inside(key))
+    _refuse(connection, is_inside | row.in_(list(keys_above(key))), location, table, table_id)
+    column = PartitionRow.location
+    for spelling in _spellings(location):
+        above = [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
+        is_near = column.in_(above) | (column > f"{spelling}/") & (column < f"{spelling}0")
+        query = select(PartitionRow.table_id, column).where(is_near, PartitionRow.table_id != table_id).limit(1)
+        if (partition := connection.execute(query).one_or_none()) is not None:
+            _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, str(partition.location))
+
+
+def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
+    """Make sure that partitions' own locations are not, are not inside and do not hold another table's.
+
+    Raises:
+        LocationInUseError: One of them is.
+    """
+    own = f"{table.location}/"
+    by_key = {location_key(location): location for location in locations if not location.startswith(own)}
+    if not by_key:
+        return
+    row, around = TableRow.location_key, set[bytes]()
+    for key in by_key:
+        around.update(keys_above(key))
+    for batch in batched(sorted(around)):
+        _refuse(connection, among(connection, row, batch), _some(by_key.values()), table.full_name, table.id)
+    between = (row > min(by_key)) & (row < end_of_keys_inside(max(by_key)))
+    for other in connection.scalars(select(row).where(between, TableRow.id != table.id)).all():
+        for key in keys_above(other or b""):
+            if key in by_key:
+                _refuse(connection, row == other, by_key[key], table.full_name, table.id)
+
+
+def _some(locations: Collection[str]) -> str:
+    first = next(iter(locations))
+    return first if len(locations) == 1 else f"{first} or another of {len(locations):,} locations"
+
+
+def _refuse(
+    connection: Connection, condition: ColumnElement[bool], location: str, table: str, table_id: int, at: str = ""
+) -> None:
+    query = (
+        select(DatabaseRow.name.label("database"), TableRow.name, TableRow.location)
+        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+        .where(condition, TableRow.id != table_id)
+        .limit(1)
+    )
+    owner = connection.execute(query).one_or_none()
+    if owner is not None:
+        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", at or owner.location)
+
+
+def _spellings(location: str) -> set[str]:
+    """Return a location as partitions may have it, without a slash at the end."""
+    key = location_key(location).decode().rstrip("/")
+    scheme, mark, rest = key.partition("://")
+    if mark:
+        return {f"{each}://{rest}" for each in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,))}
+    paths = {key, posixpath.normpath(_LOCAL.sub("/", location, count=1))}
+    return {f"{form}{path.rstrip('/')}" for path in paths for form in ("", "file:", "file://")}

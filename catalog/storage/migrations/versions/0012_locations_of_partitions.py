@@ -1,0 +1,45 @@
+"""An index of the partitions that lie elsewhere than by default, and the keys of the locations of all tables."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from catalog.locations import location_key
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+_NAME = "ix_calve_partition_location"
+
+
+def upgrade() -> None:
+    """Apply the revision."""
+    _collate("C")
+    has_one = sa.text("location IS NOT NULL")
+    op.create_index(_NAME, "calve_partition", ["location"], sqlite_where=has_one, postgresql_where=has_one)
+    _complete_location_keys()
+
+
+def downgrade() -> None:
+    """Take the revision back."""
+    op.drop_index(_NAME, "calve_partition")
+    _collate("default")
+
+
+def _collate(collation: str) -> None:
+    """Compare locations by their characters, as SQLite does; no row is written for it."""
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute(f'ALTER TABLE calve_partition ALTER COLUMN location TYPE text COLLATE "{collation}"')
+
+
+def _complete_location_keys() -> None:
+    """Write the keys again: tables that were created or moved since revision 0008 have none, or an old one."""
+    tables = sa.table("calve_table", *map(sa.column, ("id", "location", "kind", "location_key")))
+    connection = op.get_bind()
+    rows = connection.execute(sa.select(tables.c.id, tables.c.location).where(tables.c.kind != "view")).all()
+    for number, location in rows:
+        change = sa.update(tables).where(tables.c.id == number)
+        connection.execute(change.values(location_key=location_key(location)))
