@@ -15,7 +15,6 @@ from catalog.definitions import (
     ColumnLike,
     Definitions,
     check_columns,
-    is_own_folder,
     normalise_columns,
     normalise_location,
     parse_format,
@@ -63,6 +62,7 @@ from catalog.model import (
 )
 from catalog.operations import Operations
 from catalog.own_files import OthersFiles
+from catalog.ownership import is_own_folder
 from catalog.partition_purging import (
     PartitionPurge,
     finish_partition_purge,

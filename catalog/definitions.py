@@ -23,14 +23,12 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.files import Folder
 from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.key_types import parse_key_type
-from catalog.locations import location_key
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
-from catalog.ownership import refuse_location_in_use
+from catalog.ownership import claim_location, is_own_folder
 from catalog.places import require_location, require_properties
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
@@ -91,22 +89,6 @@ def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column])
         )
     for key in keys:
         parse_key_type(key.type)
-
-
-def is_own_folder(location: str, *, is_usual: bool) -> bool:
-    """Return whether all files of a folder will be a new table's own, so that PURGE may delete them.
-
-    Args:
-        location: As `normalise_location` returns it.
-        is_usual: The catalog chose the folder, below the database's. On an object store every other folder counts as
-            somebody else's, as it does for Spark; on a local disk, one with anything in it.
-    """
-    if not is_usual and "://" in location and not location.startswith("file:"):
-        return False
-    try:
-        return Folder(location).is_empty("")
-    except (OSError, ValueError, InvalidLocationError):
-        return False
 
 
 def normalise_location(location: str) -> str:
@@ -241,8 +223,6 @@ class Definitions:
         require_properties(properties)
         if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
             kind = TableKind.EXTERNAL
-        if location:
-            refuse_location_in_use(connection, location, table=str(table))
         row = connection.execute(
             insert(TableRow)
             .values(
@@ -254,7 +234,7 @@ class Definitions:
                 format=parse_format(definition["format"]),
                 location=location,
                 properties=properties,
-                location_key=location_key(location) if location else None,
+                location_key=claim_location(connection, location, str(table)),
                 scheme=None if scheme is None else scheme.as_json(),
                 kind=kind,
                 description=definition.get("description"),
@@ -360,8 +340,6 @@ class Definitions:
             LocationNotAllowedError: The new location, or one in a new property, is not allowed.
             LocationInUseError: The new location is another table's, or inside or around it.
         """
-        if values.get("location", table.location) != table.location:
-            require_location(values["location"])
         require_properties(dict((values.get("properties") or {}).items() - table.properties.items()))
         if "columns" in values:
             columns: TableColumns = values["columns"]
@@ -371,11 +349,9 @@ class Definitions:
                 "dropped_columns": list(map(column_json, columns.dropped)) or None,
                 "last_column_id": columns.last_id,
             }
-        location = values.get("location", table.location)
-        if location != table.location:
-            values["location_key"] = location_key(location) if location else None
-            if location:
-                refuse_location_in_use(connection, location, table=table.full_name, table_id=table.id)
+        if (location := values.get("location", table.location)) != table.location:
+            require_location(location)
+            values["location_key"] = claim_location(connection, location, table.full_name, table.id)
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:

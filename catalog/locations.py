@@ -64,6 +64,15 @@ def is_within(location: str, folder: str) -> bool:
     return location == folder or location.startswith(f"{folder.rstrip('/')}/")
 
 
+def is_plainly_within(location: str, folder: str) -> bool:
+    """Return whether a location begins with a folder and has nothing in it that could lead out of the folder.
+
+    Both as they are stored; false says nothing.
+    """
+    is_plain = not location.startswith("file:") and not {"..", "."} & set(location.split("/")) and "%" not in location
+    return is_plain and location.startswith(f"{folder}/")
+
+
 def overlap(first: str, second: str) -> bool:
     """Return whether one of two locations is the other or inside it; both as `comparable` returns them."""
     return is_within(first, second) or is_within(second, first)

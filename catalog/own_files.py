@@ -2,7 +2,8 @@
 
 The folder was empty when the table got it, but it is open to others afterwards. The catalog keeps no list of the files
 of value partitions, so PURGE goes by names: those that Spark gives to what it writes, with the id of its job inside,
-those of Calve's own folders, and Iceberg's metadata. Every other file was written by somebody else.
+those of Calve's own folders, and Iceberg's metadata. Every other file was written by somebody else; so were those in
+folders that are named after another catalog (`catalog.attempts`).
 """
 
 from __future__ import annotations
@@ -23,19 +24,22 @@ _OWN = re.compile(
     rf"(.*/)?(\.calve-)?\.?part-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
     r"|(.*/)?(_SUCCESS|\._SUCCESS\.crc)"
     r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
-    r"|[1-9][0-9]*-[1-9][0-9]*/((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl)"
+    r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl)"
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )
+_CATALOG = re.compile(r"((_calve_staging|_calve_rejected)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
 
 
-def is_own_file(path: str) -> bool:
-    """Return whether a file is named as Calve names what it writes.
+def is_own_file(path: str, catalog: str) -> bool:
+    """Return whether a file is named as Calve names what it writes, and not by another catalog.
 
     Args:
         path: Below the folder of the table, or of a partition.
+        catalog: The catalog's `Storage.identity`.
     """
-    return _OWN.fullmatch(path) is not None
+    writer = _CATALOG.match(path)
+    return (writer is None or writer[4] == catalog) and _OWN.fullmatch(path) is not None
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,13 @@ class OthersFiles:
         return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
 
 
-def delete_own_files(location: str, kept: Iterable[str] = ()) -> OthersFiles:
-    """Delete the files in a folder that Calve wrote, and the folders that are empty then, this one included.
+def delete_own_files(location: str, catalog: str, kept: Iterable[str] = ()) -> OthersFiles:
+    """Delete the files in a folder that this catalog wrote, and the folders that are empty then, this one included.
 
     Done again, it does the rest. A link inside is somebody else's, and is not followed.
 
     Args:
+        catalog: The catalog's `Storage.identity`.
         kept: Paths below the folder that stay with what is inside.
 
     Returns:
@@ -74,7 +79,7 @@ def delete_own_files(location: str, kept: Iterable[str] = ()) -> OthersFiles:
     Raises:
         OSError, ValueError: The file system refuses.
     """
-    return _Deletion(Folder(location), frozenset(kept)).run("").others
+    return _Deletion(Folder(location), catalog, frozenset(kept)).run("").others
 
 
 @dataclass(frozen=True)
@@ -84,8 +89,9 @@ class _Outcome:
 
 
 class _Deletion:
-    def __init__(self, folder: Folder, kept: Collection[str]) -> None:
+    def __init__(self, folder: Folder, catalog: str, kept: Collection[str]) -> None:
         self._folder = folder
+        self._catalog = catalog
         self._kept = kept
 
     def run(self, name: str) -> _Outcome:
@@ -114,7 +120,7 @@ class _Deletion:
                 others += OthersFiles(1, (f"{self._folder.location}/{path}",))
             elif is_folder:
                 folders.append(path)
-            elif is_own_file(path):
+            elif is_own_file(path, self._catalog):
                 own.append(path)
             else:
                 others += OthersFiles(1, (f"{self._folder.location}/{path}",))

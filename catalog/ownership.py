@@ -1,4 +1,7 @@
-"""The rule that a location belongs to one table: no other table, and no partition of one, is in it or around it."""
+"""The rule that a location belongs to one table: no other table, and no partition of one, is in it or around it.
+
+Partitions may lie outside their table's location; several tables may have partitions in such a folder.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,9 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy import ColumnElement, Connection, select, text
 
-from catalog.errors import InvalidTableError, LocationInUseError
-from catalog.locations import end_of_keys_inside, keys_above, location_key
+from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
+from catalog.files import Folder
+from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key
 from catalog.model import Table
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
@@ -21,12 +25,29 @@ _SCHEMES_OF_S3 = ("s3", "s3a", "s3n")
 _LOCAL = re.compile("file:/+")
 
 
-def refuse_location_in_use(connection: Connection, location: str, *, table: str, table_id: int = 0) -> None:
-    """Make sure that a table's location is not, is not inside and does not hold another table's, until the commit.
-
-    The own locations of another table's partitions count as its locations.
+def is_own_folder(location: str, *, is_usual: bool) -> bool:
+    """Return whether all files of a folder will be a new table's own, so that PURGE may delete them.
 
     Args:
+        location: As `normalise_location` returns it.
+        is_usual: The catalog chose the folder, below the database's. On an object store every other folder counts as
+            somebody else's, as it does for Spark; on a local disk, one with anything in it.
+    """
+    if not is_usual and "://" in location and not location.startswith("file:"):
+        return False
+    try:
+        return Folder(location).is_empty("")
+    except (OSError, ValueError, InvalidLocationError):
+        return False
+
+
+def claim_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
+    """Return the key of a table's new location, which no other table gets, or a part of it, before the commit.
+
+    Partitions of other tables that do not lie in their table's location count, too.
+
+    Args:
+        location: Empty for a view, which has no key.
         table: The table that gets the location.
         table_id: Its identity if it exists.
 
@@ -34,36 +55,41 @@ def refuse_location_in_use(connection: Connection, location: str, *, table: str,
         InvalidTableError: The location is too long.
         LocationInUseError: Another table has the location, or a folder around or inside it.
     """
+    if not location:
+        return None
     key = location_key(location)
     if len(key) > _LONGEST_BYTES:
         raise InvalidTableError(
             f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {_LONGEST_BYTES:,} bytes are "
             "the most; choose a shorter one"
         )
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('calve locations'))"))
-    row = TableRow.location_key
+    _hold_locations(connection, "pg_advisory_xact_lock")
+    row, column = TableRow.location_key, PartitionRow.location
     is_inside = (row > key) & (row < end_of_keys_inside(key))
     _refuse(connection, is_inside | row.in_(list(keys_above(key))), location, table, table_id)
-    column = PartitionRow.location
     for spelling in _spellings(location):
         above = [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
         is_near = column.in_(above) | (column > f"{spelling}/") & (column < f"{spelling}0")
         query = select(PartitionRow.table_id, column).where(is_near, PartitionRow.table_id != table_id).limit(1)
         if (partition := connection.execute(query).one_or_none()) is not None:
             _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, str(partition.location))
+    return key
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
     """Make sure that partitions' own locations are not, are not inside and do not hold another table's.
 
+    The caller holds the table; no other table gets such a location before the commit.
+
     Raises:
         LocationInUseError: One of them is.
     """
-    own = f"{table.location}/"
-    by_key = {location_key(location): location for location in locations if not location.startswith(own)}
+    by_key = {
+        location_key(location): location for location in locations if not is_plainly_within(location, table.location)
+    }
     if not by_key:
         return
+    _hold_locations(connection, "pg_advisory_xact_lock_shared")
     row, around = TableRow.location_key, set[bytes]()
     for key in by_key:
         around.update(keys_above(key))
@@ -74,6 +100,12 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
         for key in keys_above(other or b""):
             if key in by_key:
                 _refuse(connection, row == other, by_key[key], table.full_name, table.id)
+
+
+def _hold_locations(connection: Connection, function: str) -> None:
+    """Keep tables' locations as they are until the commit: for a caller that adds one, or for those that look."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(text(f"SELECT {function}(hashtext('calve locations'))"))
 
 
 def _some(locations: Collection[str]) -> str:

@@ -11,6 +11,7 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -114,7 +115,7 @@ def finish_partition_purge(
     with storage.write() as connection:
         purges = _to_delete(connection, definitions, operation.table, folders)
         problems, others = [], OthersFiles()
-        for problem, left in in_parallel(_delete, purges):
+        for problem, left in in_parallel(partial(_delete, storage.identity), purges):
             problems += [problem] if problem else []
             others += left
         if problems:
@@ -150,10 +151,10 @@ def _to_delete(
     return purges
 
 
-def _delete(purge: tuple[str, list[str]]) -> tuple[str | None, OthersFiles]:
+def _delete(catalog: str, purge: tuple[str, list[str]]) -> tuple[str | None, OthersFiles]:
     """Delete our files in a folder, except some locations inside; return why it could not be, and what stays."""
     folder, kept = purge
     try:
-        return None, delete_own_files(folder, (posixpath.relpath(location, folder) for location in kept))
+        return None, delete_own_files(folder, catalog, (posixpath.relpath(location, folder) for location in kept))
     except (CatalogError, OSError, ValueError) as error:
         return f"{folder}: {error}", OthersFiles()

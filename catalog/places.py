@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from catalog.environment import tables_path
 from catalog.errors import CatalogError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
-from catalog.locations import location_key
+from catalog.locations import is_plainly_within, location_key
 
 if TYPE_CHECKING:
     from catalog.model import Table
@@ -67,8 +67,7 @@ def require_partition_location(table: Table, location: str) -> None:
     Raises:
         LocationNotAllowedError: It is not.
     """
-    is_plain = not location.startswith("file:") and not {"..", "."} & set(location.split("/")) and "%" not in location
-    if not (is_plain and location.startswith(f"{table.location}/")):
+    if not is_plainly_within(location, table.location):
         require_location(location)
 
 

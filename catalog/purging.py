@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, or_, select
 
-from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.iceberg.pointers import shared_locations
 from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
@@ -111,8 +111,8 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
         root = comparable(location)
         try:
             kept = [posixpath.relpath(each, root) for each in others if is_within(each, root)]
-            others_files = delete_own_files(location, kept)
-        except (OSError, ValueError) as error:
+            others_files = delete_own_files(location, storage.identity, kept)
+        except (CatalogError, OSError, ValueError) as error:
             raise FilesNotDeletedError(
                 f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
                 "or correct that and run vacuum"

@@ -16,6 +16,7 @@ from catalog.errors import (
     DatabaseNotFoundError,
     FencedError,
     InvalidRequestError,
+    LocationInUseError,
     SourceError,
     TableNotFoundError,
 )
@@ -30,6 +31,7 @@ from catalog.importing.spark_schema import spark_provider
 from catalog.importing.tables import create_table, differences, find_table, refuse_other, unborn_table, update_table
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations, OperationState
+from catalog.ownership import claim_location
 from catalog.storage import Storage
 
 log = logging.getLogger(__name__)
@@ -194,6 +196,7 @@ class Imports:
             SourceUnavailableError, TableNotFoundError: The source does not answer, or has no such table.
             UnsupportedSourceTableError: The catalog cannot keep the table.
             InvalidRequestError: A name or a type cannot be used, or partitions do not admit another key.
+            LocationInUseError: Another table has its location or a partition's, or a folder around or inside it.
             OperationConflictError: Another operation is at work on the table.
         """
         wishes = wishes or Wishes()
@@ -272,6 +275,8 @@ class Imports:
         """Create the table, or compare it, and perhaps change it, in one transaction; say what was different."""
         with self._storage.read() as connection:
             table = find_table(self._definitions, connection, definition)
+            if wishes.is_dry_run and table is None:
+                claim_location(connection, definition.location, str(definition.name))
         if table is None:
             if wishes.is_dry_run:
                 return unborn_table(definition), ImportOutcome.CREATED, ()
@@ -300,5 +305,6 @@ def _close(source: Source | None) -> None:
 
 def failure_report(table: TableName, error: Exception, wishes: Wishes) -> TableReport:
     """Return the report of a table that an error has stopped."""
-    outcome = ImportOutcome.REFUSED if isinstance(error, InvalidRequestError) else ImportOutcome.FAILED
+    is_refused = isinstance(error, InvalidRequestError | LocationInUseError)
+    outcome = ImportOutcome.REFUSED if is_refused else ImportOutcome.FAILED
     return TableReport(str(table), outcome, reason=f"{type(error).__name__}: {error}", is_dry_run=wishes.is_dry_run)

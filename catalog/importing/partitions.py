@@ -18,6 +18,7 @@ from catalog.importing.reports import PartitionCounts
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.locations import comparable
 from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
+from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
@@ -202,7 +203,10 @@ class PartitionImport:
                 .where(row.table_id == table.id, row.id == bindparam("this"))
                 .values({name: bindparam(f"new_{name}") for name in fields})
             )
-            connection.execute(statement, [self._fields(table, number, each) for number, each in admitted.items()])
+            changes = [self._fields(table, number, each) for number, each in admitted.items()]
+            own_locations = [location for change in changes if (location := change["new_location"]) is not None]
+            refuse_locations_in_use(connection, table, own_locations)
+            connection.execute(statement, changes)
             connection.execute(
                 delete(renamed).where(
                     renamed.table_id == table.id, among(connection, renamed.partition_id, list(admitted))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from sqlalchemy import ColumnElement, and_, delete, not_, select
 
 from catalog.definitions import Definitions
+from catalog.errors import CatalogError
 from catalog.files import Folder
 from catalog.maintenance.iceberg_attempts import operation_numbers as migrations_at
 from catalog.maintenance.orphans import operation_numbers
@@ -75,7 +76,7 @@ def _numbers_in_use(storage: Storage, definitions: Definitions, problems: list[s
             location = Folder(table.location)
             find_numbers = staged_operations if table.scheme is None else operation_numbers
             numbers |= find_numbers(storage, location) | migrations_at(storage, location)
-        except (OSError, ValueError) as error:
+        except (CatalogError, OSError, ValueError) as error:
             problems.append(f"{table.full_name}: {table.location} cannot be listed: {error}")
     return numbers
 

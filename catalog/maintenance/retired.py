@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
-from catalog.errors import UnreadableMetadataError
+from catalog.errors import CatalogError, UnreadableMetadataError
 from catalog.files import Folder, in_parallel
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
@@ -118,7 +118,7 @@ def _delete_file(row: Row[Any]) -> str | None:
     """Delete a file that may be gone already; return why it could not be."""
     try:
         _folder(row.folder).delete_file(row.path)
-    except (OSError, ValueError) as error:
+    except (CatalogError, OSError, ValueError) as error:
         return f"{row.folder}/{row.path}: {error}"
     return None
 

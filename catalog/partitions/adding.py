@@ -222,26 +222,26 @@ class PartitionAdder:
     def _insert(self, new: _Batch) -> None:
         if not new.packed:
             return
-        own = [location for partition in new.partitions if (location := self._own_location(partition)) is not None]
-        refuse_locations_in_use(self._connection, self.table, own)
+        locations = [self._own_location(partition) for partition in new.partitions]
+        refuse_locations_in_use(self._connection, self.table, [each for each in locations if each is not None])
         ids = reserve_partition_ids(self._connection, len(new.packed))
-        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new, locations))
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):
             items = zip(repeat(index.id), map(cut_key, keys), ids)
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
-    def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, ids: Sequence[int], new: _Batch, locations: Sequence[str | None]) -> Iterator[tuple[Any, ...]]:
         now, table_id = self._created_at_ms, self.table.id
         is_quarantined, operation_number = self._is_quarantined, self._operation_number
-        for partition_id, partition, packed, identity in zip(
-            ids, new.partitions, new.packed, new.identities, strict=True
+        for partition_id, partition, packed, identity, location in zip(
+            ids, new.partitions, new.packed, new.identities, locations, strict=True
         ):
             yield (
                 partition_id,
                 table_id,
                 identity,
                 packed,
-                self._own_location(partition),
+                location,
                 partition.file_count,
                 partition.row_count,
                 partition.size_bytes,

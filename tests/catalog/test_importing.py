@@ -252,6 +252,36 @@ def test_one_table_that_fails_stops_no_other(catalog: Catalog, sales: GlueEndpoi
     assert failed["sales.prices"].failure_code == TableAlreadyExistsError.__name__
 
 
+def test_a_table_in_anothers_location_is_refused_and_stops_no_other(catalog: Catalog, sales: GlueEndpoint) -> None:
+    inside = storage(f"{LOCATION}/day=2024-01-01")
+    sales.create_table("sales", "today", StorageDescriptor=inside, PartitionKeys=columns(("n", "int")))
+    import_all(catalog, sales, "/sales.orders")
+    for is_dry_run in (True, False):
+        plan, reports = catalog.imports.import_tables(sales.source("/sales"), (), Wishes(is_dry_run=is_dry_run))
+        outcomes = {report.table: (report.outcome, report.reason) for report in reports}
+        outcome, reason = outcomes["sales.today"]
+        assert outcome is ImportOutcome.REFUSED
+        assert f"LocationInUseError: table sales.today: {LOCATION}/day=2024-01-01 cannot be used" in str(reason)
+        assert outcomes["sales.orders"] == (ImportOutcome.UNCHANGED, None)
+        assert plan.failures(reports) == []
+    assert "sales.today" not in [table.full_name for table in catalog.list_tables()]
+
+
+def test_no_partition_moves_into_another_tables_location(catalog: Catalog, sales: GlueEndpoint) -> None:
+    import_all(catalog, sales)
+    catalog.create_table("demo.owner", columns=[("id", "int")], location="/lake/owner")
+    sales.client.update_partition(
+        DatabaseName="sales",
+        TableName="orders",
+        PartitionValueList=["2024-01-01", "1"],
+        PartitionInput=partition("2024-01-01", 1, location="/lake/owner/inside"),
+    )
+    report = import_all(catalog, sales, updates=True)[TABLE]
+    assert report.outcome is ImportOutcome.REFUSED
+    assert "demo.owner lies in /lake/owner" in str(report.reason)
+    assert all(each.location.startswith(LOCATION) for each in catalog.get_partitions(TABLE))
+
+
 def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Catalog, sales: GlueEndpoint) -> None:
     catalog.create_database("sales")
     keys = [("day", "date"), ("n", "int")]

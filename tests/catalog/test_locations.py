@@ -212,6 +212,17 @@ def test_vacuum_leaves_the_data_files_of_another_catalog(catalog: Catalog, other
     assert {file.path for file in data_files(other, its)} <= on_disk(its.location)
 
 
+def test_a_purge_leaves_the_files_of_another_catalog(catalog: Catalog, other: Catalog) -> None:
+    mine, its = hashed_table(catalog), hashed_table(other)
+    Load(catalog, mine, "1").run()
+    Load(other, its, "1").run()
+    staged = write_file(Path(its.location) / STAGING / f"{other.storage.identity}-9-1" / "data" / "k=1" / "a.parquet")
+    before = {path for path in on_disk(its.location) if other.storage.identity in path}
+    assert {str(staged.relative_to(its.location)), *(file.path for file in data_files(other, its))} < before
+    assert catalog.drop_table(mine.full_name, purge=True).count == len(before)
+    assert on_disk(its.location) == before
+
+
 def age(catalog: Catalog) -> None:
     """Wait until the clock has moved on, so that no grace period protects what was done."""
     then = time.time_ns() // 1_000_000
