@@ -14,11 +14,12 @@ from airflow.sdk.exceptions import AirflowFailException
 from calve_airflow.errors import SparkJobFailedError
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.statement_operators import ReadStatementOperator, RunStatementOperator, give_up_statement
-from catalog import Catalog
+from catalog import Catalog, NewPartition
 from catalog.operations import OperationKind, OperationState
 from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
 from tests.catalog.iceberg_tables import append, make_orders, migrate
+from tests.catalog.type_changes import LOSSLESS, LOSSY
 from tests.catalog.written_files import SPARK_NAME
 
 TABLE, RUN = "demo.delays", "run_statement/run"
@@ -325,3 +326,23 @@ def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> N
     catalog.operations.begin(f"{RUN}/statement-1", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
     give_up_statement(Task().context())
     catalog.operations.begin("another", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+
+
+# --- types of columns -------------------------------------------------------------------------------------------------
+
+
+def test_a_form_changes_types_of_columns_only_without_loss(catalog: Catalog) -> None:
+    changes = [*LOSSLESS, *LOSSY]
+    catalog.create_table(
+        "demo.t", columns=[(f"c{n}", old) for n, (old, _) in enumerate(changes)], partition_keys=[("k", "int")]
+    )
+    catalog.add_partitions("demo.t", [NewPartition(["1"])])
+    for number, (old, new) in enumerate(changes):
+        statement = f"ALTER TABLE demo.t CHANGE c{number} c{number} {new}"
+        if (old, new) in LOSSLESS:
+            run(statement, run_id=f"{RUN}/{number}")
+        else:
+            with pytest.raises(AirflowFailException, match=f"column c{number} cannot change from"):
+                run(statement, run_id=f"{RUN}/{number}")
+    expected = [new for _, new in LOSSLESS] + [old for old, _ in LOSSY]
+    assert [column.type for column in catalog.get_table("demo.t").columns] == expected
