@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 CARRIERS = ("AS", "F9", "HA", "YV")
 """Four small carriers at all three airports: four partitions, and some 180 flights, a month."""
 
-RUN_TIMEOUT_SECONDS = 300.0
+RUN_TIMEOUT_SECONDS = 900.0
 
 ADVISED = "advisor.delays"
 """A table of the stack whose partitions may be changed without a person."""

@@ -17,7 +17,7 @@ from catalog.operations import JobRun, JobState
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 900.0
 
 
 def wait_until(condition: Callable[[], Any], what: str, poll_seconds: float = 0.05) -> Any:

@@ -21,7 +21,7 @@ from standalone.errors import AirflowApiError
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 TABLE, LOAD, INDEX = "demo.flights", "add_partitions.demo.flights", "by_month"
 KEYS = ("origin", "carrier", "year", "month")
@@ -120,7 +120,7 @@ def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -
 
 
 def wait_until_given_up(catalog: Catalog, operation_id: str) -> None:
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while catalog.operations.get(operation_id).state is not OperationState.FAILED:
         assert time.monotonic() < deadline, catalog.operations.get(operation_id)
         time.sleep(0.2)
@@ -262,7 +262,7 @@ def test_partition_that_fails_its_checks_stays_invisible(
 
 def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_month: Step) -> None:
     expected = sorted(third_month.table.visible)
-    deadline = time.monotonic() + 300
+    deadline = time.monotonic() + 900
     while True:
         runs = stack.api.dag_runs("consumer")
         if len(runs) >= len(expected) or time.monotonic() > deadline:

@@ -14,7 +14,7 @@ from catalog.operations import OperationState
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 BACKFILL = "backfill_partition_indexes"
 INDEX = "by_number"

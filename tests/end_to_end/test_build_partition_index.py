@@ -18,7 +18,7 @@ from catalog.errors import PartitionProblem
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 BUILD = "build_partition_index"
 TABLE, INDEX = "index.events", "by_month"

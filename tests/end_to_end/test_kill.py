@@ -33,7 +33,7 @@ from tests.end_to_end.killing import (
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 LOAD, TABLE, KEYS = "add_partitions", "killed.flights", ("carrier", "month")
 VALIDATE, WRITE, REGISTER = "validate_source", "write_partitions", "register"

@@ -15,7 +15,7 @@ from tests.catalog.iceberg_tables import append, expected_rows, iceberg_rows, ma
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 MIGRATE, MAINTAIN = "migrate_hive_to_iceberg", "maintain_iceberg"
 GOOD, DAMAGED = "migration.good", "migration.damaged"

@@ -24,7 +24,7 @@ from tests.end_to_end.killing import job_of, jvm_of, wait_until_running
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 REBALANCE = "rebalance_partitions"
 SPLIT, DROPPED, SPARED, MOVING, FREE = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from standalone.stack import Stack
 
 pytestmark = [
-    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)),
+    *(pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)),
     pytest.mark.parametrize("stack", ["postgresql"], indirect=True),
 ]
 

@@ -13,7 +13,7 @@ from catalog import Catalog, IndexDefinition, NewPartition
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 VERIFY = "verify_partition_indexes"
 INDEX = "by_number"
