@@ -3,12 +3,13 @@ PYTHON ?= python3
 SCALE ?= full
 AUDIT ?= pypi
 BIN := .calve/venv/bin
+IN_TWO_PROCESSES := --numprocesses 2 --no-loadscope-reorder --durations 50 --durations-min 5
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check audit bench bench-trino up down status lock clean
+.PHONY: help setup demo test test-all check audit bench bench-trino up down status lock clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +26,12 @@ down: ## Stop what `make up` started
 status: setup ## Say how what `make up` started is
 	@$(BIN)/python -m standalone status
 
-test: check ## Run the checks and every test, in two processes
-	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
+test: check ## Run the checks and the tests, in two processes
+	$(BIN)/pytest $(IN_TWO_PROCESSES) -m "not long"
+
+test-all: check ## Run the checks, the tests and the long matrices: hours
+	CALVE_TEST_KILLS=all CALVE_TEST_SEQUENCES=500 CALVE_TEST_TABLES=300 CALVE_TEST_STRESS_SECONDS=300 \
+		$(BIN)/pytest $(IN_TWO_PROCESSES)
 
 bench: setup ## Measure beside the best that is possible without it; SCALE=small takes a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)

@@ -30,6 +30,13 @@ REPOSITORY = Path(__file__).parent.parent
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _END_TO_END = "tests/end_to_end/"
+_ON_BOTH_DATABASES = (
+    "tests/catalog/",
+    f"{_END_TO_END}test_add_partitions.py",
+    f"{_END_TO_END}test_build_partition_index.py",
+    "tests/spark_jobs/test_killed_",
+)
+"""Tests that run on both databases in `make test`; others run on PostgreSQL, and on SQLite in `make test-all`."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -44,8 +51,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Sharing(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In one of several processes, begin with what takes longest."""
+    """Mark as long what `make test` runs on PostgreSQL only; in one of several processes, begin with the slowest."""
+    names = {item.nodeid for item in items}
+    for item in items:
+        on_postgresql = item.nodeid.replace("sqlite", "postgresql")
+        if on_postgresql != item.nodeid and on_postgresql in names and not item.nodeid.startswith(_ON_BOTH_DATABASES):
+            item.add_marker(pytest.mark.long)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: not item.nodeid.startswith(_END_TO_END))
 

@@ -33,7 +33,9 @@ def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
     while not condition():
+        assert time.monotonic() < deadline, "waited for two minutes"
         time.sleep(0.01)
 
 
@@ -87,6 +89,8 @@ def test_a_users_process_survives_an_attempt_that_was_given_up(
     context = spark.sparkContext
     endless = spark.range(1).selectExpr("java_method('java.lang.Thread', 'sleep', id + 3600000L)")
     cancelled: list[Exception] = []
+    # Other tests may have left a stage that Spark still counts as active.
+    before = set(context.statusTracker().getActiveStageIds())
 
     def run_other() -> None:
         context.addJobTag("other")
@@ -96,7 +100,7 @@ def test_a_users_process_survives_an_attempt_that_was_given_up(
             cancelled.append(error)
 
     def active() -> int:
-        return len(context.statusTracker().getActiveStageIds())
+        return len(set(context.statusTracker().getActiveStageIds()) - before)
 
     other = InheritableThread(target=run_other)
     other.start()
