@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType
 
 from catalog.errors import ColumnsDifferError
-from catalog.iceberg.layout import Layout
+from catalog.iceberg.layout import Layout, highest_mapped_id, map_unknown
 from catalog.iceberg.manifests import WrittenManifest
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests
 from catalog.iceberg.metrics import metrics_modes
@@ -172,25 +172,38 @@ def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -
     )
 
 
-def completed_mapping(known: str | None, layout: Layout, spellings: Mapping[int, Sequence[str]]) -> str:
-    """Return a table's name mapping with the names that the added files use for its columns."""
-    if known is None:
-        return layout.name_mapping(spellings)
-    mapping: list[dict[str, Any]] = json.loads(known)
-    mapped = {each.get("field-id") for each in mapping}
-    _spell(mapping, spellings)
-    for field in json.loads(layout.name_mapping(spellings)):
-        if field["field-id"] not in mapped:
-            mapping.append(field)
+def completed_mapping(
+    metadata: TableMetadata,
+    layout: Layout,
+    spellings: Mapping[int, Sequence[str]],
+    unknown: Iterable[tuple[int, Sequence[str]]] = (),
+) -> str:
+    """Return a table's name mapping with the names that the added files use for its columns.
+
+    Args:
+        spellings, unknown: As in `Layout.name_mapping`. Columns that only files have get ids that the table never gave
+            to a column; `catalog.iceberg.metadata.write_append` keeps it from giving them to one later.
+    """
+    known = mapping_of(metadata)
+    mapping: list[dict[str, Any]] = [] if known is None else json.loads(known)
+    _merge(mapping, json.loads(layout.name_mapping(spellings)))
+    map_unknown(mapping, unknown, max(metadata.last_column_id, highest_mapped_id(json.dumps(mapping))))
     return json.dumps(mapping)
 
 
-def _spell(fields: list[dict[str, Any]], spellings: Mapping[int, Sequence[str]]) -> None:
-    for field in fields:
-        for name in spellings.get(field.get("field-id", 0), ()):
-            if name not in field["names"]:
-                field["names"].append(name)
-        _spell(field.get("fields", []), spellings)
+def _merge(known: list[dict[str, Any]], more: Iterable[dict[str, Any]]) -> None:
+    """Add fields, and names of fields, to a mapping; a name that another field has stays that one's."""
+    by_id = {entry.get("field-id"): entry for entry in known}
+    taken = {name for entry in known for name in entry["names"]}
+    for entry in more:
+        mine = by_id.get(entry["field-id"])
+        names = [name for name in entry["names"] if name not in taken]
+        if mine is None:
+            known.append({**entry, "names": names})
+            continue
+        mine["names"] += names
+        if "fields" in entry:
+            _merge(mine.setdefault("fields", []), entry["fields"])
 
 
 def mapping_of(metadata: TableMetadata) -> str | None:

@@ -187,8 +187,7 @@ class Layout:
             raise ValueError(
                 f"there is no field with the id {', '.join(map(str, sorted(others)))} to be spelled otherwise"
             )
-        strangers = sorted({(parent, tuple(path)) for parent, path in unknown})
-        _map_unknown(mapping, strangers, max((self.schema.highest_field_id, *self.file_names)))
+        map_unknown(mapping, unknown, max((self.schema.highest_field_id, *self.file_names)))
         return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
@@ -369,10 +368,15 @@ def _mapped(
     return mapped
 
 
-def _map_unknown(mapping: list[dict[str, Any]], unknown: Iterable[tuple[int, tuple[str, ...]]], last_id: int) -> None:
-    """Map columns that the table does not have, each behind what it is inside."""
+def map_unknown(mapping: list[dict[str, Any]], unknown: Iterable[tuple[int, Sequence[str]]], last_id: int) -> None:
+    """Add to a mapping the columns that the table does not have, each after what it is inside.
+
+    Args:
+        unknown: As in `Layout.name_mapping`.
+        last_id: Their ids are greater.
+    """
     inside = {0: mapping, **dict(_parts(mapping))}
-    for parent, path in unknown:
+    for parent, path in sorted({(parent, tuple(path)) for parent, path in unknown}):
         beside = inside[parent]
         for name in path:
             entry = next((each for each in beside if name in each["names"]), None)
@@ -387,7 +391,7 @@ def _map_unknown(mapping: list[dict[str, Any]], unknown: Iterable[tuple[int, tup
 def _parts(mapping: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     for entry in mapping:
         if "fields" in entry:
-            yield entry["field-id"], entry["fields"]
+            yield entry.get("field-id", 0), entry["fields"]
             yield from _parts(entry["fields"])
 
 

@@ -161,6 +161,9 @@ def write_append(
     if properties:
         updates = (SetPropertiesUpdate(updates=dict(properties)), *updates)
     after = update_table_metadata(metadata, updates, metadata_location=before)
+    # Columns that only files have keep their ids to themselves, as dropped ones do.
+    last_id = max(after.last_column_id, highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")))
+    after = after.model_copy(update={"last_column_id": last_id})
     number = _VERSION.match(posixpath.basename(before))
     target = f"{folder}/{int(number[1]) + 1 if number else 0:05d}-{uuid4()}.metadata.json"
     ToOutputFile.table_metadata(after, io.new_output(target))

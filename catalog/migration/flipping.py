@@ -162,7 +162,7 @@ class Flipper:
                 new = new_files(target, staged, metadata, request.duplicate_files, path)
                 manifests, size_bytes, left_out = list(new.manifests), new.size_bytes, new.duplicate_count
             properties = {}
-            mapping = completed_mapping(mapping_of(metadata), target.layout, staged.spellings)
+            mapping = completed_mapping(metadata, target.layout, staged.spellings, staged.unknown)
             if mapping != mapping_of(metadata):
                 properties[NAME_MAPPING] = mapping
             marks = {OPERATION_MARK: str(operation.number)}

@@ -14,14 +14,16 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from catalog.definitions import Definitions
+from catalog.errors import ColumnsDifferError, NotIcebergTableError, TableNotFoundError
 from catalog.files import FileInfo
 from catalog.migration.duplicates import take_staged
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import source_folders
 from catalog.migration.staging import ListingDigest, Staged
-from catalog.migration.targets import Target, skipped_folders
+from catalog.migration.targets import Target, committed_target, skipped_folders
 from catalog.model import Table
-from catalog.operations import OperationKind
+from catalog.operations import Operation, OperationKind
 from catalog.storage.bulk import batched
 
 log = logging.getLogger(__name__)
@@ -69,11 +71,28 @@ def late_files(files: Iterable[FileInfo], staged: Staged, target: Target) -> tup
 
 
 def late_report(
-    files: Iterable[FileInfo], table: Table, request: MigrationRequest, staged: Staged, target: Target
-) -> dict[str, Any]:
-    """Return, and log, `count` and `paths` of late files (of very many the first), and `advice` on how to add them."""
-    count, paths = late_files(files, staged, target)
+    connection: Connection, definitions: Definitions, operation: Operation, staged: Staged
+) -> dict[str, Any] | None:
+    """Return, and log, `count` and `paths` of late files (of very many the first), and `advice` on how to add them.
+
+    Args:
+        operation: One that has committed.
+
+    Returns:
+        None if the table was dropped or reverted since, or the target's columns have changed: no file is late then.
+    """
+    request = MigrationRequest.from_json(operation.request)
+    try:
+        table = definitions.get_table(operation.table, connection)
+        target = committed_target(connection, definitions, table, request)
+    except (TableNotFoundError, NotIcebergTableError, ColumnsDifferError):
+        return None
+    if table.id != operation.table_id or (request.kind is OperationKind.MIGRATE and not table.is_iceberg):
+        return None
     advice = _advice(table, request, target)
+    if str(digest_of(listed_files(connection, table, request, target))) == staged.listing:
+        return {"count": 0, "paths": [], "advice": advice}
+    count, paths = late_files(listed_files(connection, table, request, target), staged, target)
     if count:
         log.warning(
             "Table %s: %d file(s) came while its migration committed, and %s does not have them: %s; %s",

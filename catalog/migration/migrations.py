@@ -286,7 +286,8 @@ class Migrations:
 
         Returns:
             The report; under `late_files` the files that came between the listing and the commit, which the Iceberg
-            table does not have: `count`, `paths` and `advice`. Files are listed again after the commit for that.
+            table does not have: `count`, `paths` and `advice`. Files are listed once more after the commit for that,
+            by the next call if this one is killed before.
 
         Raises:
             MigrationConflictError: The table, its partitions or its files changed since, and the plan has to be made
@@ -299,23 +300,24 @@ class Migrations:
         """
         operation = self._operations.get(operation_id)
         flipped = self._flipped(operation, listing, relist, report)
+        late = self._late_report(operation_id) if listing is not None or relist else operation.report.get(LATE)
         if MigrationRequest.from_json(operation.request).flip_source:
             self._sources.flip(operation_id)
-        return flipped
+        return {**flipped, LATE: late} if late and late["count"] else flipped
 
     def _flipped(
         self, operation: Operation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         operation_id = operation.id
         if operation.is_committed:
-            return _reported(operation)
+            return dict(operation.report[FLIP])
         try:
             return self._flip(operation, listing, relist, report)
         except CatalogError as error:
             now = self._operations.get(operation_id)
             if now.is_committed:
                 # By another run of the same operation, meanwhile.
-                return _reported(now)
+                return dict(now.report[FLIP])
             if isinstance(error, MigrationConflictError):
                 self.discard_staged(operation_id, str(error))
             self._let_go(operation_id, error)
@@ -339,24 +341,22 @@ class Migrations:
                     f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
                     f"{listing}); nothing was changed, and the plan has to be made anew"
                 )
-            flipped = self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
-        return self._with_late_files(operation, target, staged, flipped) if listing is not None else flipped
+            return self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
 
-    def _with_late_files(
-        self, operation: Operation, target: Target, staged: Staged, flipped: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return a flip's report with the files that came between its listing and its commit, which are journaled."""
-        request = MigrationRequest.from_json(operation.request)
-        table = self._definitions.get_table(operation.table)
+    def _late_report(self, operation_id: str) -> Mapping[str, Any] | None:
+        """Return the report of late files, which is made once and journaled, also when a crash follows the commit."""
+        operation = self._operations.get(operation_id)
+        if LATE in operation.report:
+            return dict(operation.report[LATE])
+        if not self.is_staged(operation_id):
+            return None
+        staged, _ = self.staged(operation_id)
         with self._storage.read() as connection:
-            if str(digest_of(listed_files(connection, table, request, target))) == staged.listing:
-                return flipped
-            late = late_report(listed_files(connection, table, request, target), table, request, staged, target)
-        if not late["count"]:
-            return flipped
-        with self._operations.attempt(operation.id, LATE) as attempt:
-            self._operations.finish_job(operation.id, LATE, attempt, late)
-        return {**flipped, LATE: late}
+            late = late_report(connection, self._definitions, operation, staged)
+        if late is not None:
+            with self._operations.attempt(operation_id, LATE) as attempt:
+                self._operations.finish_job(operation_id, LATE, attempt, late)
+        return late
 
     def _list_now(self, operation: Operation) -> str:
         try:
@@ -456,12 +456,6 @@ class Migrations:
         request = MigrationRequest.from_json(operation.request)
         table = self._definitions.get_table(operation.table, connection)
         return find_target(connection, self._definitions, table, request)
-
-
-def _reported(operation: Operation) -> dict[str, Any]:
-    """Return the report of a flip that committed."""
-    late = {LATE: operation.report[LATE]} if LATE in operation.report else {}
-    return {**operation.report[FLIP], **late}
 
 
 def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:

@@ -87,6 +87,23 @@ def find_target(connection: Connection, definitions: Definitions, table: Table, 
     return _known_target(connection, definitions, table, request, layout, name)
 
 
+def committed_target(
+    connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest
+) -> Target:
+    """Return the target of a migration that has committed, which is no reason to refuse it then.
+
+    Raises:
+        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: As `find_target`.
+    """
+    from catalog.iceberg.layout import TypeRules, layout_of
+
+    layout = layout_of(table, TypeRules(request.timestamps))
+    name = TableName(table.database, table.name) if request.target is None else TableName.parse(request.target)
+    if request.kind is OperationKind.ADD_FILES:
+        return _known_target(connection, definitions, table, request, layout, name)
+    return Target(name, request.location or table.location, layout, Selection(table))
+
+
 def _new_target(
     connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest, layout: Layout
 ) -> Target:

@@ -68,7 +68,7 @@ def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems:
     """Write the manifests of an attempt."""
     migrations = catalog.migrations
     layout = migrations.layout(operation)
-    listing, totals, spellings = ListingDigest(), [], []
+    listing, totals, spellings, unknown = ListingDigest(), [], [], set()
     recursion = Recursion(MigrationRequest.from_json(operation.request).recursive_directory)
     skipped = migrations.skipped_folders(operation)
     with ManifestWriter(layout, migrations.manifest_prefix(operation, attempt), 1_000) as writer:
@@ -80,9 +80,12 @@ def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems:
                 facts = reader.read(file)
                 writer.add(partition, folder.format, file, facts)
                 spellings += facts.spellings
+                unknown.update(facts.unknown)
                 files, rows, size = files + 1, rows + facts.row_count, size + file.size_bytes
             totals.append(PartitionTotal(folder.ordinal, files, rows, size))
-    return Staged(writer.manifests, totals, str(listing), merged_spellings(spellings), problems)
+    return Staged(
+        writer.manifests, totals, str(listing), merged_spellings(spellings), problems, unknown=sorted(unknown)
+    )
 
 
 def migrate(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+from pyiceberg.types import LongType
 from sqlalchemy.exc import DatabaseError
 
 from catalog import Catalog, NewPartition
@@ -24,8 +28,9 @@ from catalog.errors import (
     UnusableFileError,
 )
 from catalog.files import Folder
-from catalog.iceberg.appending import known_files
-from catalog.iceberg.metadata import current_manifests, read_metadata
+from catalog.iceberg.appending import completed_mapping, known_files
+from catalog.iceberg.layout import layout_of
+from catalog.iceberg.metadata import NAME_MAPPING, current_manifests, read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
 from catalog.operations import OperationKind, OperationState
@@ -210,6 +215,35 @@ def test_the_keys_of_both_may_have_another_order_and_the_columns_too(catalog: Ca
     write_rows(f"{table.location}/year=2026/country=nl", [20, 21])
     migrate(catalog, MORE, "a1", ADD)
     assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, ("nl", "2026"): [20, 21]})
+
+
+def test_columns_that_only_added_files_have_are_read_past(catalog: Catalog, catalog_url: str) -> None:
+    """PyIceberg refuses files with a column that is not mapped, and one that is added later has its own values."""
+    make_orders(catalog)
+    migrate(catalog)
+    make_orders(catalog, MORE, NEW)
+    location = Path(catalog.get_partition(MORE, ("be", "2026")).location)
+    struct = pyarrow.array([{"id": 1, "list": [{"x": 2}]}])
+    rows = pyarrow.table({"extra": [9], "id": [23], "more": struct, "note": ["n23"]})
+    pyarrow.parquet.write_table(rows, location / "part-1.parquet")
+    migrate(catalog, MORE, "a1", ADD)
+    expected = expected_rows({**PARTITIONS, **NEW, ("be", "2026"): [22, 23]})
+    assert iceberg_rows(catalog_url) == expected
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table(NAME).update_schema().add_column("later", LongType()).commit()
+    assert iceberg_rows(catalog_url) == [(*row, None) for row in expected]
+
+
+def test_names_of_added_files_complete_a_mapping_without_them(catalog: Catalog) -> None:
+    table = make_orders(catalog)
+    metadata = read_metadata(migrate(catalog)["metadata_location"])
+    mapping = [{"field-id": 1, "names": ["ID"]}, {"field-id": 9, "names": ["note"]}]
+    partial = metadata.model_copy(update={"properties": {NAME_MAPPING: json.dumps(mapping)}})
+    completed = json.loads(completed_mapping(partial, layout_of(table), {1: ["Id"]}, [(0, ("x", "y")), (0, ("x",))]))
+    names = {entry["field-id"]: entry["names"] for entry in completed}
+    # A name has one field; ids of columns that the table does not have are greater than any it gave.
+    assert names == {1: ["ID", "id", "Id"], 9: ["note"], 2: [], 3: ["country"], 4: ["year"], 10: ["x"]}
+    assert completed[-1]["fields"] == [{"field-id": 11, "names": ["y"]}]
 
 
 def test_what_is_added_to_a_table_without_partitions_leaves_its_folder_as_hive_reads_it(

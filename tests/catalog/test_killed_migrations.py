@@ -100,6 +100,36 @@ def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, k
     assert left == set(metadata_paths(Pointer("calve", "demo", "t", target.metadata_location or "")))
 
 
+@pytest.mark.parametrize("kind", [OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES])
+def test_files_that_came_before_a_flip_was_killed_are_named_when_it_goes_on(
+    catalog: Catalog, catalog_url: str, kind: OperationKind
+) -> None:
+    make_orders(catalog)
+    request = MigrationRequest(kind, target=None if kind is OperationKind.MIGRATE else OTHER, verify=False)
+    if kind is OperationKind.ADD_FILES:
+        make_orders(catalog, OTHER, {("x", "1"): [100]})
+        migrate(catalog, OTHER, "before")
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    kill(catalog_url, "m1", NAME, request, Point.COMMITTED)
+    late = write_rows(location, [99], "late.parquet")
+    report = migrate(catalog, NAME, "m1", request)
+    assert (report["late_files"]["count"], report["late_files"]["paths"]) == (1, [late])
+    # Files are listed once: what comes later is not the migration's.
+    write_rows(location, [100], "later.parquet")
+    assert migrate(catalog, NAME, "m1", request) == report
+
+
+def test_no_file_is_late_for_a_killed_migration_that_was_reverted(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    kill(catalog_url, "m1", NAME, REQUEST, Point.COMMITTED)
+    write_rows(location, [99], "late.parquet")
+    catalog.migrations.revert("r1", NAME)
+    assert "late_files" not in migrate(catalog)
+    catalog.drop_table(NAME)
+    assert "late_files" not in migrate(catalog)
+
+
 def test_of_processes_that_migrate_one_table_at_once_one_does_and_each_other_says_why_not(
     catalog: Catalog, catalog_url: str
 ) -> None:
