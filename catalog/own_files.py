@@ -1,9 +1,9 @@
-"""Which files in the folder of a managed table Calve wrote, and deleting just these.
+"""Names of the files that Calve writes into the folder of a managed table, and deleting just these.
 
 The folder was empty when the table got it, but it is open to others afterwards. The catalog keeps no list of the files
-of value partitions, so PURGE goes by names: those that Spark gives to what it writes, with the id of its job inside,
-those of Calve's own folders, and Iceberg's metadata. Every other file was written by somebody else; so were those in
-folders that are named after another catalog (`catalog.attempts`).
+of value partitions, so PURGE goes by names: data files carry the identity of the catalog that wrote them, which no
+other Spark uses; further own files are those of Calve's own folders, and Iceberg's metadata. Every other file was
+written by somebody else; so were those in folders that are named after another catalog (`catalog.attempts`).
 """
 
 from __future__ import annotations
@@ -20,15 +20,25 @@ SHOWN = 5
 
 _JOB = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWN = re.compile(
-    # Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`; Hadoop writes checksums beside them.
-    rf"(.*/)?(\.calve-)?\.?part-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
-    r"|(.*/)?(_SUCCESS|\._SUCCESS\.crc)"
+    # Spark puts a task's number and its job's id behind the base name, Hadoop writes checksums beside the file, and
+    # `.calve-` marks an unfinished copy. Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`.
+    rf"(.*/)?(\.calve-)?\.?calve-(?P<catalog>[0-9a-f]{{16}})-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
     r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
-    r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl)"
+    r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/"
+    r"((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )
 _CATALOG = re.compile(r"((_calve_staging|_calve_rejected)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
+
+
+def base_name(catalog: str) -> str:
+    """Return how the names of data files in value partitions begin.
+
+    Args:
+        catalog: The catalog's `Storage.identity`.
+    """
+    return f"calve-{catalog}"
 
 
 def is_own_file(path: str, catalog: str) -> bool:
@@ -38,8 +48,8 @@ def is_own_file(path: str, catalog: str) -> bool:
         path: Below the folder of the table, or of a partition.
         catalog: The catalog's `Storage.identity`.
     """
-    writer = _CATALOG.match(path)
-    return (writer is None or writer[4] == catalog) and _OWN.fullmatch(path) is not None
+    own, folder = _OWN.fullmatch(path), _CATALOG.match(path)
+    return own is not None and {own["catalog"], folder and folder[4]} <= {None, catalog}
 
 
 @dataclass(frozen=True)

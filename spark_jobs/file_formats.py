@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import functions as f
 
-from catalog import FileFormat, Table
+from catalog import Catalog, FileFormat, Table
 from catalog.columns import file_layout
 from catalog.model import Column
+from catalog.own_files import base_name
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 """A text type with a length."""
@@ -21,6 +22,14 @@ _OPTIONS = {FileFormat.CSV: {"header": "true"}}
 def file_options(file_format: FileFormat) -> dict[str, str]:
     """Return the options with which files of a format are read, and written."""
     return dict(_OPTIONS.get(file_format, {}))
+
+
+def writer_options(catalog: Catalog, file_format: FileFormat) -> dict[str, str]:
+    """Return the options with which data files are written that PURGE knows as the catalog's own by their names.
+
+    Source: `HadoopMapReduceCommitProtocol.getFilename` of Spark.
+    """
+    return {**file_options(file_format), "mapreduce.output.basename": base_name(catalog.storage.identity)}
 
 
 def spark_type(type_text: str) -> str:

@@ -21,7 +21,7 @@ from catalog.key_types import FloatingType, parse_key_type
 from catalog.operations import OperationKind
 from catalog.partition_names import parse_partition_path
 from catalog.table_checks import require_value_rows
-from spark_jobs.file_formats import as_stored, file_options, spark_type
+from spark_jobs.file_formats import as_stored, file_options, spark_type, writer_options
 from spark_jobs.reading import reader_errors
 from spark_jobs.session import attempt_here, require_attempt
 from spark_jobs.sources import spark_path
@@ -85,7 +85,7 @@ def append_rows(
         catalog.loading.discard_staging(definition)
         try:
             staging = catalog.loading.staging_name(operation, attempt)
-            _stage(spark, definition, staging, rows, columns)
+            _stage(spark, catalog, definition, staging, rows, columns)
             return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
         except FencedError:
             raise
@@ -124,7 +124,14 @@ def _key_text(checked: CheckedColumn) -> SparkColumn:
 # --- staging --------------------------------------------------------------------------------------------------------
 
 
-def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, columns: Sequence[CheckedColumn]) -> None:
+def _stage(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    staging: str,
+    rows: DataFrame,
+    columns: Sequence[CheckedColumn],
+) -> None:
     """Write the rows where no reader looks, and the list of the files beside them.
 
     Raises:
@@ -139,7 +146,7 @@ def _stage(spark: SparkSession, table: Table, staging: str, rows: DataFrame, col
     if keys:
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
-        writer.format(table.format).options(**file_options(table.format)).save(f"{folder}/{DATA}")
+        writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{DATA}")
     given_rows = check.finish()
     listed = _list_files(spark, table, staging, given_rows)
     if listed != given_rows:

@@ -14,7 +14,7 @@ from catalog.errors import VerificationFailedError
 from catalog.jobs import WritePartitionsJob
 from catalog.loading import STAGED_DATA, STAGED_MANIFEST
 from catalog.table_checks import require_readable_format
-from spark_jobs.file_formats import as_stored, file_options, spark_type
+from spark_jobs.file_formats import as_stored, file_options, spark_type, writer_options
 from spark_jobs.observing import metrics
 from spark_jobs.session import run_job
 from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
@@ -46,7 +46,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     with source_errors():
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
-        _write(rows, table, f"{folder}/{STAGED_DATA}")
+        _write(rows, table, f"{folder}/{STAGED_DATA}", writer_options(catalog, table.format))
     found = metrics(read)
     if found.get("bad"):
         raise unreadable_lines(source)
@@ -63,7 +63,7 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
     return {"staging": staging, "rows": written}
 
 
-def _write(rows: DataFrame, table: Table, folder: str) -> None:
+def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str]) -> None:
     """Write the rows, each partition in as few files as its size allows."""
     keys = [f"`{key}`" for key in table.key_names]
     # In the order of files, whatever the source's is: readers of CSV go by position.
@@ -73,7 +73,7 @@ def _write(rows: DataFrame, table: Table, folder: str) -> None:
         rows.hint("rebalance", *[f.col(key) for key in keys])
         .write.partitionBy(*table.key_names)
         .format(table.format)
-        .options(**file_options(table.format))
+        .options(**options)
         .save(folder)
     )
 

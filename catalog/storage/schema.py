@@ -46,7 +46,7 @@ class Base(DeclarativeBase):
 class CatalogRow(Base):
     """The catalog itself: one row.
 
-    `identity` is random and tells catalogs with the same warehouse apart in the names of their folders.
+    `identity` is random and tells the catalog's folders and data files from those of others by their names.
     """
 
     __tablename__ = "calve_catalog"

@@ -13,7 +13,7 @@ from catalog.errors import CatalogError
 from catalog.model import TableKind
 from catalog.statements.engine import Engine
 from catalog.statements.session import Session
-from tests.catalog.written_files import SPARK_NAME
+from tests.catalog.written_files import SPARK_NAME, own_name
 
 pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -108,37 +108,48 @@ def put(path: Path) -> Path:
     return path
 
 
-def test_purge_of_partitions_leaves_and_names_the_files_of_others(session: Session, foreign: Path) -> None:
+@pytest.fixture
+def name_of_own(catalog_url: str) -> str:
+    with Catalog.open(catalog_url) as catalog:
+        return own_name(catalog)
+
+
+def test_purge_of_partitions_leaves_and_names_the_files_of_others(
+    session: Session, foreign: Path, name_of_own: str
+) -> None:
     root = foreign.parent / "own"
-    own = [put(root / name / SPARK_NAME) for name in ("k=1", "k=2", "k=2/deep")]
-    others = [put(root / "k=2" / name) for name in ("000000_0", "part-0.parquet", "deep/notes.txt")]
+    own = [put(root / name / name_of_own) for name in ("k=1", "k=2", "k=2/deep")]
+    names = ("000000_0", "_SUCCESS", SPARK_NAME, "deep/notes.txt")
+    others = [put(root / "k=2" / name) for name in names]
     session.execute("ALTER TABLE own ADD PARTITION (k=1) PARTITION (k=2)")
     answer = session.execute("ALTER TABLE own DROP PARTITION (k>0) PURGE")
-    assert "deleted the files of 2. Left 3 file(s) that Calve did not write: " in (answer.text or "")
+    assert "deleted the files of 2. Left 4 file(s) that Calve did not write: " in (answer.text or "")
     assert all(str(path) in (answer.text or "") for path in others)
-    assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 3
+    assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 4
     assert sorted(path.name for path in root.iterdir()) == ["k=2"]
 
 
-def test_purge_of_a_table_leaves_and_names_the_files_of_others(session: Session, foreign: Path) -> None:
+def test_purge_of_a_table_leaves_and_names_the_files_of_others(
+    session: Session, foreign: Path, name_of_own: str
+) -> None:
     root = foreign.parent / "own"
     for name in (
-        f"k=1/{SPARK_NAME}",
-        f"k=1/.{SPARK_NAME}.crc",
-        "_SUCCESS",
+        f"k=1/{name_of_own}",
+        f"k=1/.{name_of_own}.crc",
+        f"k=2/.calve-{name_of_own}",
         "_calve_staging/1-1/data/x",
-        "k=2/_SUCCESS",
+        "_calve_staging/1-1/data/_SUCCESS",
     ):
         put(root / name)
-    others = [put(root / name) for name in ("k=1/theirs.parquet", "k=3/theirs.orc", "README")]
-    elsewhere = put(foreign / SPARK_NAME)
+    others = [put(root / name) for name in (f"k=1/{SPARK_NAME}", "k=3/theirs.orc", "README")]
+    elsewhere = put(foreign / name_of_own)
     (root / "k=4").symlink_to(foreign)
     answer = session.execute("DROP TABLE own PURGE")
     assert (answer.text or "").startswith("Dropped shop.own. Left 4 file(s) that Calve did not write: ")
     assert all(str(path) in (answer.text or "") for path in (*others, root / "k=4"))
     assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()) == [
         "README",
-        "k=1/theirs.parquet",
+        f"k=1/{SPARK_NAME}",
         "k=3/theirs.orc",
     ]
     assert elsewhere.exists()

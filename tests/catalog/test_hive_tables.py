@@ -23,13 +23,13 @@ from catalog.operations import OperationKind, OperationState
 from catalog.storage.schema import TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.table_checks import require_readable_format
-from tests.catalog.written_files import SPARK_NAME
+from tests.catalog.written_files import own_name
 
 COLUMNS = [("a", "int"), ("b", "string")]
 
 
-def file_in(folder: Path | str, name: str = SPARK_NAME) -> Path:
-    path = Path(folder) / name
+def file_in(catalog: Catalog, folder: Path | str) -> Path:
+    path = Path(folder) / own_name(catalog)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("rows")
     return path
@@ -159,8 +159,8 @@ def test_files_go_only_when_a_managed_table_is_purged(catalog: Catalog, tmp_path
         table = catalog.create_table(
             f"demo.{name}", columns=COLUMNS, partition_keys=[("k", "int")], is_external=is_external
         )
-        file_in(f"{table.location}/k=1")
-        file_in(f"{tmp_path}/elsewhere/{name}")
+        file_in(catalog, f"{table.location}/k=1")
+        file_in(catalog, f"{tmp_path}/elsewhere/{name}")
         elsewhere = NewPartition(["2"], location=f"{tmp_path}/elsewhere/{name}")
         catalog.add_partitions(f"demo.{name}", [NewPartition(["1"]), elsewhere])
         catalog.drop_table(f"demo.{name}", purge=name != "kept")
@@ -180,9 +180,9 @@ def test_files_go_only_when_a_managed_table_is_purged(catalog: Catalog, tmp_path
 def test_a_purge_leaves_what_other_tables_have_in_the_folder(catalog: Catalog, tmp_path: Path) -> None:
     root = tmp_path / "lake" / "a%_"
     catalog.create_table("demo.t", columns=COLUMNS, location=f"file://{root}/")
-    mine, hidden = file_in(root / "x"), file_in(root / "_calve_staging")
-    inner, deep = file_in(root / "inner"), file_in(root / "k=1" / "of_others")
-    beside = file_in(f"{root}b")
+    mine, hidden = file_in(catalog, root / "x"), file_in(catalog, root / "_calve_staging")
+    inner, deep = file_in(catalog, root / "inner"), file_in(catalog, root / "k=1" / "of_others")
+    beside = file_in(catalog, f"{root}b")
     catalog.create_table("demo.inner", columns=COLUMNS, location=str(root / "inner"))
     catalog.create_table("demo.other", columns=COLUMNS, partition_keys=[("k", "int")])
     catalog.add_partitions("demo.other", [NewPartition(["1"], location=str(deep.parent))])
@@ -197,7 +197,7 @@ def test_a_purge_deletes_nothing_in_the_folder_of_another_table(
     catalog: Catalog, tmp_path: Path, is_partition: bool
 ) -> None:
     catalog.create_table("demo.t", columns=COLUMNS, location=str(tmp_path / "lake" / "inner"))
-    file = file_in(tmp_path / "lake" / "inner")
+    file = file_in(catalog, tmp_path / "lake" / "inner")
     if is_partition:
         catalog.create_table("demo.around", columns=COLUMNS, partition_keys=[("k", "int")])
         catalog.add_partitions("demo.around", [NewPartition(["1"], location=f"file:{tmp_path}/lake")])
@@ -210,7 +210,7 @@ def test_a_purge_deletes_nothing_in_the_folder_of_another_table(
 def test_an_interrupted_purge_is_finished_later(
     catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = file_in(catalog.create_table("demo.t", columns=COLUMNS).location)
+    file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
 
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
@@ -226,7 +226,7 @@ def test_an_interrupted_purge_is_finished_later(
 
 
 def test_a_table_that_took_the_folder_meanwhile_keeps_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = file_in(catalog.create_table("demo.t", columns=COLUMNS).location)
+    file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
     with monkeypatch.context() as patched:
         patched.setattr("catalog.catalog.finish_purge", lambda *_: None)
         catalog.drop_table("demo.t", purge=True)
@@ -246,7 +246,7 @@ def test_files_that_cannot_be_deleted_are_named(catalog: Catalog) -> None:
 
 
 def test_a_busy_table_is_not_purged(catalog: Catalog) -> None:
-    file = file_in(catalog.create_table("demo.t", columns=COLUMNS).location)
+    file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
     catalog.operations.begin("load", OperationKind.ADD_PARTITIONS, "demo.t", is_exclusive=True)
     catalog.operations.start_job("load", "write")
     with pytest.raises(ConflictError, match="operation load"):

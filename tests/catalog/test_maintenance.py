@@ -15,7 +15,7 @@ from catalog.loading import STAGING
 from catalog.operations import ABANDONED, LEASE_MS, OperationKind, OperationState
 from catalog.storage.schema import JobRow
 from tests.catalog.index_items import stored_items
-from tests.catalog.written_files import SPARK_NAME, Load, data_files, hashed_table, known, on_disk, write_file
+from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk, own_name, write_file
 
 NOW = timedelta(0)
 OLD = timedelta(days=100)
@@ -151,7 +151,7 @@ def test_nothing_is_forgotten_of_what_cannot_be_seen(catalog: Catalog) -> None:
 
 def test_a_purge_that_is_to_be_finished_is_not_forgotten(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     table = catalog.create_table("demo.gone", columns=[("v", "int")])
-    file = write_file(Path(table.location) / SPARK_NAME)
+    file = write_file(Path(table.location) / own_name(catalog))
     with monkeypatch.context() as patch:
         patch.setattr("catalog.catalog.finish_purge", lambda *_: None)
         catalog.drop_table("demo.gone", purge=True)

@@ -34,7 +34,7 @@ from tests.catalog.iceberg_tables import (
     write_rows,
 )
 from tests.catalog.test_migrations import make_old, metadata_files
-from tests.catalog.written_files import SPARK_NAME, Load, data_files, hashed_table, on_disk
+from tests.catalog.written_files import Load, data_files, hashed_table, on_disk, own_name
 
 NOW = timedelta(0)
 OTHER = "demo.other"
@@ -195,7 +195,7 @@ def test_an_interrupted_purge_waits_for_a_table_that_came_meanwhile(
     catalog: Catalog, catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = catalog.create_table(NAME, columns=COLUMNS)
-    path = write_rows(table.location, [1, 2], SPARK_NAME)
+    path = write_rows(table.location, [1, 2], own_name(catalog))
     with monkeypatch.context() as patched:
         patched.setattr("catalog.catalog.finish_purge", lambda *_: None)
         catalog.drop_table(NAME, purge=True)

@@ -16,7 +16,7 @@ from catalog.errors import CatalogError, EngineUnavailableError
 from catalog.model import TableKind
 from catalog.statements.results import Cell, as_text
 from catalog.statements.session import Session
-from tests.catalog.written_files import SPARK_NAME
+from tests.catalog.written_files import own_name
 
 
 def no_engine(_catalog: Catalog) -> Any:
@@ -590,8 +590,8 @@ def test_partitions_of_every_key_type_are_added_shown_in_order_and_dropped(sessi
 # --- DROP … PURGE ---------------------------------------------------------------------------------------------------
 
 
-def with_file(folder: str) -> Path:
-    path = Path(folder) / SPARK_NAME
+def with_file(catalog: Catalog, folder: str) -> Path:
+    path = Path(folder) / own_name(catalog)
     path.parent.mkdir(parents=True)
     path.write_text("rows")
     return path
@@ -600,10 +600,10 @@ def with_file(folder: str) -> Path:
 def test_purge_deletes_the_files_of_dropped_partitions(session: Session, catalog: Catalog, tmp_path: Path) -> None:
     run(session, SALES)
     table = catalog.get_table("demo.sales")
-    one, two, other = (with_file(f"{table.location}/region=EU/month={month}") for month in (1, 2, 3))
-    outside = with_file(str(tmp_path / "outside"))
+    one, two, other = (with_file(catalog, f"{table.location}/region=EU/month={month}") for month in (1, 2, 3))
+    outside = with_file(catalog, str(tmp_path / "outside"))
     run(session, "ALTER TABLE sales ADD PARTITION (region='EU', month=1) PARTITION (region='EU', month=2)")
-    inside = with_file(f"{one.parent}/inside")
+    inside = with_file(catalog, f"{one.parent}/inside")
     run(
         session,
         f"ALTER TABLE sales ADD PARTITION (region='EU', month=4) LOCATION '{outside.parent}' "
@@ -622,7 +622,7 @@ def test_purge_deletes_the_files_of_dropped_partitions(session: Session, catalog
 def test_purge_leaves_the_files_of_external_tables_and_tells_so(
     session: Session, catalog: Catalog, tmp_path: Path
 ) -> None:
-    file = with_file(str(tmp_path / "theirs" / "day=1"))
+    file = with_file(catalog, str(tmp_path / "theirs" / "day=1"))
     run(
         session,
         f"CREATE EXTERNAL TABLE t (a int) PARTITIONED BY (day int) STORED AS PARQUET LOCATION '{tmp_path}/theirs'",
@@ -642,7 +642,7 @@ def test_vacuum_finishes_an_interrupted_purge_of_partitions(
 ) -> None:
     run(session, SALES, *(f"ALTER TABLE sales ADD PARTITION (region='EU', month={month})" for month in (1, 2)))
     location = catalog.get_table("demo.sales").location
-    one, two = (with_file(f"{location}/region=EU/month={month}") for month in (1, 2))
+    one, two = (with_file(catalog, f"{location}/region=EU/month={month}") for month in (1, 2))
 
     def interrupted(*_: Any) -> int:
         raise KeyboardInterrupt

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from catalog import Catalog, Table
 from catalog.attempts import attempt_folder
 from catalog.operations import OperationKind
+from catalog.own_files import base_name
 from catalog.schemes.committing import FileChange
 from catalog.schemes.files import DataFile, NewFile
 from catalog.schemes.hashing import HashScheme
@@ -19,7 +20,12 @@ from catalog.storage.schema import RetiredFileRow
 STEP = "load"
 
 SPARK_NAME = "part-00000-6e0bf6c1-7b55-4cc7-a484-d82c04bce9ba.c000.snappy.parquet"
-"""The name of a file, as Spark gives them."""
+"""The name of a file that another Spark wrote."""
+
+
+def own_name(catalog: Catalog) -> str:
+    """Return the name of a data file that the catalog wrote."""
+    return SPARK_NAME.replace("part", base_name(catalog.storage.identity))
 
 
 def hashed_table(catalog: Catalog, name: str = "demo.h", *, location: str | None = None) -> Table:

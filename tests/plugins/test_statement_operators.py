@@ -20,7 +20,7 @@ from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
 from tests.catalog.iceberg_tables import append, make_orders, migrate
 from tests.catalog.type_changes import LOSSLESS, LOSSY
-from tests.catalog.written_files import SPARK_NAME
+from tests.catalog.written_files import own_name
 
 TABLE, RUN = "demo.delays", "run_statement/run"
 DROP = f"ALTER TABLE {TABLE} DROP PARTITION (1) WITH DATA"
@@ -281,7 +281,7 @@ def test_approval_does_not_count_for_another_table_of_the_name(catalog: Catalog)
 def test_approved_table_is_deleted_with_its_files(catalog: Catalog) -> None:
     folder = Path(catalog.get_table(TABLE).location)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / SPARK_NAME).write_text("rows")
+    (folder / own_name(catalog)).write_text("rows")
     asked = check(PURGE)
     run(PURGE, asked)
     assert [table.full_name for table in catalog.list_tables()] == []

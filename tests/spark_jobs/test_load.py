@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -18,6 +18,9 @@ from catalog.errors import (
     PartitionAlreadyExistsError,
     SourceFileError,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -349,3 +352,21 @@ def test_quarantined_partitions_are_invisible_until_released(
     assert len(list(catalog.get_partitions("shop.orders", state=PartitionState.QUARANTINED))) == 2
     assert catalog.release_partitions("shop.orders", "country = 'US'") == 1
     assert [partition.values for partition in catalog.get_partitions("shop.orders")] == [("US", "1")]
+
+
+@on_sqlite
+def test_purge_leaves_what_another_spark_wrote_beside_a_load(
+    make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path, spark: SparkSession
+) -> None:
+    make_loader().load(deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,2,2,2\n"))
+    folder = warehouse / "shop/orders/country=US/day=1"
+    own = [*folder.parent.parent.rglob("*.parquet")]
+    spark.range(2).write.mode("append").parquet(str(folder))
+    others = set(folder.glob("*.parquet")) - set(own)
+    catalog.drop_table("shop.orders", purge=True)
+    assert len(own) == 2
+    assert others
+    assert [path for path in own if path.exists()] == []
+    assert [path for path in others if not path.exists()] == []
+    left = {path for path in (warehouse / "shop/orders").rglob("*") if path.is_file() and path.suffix != ".crc"}
+    assert left == {*others, folder / "_SUCCESS"}

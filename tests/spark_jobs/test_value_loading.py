@@ -237,7 +237,9 @@ def test_tables_without_keys_and_of_other_formats(spark: SparkSession, sqlite_ca
             )
         found = read_table(spark, TABLE, catalog=sqlite_catalog).select("id", "amount", "note").collect()
         assert sorted((tuple(row) for row in found), key=str) == sorted([(i, None, n) for i, n in given * 2], key=str)
+        location = Path(sqlite_catalog.get_table(TABLE).location)
         sqlite_catalog.drop_table(TABLE, purge=True)
+        assert not location.exists()
 
 
 def test_no_rows_at_all(spark: SparkSession, sqlite_catalog: Catalog) -> None:
