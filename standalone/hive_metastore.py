@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 from xml.sax.saxutils import escape
@@ -34,9 +35,25 @@ class HiveMetastoreServer:
         warehouse: Folder of the tables that are created without a location.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Take an empty folder for the database, the warehouse and the log."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        options: str = "",
+        java_options: Sequence[str] = (),
+    ) -> None:
+        """Take an empty folder for the database, the warehouse and the log.
+
+        Args:
+            settings: More settings of Hadoop and of the metastore, such as those of TLS and Kerberos.
+            options: Those of the source's address that reaches it then, such as `tls=true`.
+            java_options: Of its virtual machine.
+        """
         self._folder = folder
+        self._more = dict(settings or {})
+        self._query = f"?{options}" if options else ""
+        self._java_options = java_options
         self.warehouse = folder / "warehouse"
         self.port = free_port()
         self._process = ServerProcess("The metastore", folder, folder / "metastore.log")
@@ -48,7 +65,7 @@ class HiveMetastoreServer:
 
     def source(self, path: str = "") -> str:
         """Return the address of the metastore as a source."""
-        return f"hms://{HOST}:{self.port}{path}"
+        return f"hms://{HOST}:{self.port}{path}{self._query}"
 
     def client(self) -> Any:
         """Return a client of the catalog's."""
@@ -70,7 +87,8 @@ class HiveMetastoreServer:
         self.warehouse.mkdir(parents=True)
         conf = self._folder / "conf"
         conf.mkdir()
-        (conf / "hive-site.xml").write_text(self._settings())
+        (conf / "hive-site.xml").write_text(_as_xml(self._settings() | self._more))
+        (conf / "core-site.xml").write_text(_as_xml(self._more))
         (conf / "hive-log4j2.properties").write_text(_LOGGING)
         (conf / "log4j2.properties").write_text(_LOGGING)
         self._process.start(self._command(conf), self._answers)
@@ -90,6 +108,7 @@ class HiveMetastoreServer:
             "-XX:+UseSerialGC",
             "-Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector",
             "-Dlog4j2.disable.jmx=true",
+            *self._java_options,
             f"-Dlog4j.configurationFile={conf / 'log4j2.properties'}",
             f"-Dderby.stream.error.file={self._folder / 'derby.log'}",
             *opened,
@@ -100,8 +119,8 @@ class HiveMetastoreServer:
             str(self.port),
         ]
 
-    def _settings(self) -> str:
-        settings = {
+    def _settings(self) -> dict[str, str]:
+        return {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self._folder}/metastore;create=true",
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
@@ -113,11 +132,6 @@ class HiveMetastoreServer:
             "hive.async.log.enabled": "false",
             "hive.metastore.server.min.threads": "4",
         }
-        fields = "".join(
-            f"<property><name>{name}</name><value>{escape(value)}</value></property>"
-            for name, value in settings.items()
-        )
-        return f"<configuration>{fields}</configuration>"
 
     def _answers(self) -> bool:
         try:
@@ -126,3 +140,10 @@ class HiveMetastoreServer:
         except SourceUnavailableError:
             return False
         return True
+
+
+def _as_xml(settings: Mapping[str, str]) -> str:
+    fields = "".join(
+        f"<property><name>{name}</name><value>{escape(value)}</value></property>" for name, value in settings.items()
+    )
+    return f"<configuration>{fields}</configuration>"

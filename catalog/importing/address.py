@@ -14,6 +14,9 @@ from catalog.identifiers import TableName
 
 HMS_PORT = 9083
 
+_SERVICE = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?")
+"""The service of a Kerberos principal, and its host where that is another than the address's."""
+
 _FORMS = "hms://host:port[/database[.table]] or glue://region[/database[.table]]"
 
 
@@ -27,7 +30,7 @@ class SourceKind(StrEnum):
 
 
 _OPTIONS: Mapping[SourceKind, frozenset[str]] = {
-    SourceKind.HMS: frozenset({"timeout_seconds"}),
+    SourceKind.HMS: frozenset({"timeout_seconds", "tls", "kerberos"}),
     SourceKind.GLUE: frozenset({"endpoint_url", "catalog_id", "profile"}),
 }
 
@@ -39,7 +42,8 @@ class SourceAddress:
     Attributes:
         host: Of a Hive Metastore.
         region: Of Glue; None for the one that the environment names.
-        options: `timeout_seconds` of a Hive Metastore; `endpoint_url`, `catalog_id` and `profile` of Glue.
+        options: `timeout_seconds`, `tls` (true or false) and `kerberos` (its service) of a Hive Metastore;
+            `endpoint_url`, `catalog_id` and `profile` of Glue.
     """
 
     kind: SourceKind
@@ -106,6 +110,12 @@ def _check_options(text: str, kind: SourceKind, options: Mapping[str, str]) -> N
     timeout = options.get("timeout_seconds", "1")
     if not (timeout.isascii() and timeout.isdigit() and int(timeout) > 0):
         raise InvalidSourceError(f"source {text!r}: timeout_seconds is {timeout!r}; write a whole number above 0")
+    if (tls := options.get("tls", "true")) not in {"true", "false"}:
+        raise InvalidSourceError(f"source {text!r}: tls is {tls!r}; write true or false")
+    if not _SERVICE.fullmatch(service := options.get("kerberos", "hive")):
+        raise InvalidSourceError(
+            f"source {text!r}: kerberos is {service!r}; write the metastore's service, such as hive or hive/host"
+        )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any, Self
 from hive_metastore import ThriftHiveMetastore, ttypes
 from thrift import Thrift, TSerialization
 from thrift.protocol import TBinaryProtocol, TJSONProtocol
-from thrift.transport import TSocket, TTransport
+from thrift.transport import TTransport
 
 from catalog.errors import (
     DatabaseNotFoundError,
@@ -30,12 +30,10 @@ from catalog.errors import (
 from catalog.identifiers import TableName
 from catalog.importing.address import SourceAddress
 from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
+from catalog.importing.hms_connection import advice_of, connect, reason_of
 from catalog.importing.source import PAGE, Entry
 from catalog.model import Column, Database
 from catalog.storage.bulk import batched
-
-TIMEOUT_SECONDS = 600
-"""How long a metastore may take for one answer; names of millions of partitions come in one."""
 
 LOCK_SECONDS = 60.0
 """How long to wait for who else holds a table, for instance to commit to it."""
@@ -44,25 +42,19 @@ _LOOK_SECONDS = 0.1
 
 log = logging.getLogger(__name__)
 
-# What it would say on every failure is in our error.
-logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
-
 _DDL_TIME = "transient_lastDdlTime"
 _ALL = -1
 
 
 class HiveMetastore:
-    """A connection to a Hive Metastore without Kerberos."""
+    """A connection to a Hive Metastore (`catalog.importing.hms_connection`)."""
 
     def __init__(self, address: SourceAddress) -> None:
         """Connect."""
         self.address = address
-        socket = TSocket.TSocket(address.host, address.port)
-        socket.setTimeout(1_000 * int(address.options.get("timeout_seconds", TIMEOUT_SECONDS)))
-        self._transport = TTransport.TBufferedTransport(socket)
-        self._client: Any = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocolAccelerated(self._transport))
         with self._errors():
-            self._transport.open()
+            self._transport = connect(address)
+        self._client: Any = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocolAccelerated(self._transport))
 
     def __enter__(self) -> Self:
         """Return the source, to be closed at the end of the block."""
@@ -237,7 +229,7 @@ class HiveMetastore:
             raise missing from error
         except (TTransport.TTransportException, EOFError, OSError) as error:
             raise SourceUnavailableError(
-                f"{self.address} does not answer: {error}; make sure that a metastore without Kerberos runs there"
+                f"{self.address} does not answer: {reason_of(error)}; {advice_of(self.address)}"
             ) from error
         except Thrift.TException as error:
             said = getattr(error, "message", None) or error
