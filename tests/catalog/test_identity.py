@@ -28,6 +28,8 @@ from catalog.operations import OperationKind
 from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow, TableRow
 from tests.catalog.index_items import assert_every_partition_has_its_item
+from tests.catalog.test_loading import ROWS, Load, assert_loaded
+from tests.catalog.test_loading import TABLE as LOADED
 
 FLIGHTS = "demo.flights"
 STRESS_SECONDS = float(os.environ.get("CALVE_TEST_STRESS_SECONDS", "3"))
@@ -267,6 +269,43 @@ def test_tables_that_share_a_folder_since_before_exclude_each_other(
     catalog.operations.fail("load", "TEST", "ended by the test")
     catalog.repair_table("demo.twin")
     assert (Path(flights.location) / name).exists()
+
+
+@pytest.mark.usefixtures("overlapping_locations")
+def test_a_repair_of_a_renamed_table_undoes_no_load_of_the_next(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create() -> Table:
+        keys = [("origin", "string"), ("month", "int")]
+        return catalog.create_table(LOADED, columns=[("v", "int")], partition_keys=keys)
+
+    def repair(*_arguments: object) -> None:
+        with suppress(OperationConflictError):
+            catalog.repair_table("demo.renamed")
+
+    def die_after_the_moves(*_arguments: object) -> None:
+        # On SQLite nobody else writes before the transaction ends.
+        if catalog.storage.is_postgresql:
+            repair()
+        raise InterruptedError
+
+    create()
+    catalog.alter_table(LOADED, rename_to="renamed")
+    table = create()
+    assert table.location == catalog.get_table("demo.renamed").location
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "01.csv").touch()
+    load = Load(catalog, table, tmp_path / "landing")
+    load.discover()
+    load.stage()
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog.loading, "_note_sources", die_after_the_moves)
+        with pytest.raises(InterruptedError):
+            load.publish()
+    repair()
+    load.publish()
+    repair()
+    assert_loaded(catalog, table, ROWS)
 
 
 def replaced(catalog: Catalog, flights: Table, location: Path) -> Table:

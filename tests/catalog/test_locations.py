@@ -9,15 +9,23 @@ from threading import Barrier, Thread
 
 import pytest
 
-from catalog import Catalog, NewPartition, Table
-from catalog.errors import InvalidTableError, LocationInUseError
+from catalog import Catalog, Column, NewPartition, Table
+from catalog.attempts import attempt_folder
+from catalog.errors import InvalidTableError, LocationInUseError, LocationNotEmptyError
 from catalog.files import Folder
 from catalog.loading import STAGING
 from catalog.locations import end_of_keys_inside, keys_above, location_key
 from catalog.operations import OperationKind
+from catalog.rebalancing.changes import SplitPartition
+from catalog.rebalancing.rebalancing import COMMIT
+from catalog.schemes.definition import scheme_from_properties
+from tests.catalog.killed_changes import contents, rewrite
+from tests.catalog.killed_changes import load as load_numbers
+from tests.catalog.test_loading import Load as PartitionLoad
 from tests.catalog.written_files import Load, data_files, hashed_table, on_disk, write_file
 
 NOW = timedelta(0)
+SPLIT = SplitPartition(2, ("15", "20"))
 
 
 def create(catalog: Catalog, name: str, location: str | Path | None = None) -> Table:
@@ -192,6 +200,70 @@ def test_a_catalog_leaves_what_another_has_staged(catalog: Catalog, other: Catal
     age(other)
     other.vacuum(grace=NOW)
     assert not staged[other].exists()
+
+
+def test_loads_of_two_catalogs_overwrite_and_undo_nothing_of_each_other(
+    catalog: Catalog, other: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / "01.csv").touch()
+    loads = {}
+    for each in (catalog, other):
+        table = create(each, "demo.t")
+        loads[each] = PartitionLoad(each, table, tmp_path / "landing")
+        loads[each].discover()
+        loads[each].stage({(str(number),): 1 for number in ((1, 2) if each is catalog else (2, 3))})
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog.loading, "_note_sources", fail)
+        with pytest.raises(InterruptedError):
+            loads[catalog].publish()
+    moved = Path(table.location) / "k=1" / "part-0.parquet"
+    with pytest.raises(LocationNotEmptyError, match="k=2 has files that the catalog does not know"):
+        loads[other].publish()
+    other.operations.fail("run-1", "TEST", "ended by the test")
+    again = PartitionLoad(other, table, tmp_path / "landing", "run-2")
+    again.run({("3",): 1})
+    assert moved.exists()
+    loads[catalog].publish()
+    for each, values in ((catalog, {"1", "2"}), (other, {"3"})):
+        partitions = list(each.get_partitions("demo.t"))
+        assert {partition.values[0] for partition in partitions} == values
+        assert all(Path(partition.location, "part-0.parquet").exists() for partition in partitions)
+
+
+def fail(*_arguments: object) -> None:
+    raise InterruptedError
+
+
+def test_rebalances_of_two_catalogs_leave_the_files_of_each_other(catalog: Catalog, other: Catalog) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30"})
+    for each in (catalog, other):
+        each.create_table("demo.t", columns=[("c", "int")], scheme=scheme)
+        load_numbers(each, "load", "demo.t", range(30))
+    operation = catalog.rebalancing.begin("split", "demo.t", SPLIT)
+    with catalog.operations.attempt("split", COMMIT) as attempt:
+        folder = attempt_folder(operation, attempt)
+        plan = catalog.rebalancing.plan_of(operation)
+        rewrite(plan, folder)
+        # At the same number, the other catalog does all of it, and removes what it has no use for.
+        split(other)
+        age(other)
+        other.vacuum(grace=NOW)
+        catalog.rebalancing.commit("split", COMMIT, attempt, plan, folder)
+    age(catalog)
+    catalog.vacuum(grace=NOW)
+    expected = {1: [*range(10)], 4: [*range(10, 15)], 5: [*range(15, 20)], 3: [*range(20, 30)]}
+    assert contents(catalog, "demo.t") == contents(other, "demo.t") == expected
+
+
+def split(catalog: Catalog) -> None:
+    """Split a partition in one go."""
+    operation = catalog.rebalancing.begin("split", "demo.t", SPLIT)
+    with catalog.operations.attempt("split", COMMIT) as attempt:
+        folder = attempt_folder(operation, attempt)
+        plan = catalog.rebalancing.plan_of(operation)
+        rewrite(plan, folder)
+        catalog.rebalancing.commit("split", COMMIT, attempt, plan, folder)
 
 
 def test_vacuum_leaves_the_data_files_of_another_catalog(catalog: Catalog, other: Catalog) -> None:
