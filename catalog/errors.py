@@ -312,7 +312,7 @@ class SourceFileError(InvalidRequestError):
 
 
 class InvalidLocationError(InvalidRequestError):
-    """A location is empty, or no file system is known for it."""
+    """A location is empty, has a password in it, or no file system is known for it."""
 
 
 class InvalidSourceError(InvalidRequestError):

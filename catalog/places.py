@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from catalog.environment import tables_path
-from catalog.errors import CatalogError, LocationNotAllowedError
+from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
 from catalog.locations import is_plainly_within, location_key
 
@@ -30,6 +30,8 @@ EVERYWHERE = "*"
 _GLOB = re.compile(r"[*?\[]")
 _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
+# What stands behind the colon may have slashes, but is no port.
+_PASSWORD = re.compile(r"://[^/:@]*:(?![0-9]+(/|$))[^@]*@")
 _PATH_PROPERTIES = frozenset(
     (
         *("path", "location", "write.data.path", "write.metadata.path"),
@@ -46,8 +48,14 @@ def require_location(location: str) -> None:
     """Make sure that a location is below an allowed folder, whatever links and spellings it is written with.
 
     Raises:
+        InvalidLocationError: It has a password in it, which every log and page would show.
         LocationNotAllowedError: It is not.
     """
+    if _PASSWORD.search(location):
+        raise InvalidLocationError(
+            f"location {_PASSWORD.sub('://***@', location)!r} has a password in it; give credentials of storage in the "
+            "environment, or in Spark's configuration"
+        )
     if EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
