@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from catalog import Catalog, Table
 
 set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
 # The machine may be busy with other things: slow examples are no failures.
-settings.register_profile("calve", deadline=None, print_blob=True)
+settings.register_profile("calve", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("calve"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "calve"))
 

@@ -101,6 +101,29 @@ def test_partitions_of_intervals_come_by_themselves(session: Session) -> None:
 
 
 @on_sqlite
+def test_a_statement_warns_of_rows_that_are_too_far_out(session: Session) -> None:
+    run(
+        session,
+        """CREATE TABLE logs (id int) PARTITIONED BY (day date) STORED BY 'carbondata' TBLPROPERTIES
+        ('PARTITION_TYPE'='RANGE_INTERVAL', 'RANGE_INFO'='2017-01-01', 'INTERVAL'='1 month',
+        'calve.max_new_partitions'='3')""",
+    )
+    for statement in (
+        "INSERT INTO logs VALUES (1, '2017-02-03'), (2, '9999-12-31')",
+        "INSERT INTO logs SELECT 3, date '9999-12-31'",
+    ):
+        answer = session.execute(statement)
+        assert answer.columns == ("rows", "warning")
+        [[_, warning]] = answer.rows
+        added, warned = as_text(answer)
+        assert added.endswith("row(s) added")
+        assert warned == f"warning: {warning}"
+        assert "1 row(s) with day up to 9999-12-31" in warned
+    assert as_text(session.execute("INSERT INTO logs VALUES (4, '2017-02-04')")) == ["1 row(s) added"]
+    assert [row[1] for row in rows(session, "SHOW PARTITIONS logs")] == [2, 0, 0, 2]
+
+
+@on_sqlite
 def test_every_type_comes_back_as_it_was_written(session: Session) -> None:
     types = "tinyint, smallint, int, bigint, float, double, decimal(20,5), boolean, date, timestamp, string, char(4), "
     names = [f"c{number}" for number in range(14)]

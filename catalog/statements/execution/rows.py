@@ -55,7 +55,11 @@ def _writable(context: Context, statement: m.TableStatement) -> Table:
 
 
 def _added(report: Mapping[str, Any]) -> StatementResult:
-    return StatementResult(("rows",), [[report["rows"]]], text=f"{report['rows']:,} row(s) added")
+    rows, warning = report["rows"], report.get("warning")
+    text = f"{rows:,} row(s) added"
+    if warning is None:
+        return StatementResult(("rows",), [[rows]], text=text)
+    return StatementResult(("rows", "warning"), [[rows, warning]], text=f"{text}\nwarning: {warning}")
 
 
 def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
