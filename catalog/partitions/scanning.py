@@ -30,6 +30,7 @@ from catalog.model import Partition, PartitionState, Table
 from catalog.partition_names import NULL_VALUE, folder_start, partition_path, unpack_values
 from catalog.partitions.properties import read_properties
 from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
+from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.schema import PartitionRow
@@ -64,22 +65,46 @@ class ScanCounts:
 
 
 @dataclass
+class ScanState:
+    """What is known of a search so far; `Scan` describes the attributes."""
+
+    table: Table
+    plan: ScanPlan
+    counts: ScanCounts = field(default_factory=ScanCounts)
+    ranges: Ranges = ()
+
+
+@dataclass(frozen=True)
 class Scan:
     """A search: iterate `partitions` to run it.
 
     The whole search sees one state of the catalog, whatever others commit while it runs.
-
-    Attributes:
-        plan: How partitions are found; may change when the search begins, if the table has changed since.
-        counts: What has been read so far.
-        ranges: The ranges of index keys that were read, once the search has begun.
     """
 
-    table: Table
-    plan: ScanPlan
     partitions: Iterator[Partition]
-    counts: ScanCounts = field(default_factory=ScanCounts)
-    ranges: Ranges = ()
+    # Not attributes of this object, which the iterator would have to know: of two objects that know each other, only
+    # the garbage collector closes the connection when the caller stops early.
+    _state: ScanState
+
+    @property
+    def table(self) -> Table:
+        """The table, as the search sees it."""
+        return self._state.table
+
+    @property
+    def plan(self) -> ScanPlan:
+        """How partitions are found; may change when the search begins, if the table has changed since."""
+        return self._state.plan
+
+    @property
+    def counts(self) -> ScanCounts:
+        """What has been read so far."""
+        return self._state.counts
+
+    @property
+    def ranges(self) -> Ranges:
+        """The ranges of index keys that were read, once the search has begun."""
+        return self._state.ranges
 
 
 class Scanner:
@@ -99,9 +124,8 @@ class Scanner:
         if prepared is None or prepared.expires_at < time.monotonic():
             with self._storage.read() as connection:
                 prepared = self._prepare(connection, *asked)
-        scan = Scan(prepared.table, prepared.plan, iter(()))
-        scan.partitions = self._run(scan, prepared, asked, state)
-        return scan
+        scan = ScanState(prepared.table, prepared.plan)
+        return Scan(self._run(scan, prepared, asked, state), scan)
 
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
         table = self._definitions.get_hive_table(name, connection)
@@ -172,36 +196,47 @@ class Scanner:
         return sorted(prefixes, key=lambda each: each.low)
 
     def _run(
-        self, scan: Scan, prepared: _Prepared, asked: tuple[str, str | None, bool], state: PartitionState | None
+        self, scan: ScanState, prepared: _Prepared, asked: tuple[str, str | None, bool], state: PartitionState | None
     ) -> Iterator[Partition]:
         rows = self._storage.fetch(*prepared.quick) if prepared.quick else []
         if 0 < len(rows) < _QUICK:
             scan.ranges = prepared.plan.ranges
             scan.counts.items_read = len(rows)
-            yield from self._partitions(scan, prepared, rows, state)
+            yield from prepared.factory.make_all(self._matching(scan, prepared, rows, state))
             return
-        with self._storage.read() as connection:
-            if self._definitions.get_hive_table(asked[0], connection).version != prepared.table.version:
-                prepared = self._prepare(connection, *asked)
-            plan, ranges = self._resolved(connection, prepared.plan)
-            if plan is not prepared.plan:
-                prepared = _Prepared(prepared.table, plan, self._queries)
-            scan.table, scan.plan, scan.ranges = prepared.table, plan, ranges or ()
-            search = _Search(connection, self._queries, prepared, ranges, scan.counts)
-            for page in search.pages():
-                yield from self._partitions(scan, prepared, page, state)
+        factory: PartitionFactory | None = None
+        for page in read_apart(self._storage, partial(self._pages, scan, prepared, asked, state)):
+            factory = factory or PartitionFactory(scan.table)
+            yield from factory.make_all(page)
+
+    def _pages(
+        self,
+        scan: ScanState,
+        prepared: _Prepared,
+        asked: tuple[str, str | None, bool],
+        state: PartitionState | None,
+        connection: Connection,
+    ) -> Iterator[Sequence[PartitionRecord]]:
+        if self._definitions.get_hive_table(asked[0], connection).version != prepared.table.version:
+            prepared = self._prepare(connection, *asked)
+        plan, ranges = self._resolved(connection, prepared.plan)
+        if plan is not prepared.plan:
+            prepared = _Prepared(prepared.table, plan, self._queries)
+        scan.table, scan.plan, scan.ranges = prepared.table, plan, ranges or ()
+        for page in _Search(connection, self._queries, prepared, ranges, scan.counts).pages():
+            yield self._matching(scan, prepared, page, state)
 
     @staticmethod
-    def _partitions(
-        scan: Scan, prepared: _Prepared, rows: Sequence[PartitionRecord], state: PartitionState | None
-    ) -> Iterator[Partition]:
+    def _matching(
+        scan: ScanState, prepared: _Prepared, rows: Sequence[PartitionRecord], state: PartitionState | None
+    ) -> Sequence[PartitionRecord]:
         scan.counts.partitions_fetched += len(rows)
         found = prepared.matching(rows)
         if state is not None:
             is_quarantined = state is PartitionState.QUARANTINED
             found = [row for row in found if row[7] == is_quarantined]
         scan.counts.partitions_found += len(found)
-        yield from prepared.factory.make_all(found)
+        return found
 
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
@@ -217,11 +252,10 @@ class Scanner:
 
     def of_operation(self, name: str, operation_number: int) -> Iterator[Partition]:
         """Yield the partitions that an operation added, in no order, visible or not."""
-        with self._storage.read() as connection:
-            table = self._definitions.get_hive_table(name, connection)
-            factory = PartitionFactory(table)
-            for page in read_pages(connection, self._queries.partitions_of_operation(table.id, operation_number)):
-                yield from map(factory.make, page)
+        table = self._definitions.get_hive_table(name)
+        query = self._queries.partitions_of_operation(table.id, operation_number)
+        for page in read_apart(self._storage, partial(read_pages, query=query)):
+            yield from PartitionFactory(table).make_all(page)
 
 
 class PartitionFactory:

@@ -1,19 +1,91 @@
-"""Take in a caller's partitions before anything is locked.
+"""Keep partitions between a transaction and a caller, so that neither waits for the other.
 
 A caller's iterator may be slow, wait for others, or use the catalog itself: none of that may happen inside a
-transaction. A long one goes into a temporary file, so that memory does not grow with it.
+transaction, so partitions to add are taken in before it, and partitions that were found are given out after it. Many
+go into a temporary file, so that memory does not grow with them.
 """
 
 from __future__ import annotations
 
+import marshal
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Self, TypeAlias
+
+from sqlalchemy import Connection
 
 from catalog.model import NewPartition
+from catalog.storage import Storage
 from catalog.storage.bulk import batched
+
+_ROWS_IN_MEMORY = 50_000
+
+Page: TypeAlias = Sequence[Sequence[Any]]
+"""Rows of plain values: numbers, texts and None."""
+
+
+def read_apart(storage: Storage, read: Callable[[Connection], Iterator[Page]]) -> Iterator[Page]:
+    """Yield pages that are read in one transaction, without letting open iterators take all connections.
+
+    Some of the connections stay with their iterators (`Storage.streams`), which fetch as the caller asks. All other
+    iterators fetch everything first, and keep no connection while the caller is at work.
+    """
+    if storage.streams.acquire(blocking=False):
+        try:
+            with storage.read() as connection:
+                yield from read(connection)
+        finally:
+            storage.streams.release()
+        return
+    with RowSpool() as spool:
+        with storage.read() as connection:
+            for page in read(connection):
+                spool.append(page)
+        yield from spool
+
+
+class RowSpool:
+    """Pages, the first of them in memory and the others in a file."""
+
+    def __init__(self) -> None:
+        """Begin in memory."""
+        self._pages: list[Page] = []
+        self._row_count = 0
+        self._file: IO[bytes] | None = None
+        self._written_count = 0
+
+    def __enter__(self) -> Self:
+        """Return the spool."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file, if there is one; nothing of it stays."""
+        if self._file is not None:
+            self._file.close()
+
+    def append(self, page: Page) -> None:
+        """Add a page."""
+        self._row_count += len(page)
+        if self._row_count <= _ROWS_IN_MEMORY:
+            self._pages.append(page)
+            return
+        if self._file is None:
+            self._file = TemporaryFile(prefix="calve-")  # noqa: SIM115 - closed by __exit__
+        # Faster than pickle; the file is this process's own, and has no name.
+        marshal.dump(list(map(tuple, page)), self._file)
+        self._written_count += 1
+
+    def __iter__(self) -> Iterator[Page]:
+        """Yield the pages in the order in which they came, once."""
+        self._pages.reverse()
+        while self._pages:
+            yield self._pages.pop()
+        if self._file is not None:
+            self._file.seek(0)
+            for _ in range(self._written_count):
+                yield marshal.load(self._file)
 
 
 class Spool:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from threading import Semaphore
 from typing import Any
 
 import psycopg
@@ -52,6 +53,8 @@ class Storage:
         self._alone = (
             self._create_engine("AUTOCOMMIT", pool_reset_on_return=None) if self.is_postgresql else self.engine
         )
+        # Readers that may keep a connection while their caller is at work: he may need others for it.
+        self.streams = Semaphore(_connection_limit() // 2)
         self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
 
     def _create_engine(self, isolation: str = "READ COMMITTED", **options: Any) -> Engine:
@@ -218,10 +221,14 @@ def _pool_settings() -> dict[str, int]:
     Raises:
         InvalidConfigurationError: A setting is no number, or too small.
     """
-    limit = _setting("CALVE_CONNECTIONS", 15, minimum=1)
+    limit = _connection_limit()
     kept = min(limit, 5)
     timeout_seconds = _setting("CALVE_CONNECTION_TIMEOUT_SECONDS", 30, minimum=0)
     return {"pool_size": kept, "max_overflow": limit - kept, "pool_timeout": timeout_seconds}
+
+
+def _connection_limit() -> int:
+    return _setting("CALVE_CONNECTIONS", 15, minimum=1)
 
 
 def _setting(name: str, default: int, *, minimum: int) -> int:

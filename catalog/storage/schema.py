@@ -119,6 +119,14 @@ class PartitionRow(Base):
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
         # To find who has files in a folder; few partitions lie elsewhere than by default.
         Index("ix_calve_partition_location", "location", **_WHERE_IT_HAS_ONE),
+        # Partitions that no operation added have no entry, and cost nothing.
+        Index(
+            "ix_calve_partition_table_id_operation_number",
+            "table_id",
+            "operation_number",
+            postgresql_where=text("operation_number IS NOT NULL"),
+            sqlite_where=text("operation_number IS NOT NULL"),
+        ),
         _NEVER_REUSED,
     )
 
