@@ -20,6 +20,7 @@ from catalog.definitions import (
     parse_format,
     renamed_buckets,
 )
+from catalog.dropping import drop_table, finish_drop, finish_drops
 from catalog.errors import (
     ConflictError,
     InvalidPartitionSpecError,
@@ -28,6 +29,7 @@ from catalog.errors import (
     PartitionNotFoundError,
     TableAlreadyExistsError,
 )
+from catalog.failpoints import Point, reached
 from catalog.iceberg.pointers import delete_pointer
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.importing.imports import Imports
@@ -71,16 +73,13 @@ from catalog.partition_purging import (
 )
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions, set_quarantined
+from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.partitions.spooling import taken_in
 from catalog.purging import (
-    finish_purge,
-    finish_purges,
-    journal_purge,
     refuse_needed_files,
     refuse_reached_files,
     refuse_reached_folders,
@@ -92,6 +91,7 @@ from catalog.schemes.model import Scheme
 from catalog.schemes.partitions import SchemePartition, scheme_partitions
 from catalog.schemes.pruning import FileScan, scan_files
 from catalog.storage import Storage
+from catalog.storage.bulk import batched
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
 from catalog.table_checks import refuse_view
@@ -446,13 +446,14 @@ class Catalog:
         """Drop a table with its partitions and indexes, or a view.
 
         An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
+        The table is gone for all readers at once. The rows of its partitions, if they are many, are deleted afterwards,
+        some thousands in a transaction; `vacuum` finishes what was interrupted.
 
         Args:
             purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
                 (`catalog.own_files`), except what other tables and their partitions have in it; nothing of it when
                 another table has its files all around. Partitions
-                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. A purge
-                that was interrupted is finished by `finish_purges`.
+                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive.
 
         Returns:
             The files that a purge has left, because Calve did not write them.
@@ -473,14 +474,14 @@ class Catalog:
             table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
             if purge:
                 refuse_needed_files(connection, table)
-            self._definitions.delete_table(connection, table)
+            with_files = purge and table.kind is TableKind.MANAGED
+            operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
             if table.is_iceberg:
                 delete_pointer(connection, table.database, table.name)
-            is_purged = purge and table.kind is TableKind.MANAGED
-            operation_id = journal_purge(connection, self.operations, table) if is_purged else None
+        reached(Point.COMMITTED)
         if operation_id is None:
             return OthersFiles()
-        return finish_purge(self.storage, self.operations, self.operations.get(operation_id))
+        return finish_drop(self.storage, self.operations, self.operations.get(operation_id))
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
         """Delete the files that no table has any more; done again, or after it was killed, it does the rest.
@@ -503,13 +504,13 @@ class Catalog:
         """
         return self.maintenance.vacuum(table, grace=grace, dry_run=dry_run)
 
-    def finish_purges(self) -> int:
-        """Delete what interrupted purges of dropped tables have left; return how many they were.
+    def finish_drops(self) -> int:
+        """Delete what interrupted drops of tables have left; return their number.
 
         Raises:
             FilesNotDeletedError: The file system refuses.
         """
-        return finish_purges(self.storage, self.operations)
+        return finish_drops(self.storage, self.operations)
 
     # --- partitions ---------------------------------------------------------------------------------------------
 
@@ -626,6 +627,9 @@ class Catalog:
     def drop_partitions(self, table: str, expression: str | None = None) -> int:
         """Drop the visible partitions that match an expression, with their index items; their files are not touched.
 
+        Up to 10,000 partitions are dropped in one transaction, more in several, so that nobody waits long: readers may
+        see that some of them are gone already. After an interruption the same call drops the rest.
+
         Args:
             expression: None drops them all.
 
@@ -637,12 +641,10 @@ class Catalog:
             ExpressionError: The expression cannot be used.
         """
         ids = [partition.id for partition in self.get_partitions(table, expression)]
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False)
-            return drop_partitions(connection, held, ids)
+        return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
 
     def purge_partitions(self, table: str, expression: str | None = None) -> PartitionPurge:
-        """Drop the visible partitions that match an expression, and delete their files, after the commit.
+        """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
         Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing
         that another table or partition has in them; the report tells what stays, and why. A reader that is at work on
@@ -659,18 +661,19 @@ class Catalog:
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
-        partitions = list(self.get_partitions(table, expression))
+        partitions = sorted(self.get_partitions(table, expression), key=lambda partition: partition.id)
         folders, kept = own_folders(definition, partitions)
         refuse_reached_folders(self.storage, definition.full_name, [folder.location for folder in folders])
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False)
-            purges = journal_partition_purge(connection, self.operations, held, folders)
-            dropped = drop_partitions(connection, held, [partition.id for partition in partitions])
-        purged, others = 0, OthersFiles()
-        for purge in purges:
-            operation = self.operations.get(purge)
-            count, left = finish_partition_purge(self.storage, self._definitions, self.operations, operation)
-            purged, others = purged + count, others + left
+        dropped, purged, others = 0, 0, OthersFiles()
+        for batch in batched(partitions):
+            with self.storage.write() as connection:
+                held = self._definitions.lock_table(connection, table, exclusive=False)
+                purges = journal_partition_purge(connection, self.operations, held, own_folders(held, batch)[0])
+                dropped += drop_partitions(connection, held, [partition.id for partition in batch])
+            for purge in purges:
+                operation = self.operations.get(purge)
+                count, left = finish_partition_purge(self.storage, self._definitions, self.operations, operation)
+                purged, others = purged + count, others + left
         return PartitionPurge(dropped, purged, kept, others)
 
     def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
@@ -698,9 +701,7 @@ class Catalog:
         if not ids and not if_exists:
             named = ", ".join(f"{definition.key_names[position]}={value}" for position, value in values.items())
             raise PartitionNotFoundError(f"table {definition.full_name} has no partition with {named}")
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False)
-            return drop_partitions(connection, held, ids)
+        return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
 
     def _matching(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
         """Return the ids of the partitions with some values: position of the key → value."""

@@ -35,15 +35,10 @@ from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import (
-    BackfillRangeRow,
     DatabaseRow,
     DataFileRow,
-    IndexItemRow,
     OperationRow,
-    PartitionIndexRow,
     PartitionRow,
-    RenamedPartitionRow,
-    SourceFileRow,
     TableRow,
 )
 from catalog.table_checks import refuse_iceberg
@@ -362,17 +357,6 @@ class Definitions:
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
         """Return a table's properties after a change; None takes one away."""
         return _changed_properties(table.properties, changes)
-
-    def delete_table(self, connection: Connection, table: Table) -> None:
-        """Delete a table that the caller holds, with everything the catalog knows of it."""
-        self.refuse_if_busy(connection, table)
-        indexes = select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)
-        # The ranges first: that waits for builds at work, and none begins again.
-        connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(indexes)))
-        connection.execute(delete(IndexItemRow).where(IndexItemRow.index_id.in_(indexes)))
-        for row in (PartitionIndexRow, PartitionRow, DataFileRow, RenamedPartitionRow, SourceFileRow):
-            connection.execute(delete(row).where(row.table_id == table.id))
-        connection.execute(delete(TableRow).where(TableRow.id == table.id))
 
     @staticmethod
     def refuse_if_busy(connection: Connection, table: Table) -> None:

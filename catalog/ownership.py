@@ -70,7 +70,9 @@ def claim_location(connection: Connection, location: str, table: str, table_id: 
     for spelling in _spellings(location):
         above = [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
         is_near = column.in_(above) | (column > f"{spelling}/") & (column < f"{spelling}0")
-        query = select(PartitionRow.table_id, column).where(is_near, PartitionRow.table_id != table_id).limit(1)
+        # Partitions of dropped tables, whose rows may still be there, do not count.
+        query = select(PartitionRow.table_id, column).join(TableRow, TableRow.id == PartitionRow.table_id)
+        query = query.where(is_near, PartitionRow.table_id != table_id).limit(1)
         if (partition := connection.execute(query).one_or_none()) is not None:
             _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, str(partition.location))
     return key

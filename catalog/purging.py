@@ -1,7 +1,7 @@
 """Deleting the files of a dropped table.
 
 That a table's folder has to go is journaled in the transaction that drops the table, and the folder goes after the
-commit: who is killed in between leaves an operation in the state COMMITTED, which vacuum finishes.
+commit (`catalog.dropping`).
 """
 
 from __future__ import annotations
@@ -9,27 +9,18 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Collection, Iterator
-from uuid import uuid4
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection, exists, or_, select
 
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.iceberg.pointers import shared_locations
 from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
-from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 
 log = logging.getLogger(__name__)
-
-
-def journal_purge(connection: Connection, operations: Operations, table: Table) -> str:
-    """Journal, in the transaction that drops a table, that its folder has to go; return the operation's id."""
-    operation_id = f"drop-{table.full_name}-{uuid4().hex}"
-    operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, {"location": table.location})
-    return operation_id
 
 
 def refuse_needed_files(connection: Connection, table: Table) -> None:
@@ -86,7 +77,7 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
         raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 
-def finish_purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+def purge(storage: Storage, name: str, location: str) -> OthersFiles:
     """Delete the files of a dropped table, except what other tables have in its folder, and what Calve did not write.
 
     Does no harm when done again.
@@ -97,39 +88,27 @@ def finish_purge(storage: Storage, operations: Operations, operation: Operation)
     Raises:
         FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
     """
-    location = operation.request["location"]
     try:
-        refuse_reached_folders(storage, operation.table, [location])
+        refuse_reached_folders(storage, name, [location])
     except (FilesNeededError, UnreadableMetadataError) as error:
-        raise FilesNotDeletedError(f"table {operation.table} is dropped, and its files stay: {error}") from error
+        raise FilesNotDeletedError(f"table {name} is dropped, and its files stay: {error}") from error
+    root = comparable(location)
     with storage.read() as connection:
-        others = set(locations_around(connection, comparable(location)))
-    others_files = OthersFiles()
-    if covering := [each for each in others if is_within(comparable(location), each)]:
+        others = set(locations_around(connection, root))
+    if covering := [other for other in others if is_within(root, other)]:
         log.warning("%s stays, because another table has its files in %s", location, covering[0])
-    else:
-        root = comparable(location)
-        try:
-            kept = [posixpath.relpath(each, root) for each in others if is_within(each, root)]
-            others_files = delete_own_files(location, storage.identity, kept)
-        except (CatalogError, OSError, ValueError) as error:
-            raise FilesNotDeletedError(
-                f"table {operation.table} is dropped, but {location} could not be deleted: {error}; delete it by hand, "
-                "or correct that and run vacuum"
-            ) from error
-    with storage.write() as connection:
-        operations.advance(connection, operation.id, OperationState.CLEANED)
+        return OthersFiles()
+    try:
+        kept = [posixpath.relpath(other, root) for other in others if is_within(other, root)]
+        others_files = delete_own_files(location, storage.identity, kept)
+    except (CatalogError, OSError, ValueError) as error:
+        raise FilesNotDeletedError(
+            f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or correct "
+            "that and run vacuum"
+        ) from error
     if others_files.count:
-        log.warning("table %s is dropped; left %s", operation.table, others_files)
+        log.warning("table %s is dropped; left %s", name, others_files)
     return others_files
-
-
-def finish_purges(storage: Storage, operations: Operations) -> int:
-    """Finish the purges that were interrupted; return how many."""
-    interrupted = operations.committed(OperationKind.DROP_TABLE)
-    for operation in interrupted:
-        finish_purge(storage, operations, operation)
-    return len(interrupted)
 
 
 def locations_around(connection: Connection, root: str) -> Iterator[str]:
@@ -147,6 +126,8 @@ def locations_around(connection: Connection, root: str) -> Iterator[str]:
             column.startswith(f"{start}{root}/", autoescape=True),
         )
     ]
-    for own in connection.scalars(select(column).where(or_(*near))):
+    # Rows of dropped tables may still be there.
+    is_there = exists().where(TableRow.id == PartitionRow.table_id)
+    for own in connection.scalars(select(column).where(or_(*near), is_there)):
         if own is not None:
             yield comparable(own)

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from sqlalchemy import Connection, delete, exists, func, select, text, tuple_
+from sqlalchemy import Connection, exists, func, select, text
 
 from catalog.indexes.keys import cut_key
 from catalog.partition_names import given_values
 from catalog.storage import Storage
+from catalog.storage.bulk import Rows
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow
 from catalog.values import ValueEncoder
 
@@ -142,19 +143,13 @@ def has_items(connection: Connection, index_id: int) -> bool:
     return bool(connection.scalar(select(exists().where(IndexItemRow.index_id == index_id))))
 
 
+def items_of(index_id: int) -> Rows:
+    """Return the items of an index, for deleting them all."""
+    return Rows(IndexItemRow, IndexItemRow.index_id == index_id, (IndexItemRow.key, IndexItemRow.partition_id))
+
+
 def delete_all_items(storage: Storage, index_id: int) -> None:
     """Delete the items of an index that nobody writes to any more, a short transaction at a time."""
-    item = tuple_(IndexItemRow.key, IndexItemRow.partition_id)
-    # Not from the first item each time: what is deleted stays in the B-tree for as long as an old reader may need it.
-    after: tuple[bytes, int] | None = (b"", 0)
-    while after is not None:
-        with storage.write() as connection:
-            # Several who do the same take turns.
-            connection.execute(select(PartitionIndexRow.id).where(PartitionIndexRow.id == index_id).with_for_update())
-            left = IndexItemRow.index_id == index_id, item > after
-            end = select(IndexItemRow.key, IndexItemRow.partition_id).where(*left)
-            row = connection.execute(
-                end.order_by(IndexItemRow.key, IndexItemRow.partition_id).offset(_DELETE_BATCH - 1).limit(1)
-            ).one_or_none()
-            after = None if row is None else (bytes(row.key), row.partition_id)
-            connection.execute(delete(IndexItemRow).where(*left, *([] if after is None else [item <= after])))
+    turn = select(PartitionIndexRow.id).where(PartitionIndexRow.id == index_id)
+    for _ in items_of(index_id).delete_all(storage, turn, _DELETE_BATCH):
+        pass

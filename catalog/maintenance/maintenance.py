@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from catalog.definitions import Definitions
+from catalog.dropping import finish_drop
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError
 from catalog.indexes import building
 from catalog.loading import Loading
@@ -19,7 +20,6 @@ from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations
 from catalog.partition_purging import finish_partition_purge
-from catalog.purging import finish_purge
 from catalog.storage import Storage
 
 if TYPE_CHECKING:
@@ -69,8 +69,9 @@ class Maintenance:
         for operation in self._operations.committed(OperationKind.DROP_TABLE):
             try:
                 if not is_dry_run:
-                    finish_purge(self._storage, self._operations, operation)
-                purged.append(operation.table)
+                    finish_drop(self._storage, self._operations, operation)
+                if operation.request["location"] is not None:
+                    purged.append(operation.table)
             except FilesNotDeletedError as error:
                 tally.problems.append(str(error))
         for operation in self._operations.committed(OperationKind.DROP_PARTITIONS):

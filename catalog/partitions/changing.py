@@ -6,12 +6,18 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, update
 
+from catalog.definitions import Definitions
+from catalog.failpoints import Point, reached
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
+from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow, RenamedPartitionRow
 from catalog.values import ValueEncoder
+
+BATCH = 10_000
+"""Partitions that are dropped in one transaction."""
 
 
 def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) -> int:
@@ -40,6 +46,22 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
             keys = item_keys(encoder, [row.packed_values for row in rows])
             items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]
             delete_items(connection, index.id, items)
+    return dropped
+
+
+def drop_partitions_in_batches(storage: Storage, definitions: Definitions, name: str, ids: Iterable[int]) -> int:
+    """Delete partitions and their items, each batch in a transaction of its own; return how many were still there.
+
+    Raises:
+        TableNotFoundError: The table was dropped.
+    """
+    dropped = 0
+    # Sorted as a whole: a batch then holds few ranges of an index that is being built.
+    for batch in batched(sorted(ids), BATCH):
+        with storage.write() as connection:
+            held = definitions.lock_table(connection, name, exclusive=False)
+            dropped += drop_partitions(connection, held, batch)
+        reached(Point.PARTLY_COMMITTED)
     return dropped
 
 

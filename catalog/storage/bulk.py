@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import (
     ARRAY,
@@ -15,14 +16,21 @@ from sqlalchemy import (
     Connection,
     Integer,
     LargeBinary,
+    Select,
     Table,
     any_,
+    delete,
     literal,
+    select,
     text,
+    tuple_,
 )
 from sqlalchemy.orm import InstrumentedAttribute
 
+from catalog.storage.engine import Storage
 from catalog.storage.schema import Base
+
+Key: TypeAlias = tuple[Any, ...]
 
 T = TypeVar("T")
 
@@ -79,3 +87,40 @@ def batched(rows: Iterable[T], size: int = 10_000) -> Iterator[list[T]]:
     iterator = iter(rows)
     while batch := list(islice(iterator, size)):
         yield batch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that go together: those of `row` that meet a condition, in the order of columns that tell them apart."""
+
+    row: type[Base]
+    condition: ColumnElement[bool]
+    order: tuple[InstrumentedAttribute[Any], ...]
+
+    def delete_batch(self, connection: Connection, after: Key | None = None, size: int = 10_000) -> Key | None:
+        """Delete the first rows after a key in the caller's transaction; return the last one's, None if none is left.
+
+        Not from the first row each time: what is deleted stays in the B-tree as long as an old reader may need it.
+        """
+        key = tuple_(*self.order)
+        left = [self.condition, *([] if after is None else [key > after])]
+        end = connection.execute(select(*self.order).where(*left).order_by(*self.order).offset(size - 1).limit(1))
+        last = end.one_or_none()
+        batch = left if last is None else [*left, key <= tuple(last)]
+        connection.execute(delete(self.row).where(*batch))
+        return None if last is None else tuple(last)
+
+    def delete_all(self, storage: Storage, turn: Select[Any], size: int = 10_000) -> Iterator[None]:
+        """Delete the rows, which nobody adds to, a short transaction at a time; yield after each.
+
+        Args:
+            turn: A row that is locked for each transaction, so that several who do the same take turns.
+        """
+        after: Key | None = None
+        while True:
+            with storage.write() as connection:
+                connection.execute(turn.with_for_update())
+                after = self.delete_batch(connection, after, size)
+            yield
+            if after is None:
+                return

@@ -293,11 +293,11 @@ class JobRow(Base):
 
 
 class SourceFileRow(Base):
-    """A raw file whose rows a table has."""
+    """A raw file whose rows a table has. Without a foreign key to the table, which is dropped before its rows are."""
 
     __tablename__ = "calve_source_file"
 
-    table_id: Mapped[int] = mapped_column(BigInteger, ForeignKey("calve_table.id"), primary_key=True)
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     path: Mapped[str] = mapped_column(Text, primary_key=True)
     size_bytes: Mapped[int]
     modified_at_ms: Mapped[int]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,3 +82,31 @@ def contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
     for file in scan.files:
         found.setdefault(file.partition_id, []).extend(read_values(Path(scan.table.location, file.path)))
     return {partition_id: sorted(values) for partition_id, values in found.items()}
+
+
+def drop_table(url: str, table: str, point: str) -> None:
+    """Drop a table in small batches, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog, small_batches():
+        catalog.drop_table(table)
+
+
+def vacuum(url: str, point: str) -> None:
+    """Finish what was interrupted, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog, small_batches():
+        catalog.vacuum()
+
+
+def drop_partitions(url: str, table: str, expression: str, point: str) -> None:
+    """Drop partitions in small batches, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog, small_batches():
+        catalog.drop_partitions(table, expression)
+
+
+@contextmanager
+def small_batches() -> Iterator[None]:
+    """Drop some hundreds of rows in several transactions, as if they were thousands."""
+    with patch("catalog.dropping.BATCH", 100), patch("catalog.partitions.changing.BATCH", 100):
+        yield

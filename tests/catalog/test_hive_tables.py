@@ -216,22 +216,22 @@ def test_an_interrupted_purge_is_finished_later(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("catalog.catalog.finish_purge", stop)
+        patched.setattr("catalog.catalog.finish_drop", stop)
         with pytest.raises(KeyboardInterrupt):
             catalog.drop_table("demo.t", purge=True)
     assert catalog.list_tables() == []
     assert file.exists()
-    assert (catalog.finish_purges(), catalog.finish_purges()) == (1, 0)
+    assert (catalog.finish_drops(), catalog.finish_drops()) == (1, 0)
     assert not file.parent.exists()
 
 
 def test_a_table_that_took_the_folder_meanwhile_keeps_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
     with monkeypatch.context() as patched:
-        patched.setattr("catalog.catalog.finish_purge", lambda *_: None)
+        patched.setattr("catalog.catalog.finish_drop", lambda *_: None)
         catalog.drop_table("demo.t", purge=True)
     catalog.create_table("demo.t", columns=COLUMNS)
-    assert catalog.finish_purges() == 1
+    assert catalog.finish_drops() == 1
     assert file.exists()
 
 

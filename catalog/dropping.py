@@ -1,0 +1,108 @@
+"""Dropping a table: at once for every reader, and its rows some thousands in a transaction.
+
+The table and its indexes go in one short transaction, with the first rows of each kind. What is left is journaled in
+the same transaction: from then on nobody finds these rows, because nothing has the ids of their table and indexes
+again. They are deleted after the commit; who is killed meanwhile leaves an operation in the state COMMITTED, which
+vacuum finishes. The files of a table that is dropped with PURGE go last (`catalog.purging`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, select
+
+from catalog.definitions import Definitions
+from catalog.failpoints import Point, reached
+from catalog.indexes.items import items_of
+from catalog.model import Table
+from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.own_files import OthersFiles
+from catalog.purging import purge
+from catalog.storage import Storage
+from catalog.storage.bulk import Rows
+from catalog.storage.schema import (
+    BackfillRangeRow,
+    DataFileRow,
+    OperationRow,
+    PartitionIndexRow,
+    PartitionRow,
+    RenamedPartitionRow,
+    SourceFileRow,
+    TableRow,
+)
+
+BATCH = 10_000
+"""Rows that are deleted in one transaction."""
+
+
+def drop_table(
+    connection: Connection, definitions: Definitions, operations: Operations, table: Table, *, with_files: bool
+) -> str | None:
+    """Drop a table that the caller holds exclusively, in the caller's transaction.
+
+    Args:
+        with_files: Journal that its folder has to go.
+
+    Returns:
+        The id of the operation that `finish_drop` has to finish after the commit; None when nothing is left.
+
+    Raises:
+        ConflictError: An operation is changing the table.
+    """
+    definitions.refuse_if_busy(connection, table)
+    index_ids = connection.scalars(select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)).all()
+    # The ranges first: that waits for builds at work, and none begins again.
+    connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(index_ids)))
+    connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.table_id == table.id))
+    connection.execute(delete(TableRow).where(TableRow.id == table.id))
+    last_keys = [rows.delete_batch(connection, size=BATCH) for rows in _rows(table.id, index_ids)]
+    if not with_files and not any(last_keys):
+        return None
+    operation_id = f"drop-{table.full_name}-{uuid4().hex}"
+    request = {"location": table.location if with_files else None, "index_ids": list(index_ids)}
+    operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
+    return operation_id
+
+
+def _rows(table_id: int, index_ids: Sequence[int]) -> list[Rows]:
+    return [
+        *map(items_of, index_ids),
+        Rows(PartitionRow, PartitionRow.table_id == table_id, (PartitionRow.id,)),
+        Rows(DataFileRow, DataFileRow.table_id == table_id, (DataFileRow.partition_id, DataFileRow.id)),
+        Rows(RenamedPartitionRow, RenamedPartitionRow.table_id == table_id, (RenamedPartitionRow.identity,)),
+        Rows(SourceFileRow, SourceFileRow.table_id == table_id, (SourceFileRow.path,)),
+    ]
+
+
+def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+    """Delete the rows that a dropped table has left, and its files if they have to go; see `purging.purge`.
+
+    Does no harm when done again, or by several at once.
+
+    Returns:
+        The files that stay, because Calve did not write them.
+
+    Raises:
+        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
+    """
+    turn = select(OperationRow.number).where(OperationRow.number == operation.number)
+    # Earlier versions journaled only the location, and deleted the rows at once.
+    if operation.table_id is not None:
+        for rows in _rows(operation.table_id, operation.request.get("index_ids", ())):
+            for _ in rows.delete_all(storage, turn, BATCH):
+                reached(Point.PARTLY_COMMITTED)
+    location = operation.request["location"]
+    others = OthersFiles() if location is None else purge(storage, operation.table, location)
+    with storage.write() as connection:
+        operations.advance(connection, operation.id, OperationState.CLEANED)
+    return others
+
+
+def finish_drops(storage: Storage, operations: Operations) -> int:
+    """Finish the drops of tables that were interrupted; return their number."""
+    interrupted = operations.committed(OperationKind.DROP_TABLE)
+    for operation in interrupted:
+        finish_drop(storage, operations, operation)
+    return len(interrupted)
