@@ -1,10 +1,19 @@
 """Waits for a partition index that somebody else builds."""
 
+from datetime import timedelta
+
 from airflow.sdk import DAG, Param
 
 from calve_airflow.index_sensor import PartitionIndexSensor
 
 with DAG("waiter", schedule=None, params={"table": Param(type="string"), "index": Param(type="string")}):
     PartitionIndexSensor(
-        task_id="wait", table="{{ params.table }}", index="{{ params.index }}", poke_interval=0.5, timeout=900
+        task_id="wait",
+        table="{{ params.table }}",
+        index="{{ params.index }}",
+        poke_interval=0.5,
+        timeout=900,
+        # Airflow fails a task that resumes before its scheduler has read that the deferred part ended.
+        retries=2,
+        retry_delay=timedelta(seconds=1),
     )
