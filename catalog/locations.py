@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -36,6 +36,26 @@ def location_key(location: str) -> bytes:
     else:
         text = os.path.realpath(_LOCAL.sub("/", location, count=1))
     return f"{text.rstrip('/')}/".encode()
+
+
+def location_keys(locations: Iterable[str]) -> dict[bytes, str]:
+    """Return the keys of many locations with a location of each; symbolic links above them are resolved once."""
+    keys: dict[str, bytes] = {}
+    found = {}
+    for location in locations:
+        parent, _, name = location.rpartition("/")
+        if not parent or parent[-1] in ":/" or name in ("", ".", "..") or _is_link(location):
+            found[location_key(location)] = location
+            continue
+        if (above := keys.get(parent)) is None:
+            above = keys[parent] = location_key(parent)
+        found[above + name.encode() + b"/"] = location
+    return found
+
+
+def _is_link(location: str) -> bool:
+    is_local = "://" not in location or location.startswith("file:")
+    return is_local and os.path.islink(_LOCAL.sub("/", location, count=1))
 
 
 def keys_above(key: bytes) -> Iterator[bytes]:

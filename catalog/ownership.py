@@ -9,11 +9,11 @@ import posixpath
 import re
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ColumnElement, Connection, select, text
+from sqlalchemy import ColumnElement, Connection, Executable, select, text, union_all
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files import Folder
-from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key
+from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key, location_keys
 from catalog.model import Table
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
@@ -64,18 +64,32 @@ def claim_location(connection: Connection, location: str, table: str, table_id: 
             "the most; choose a shorter one"
         )
     _hold_locations(connection, "pg_advisory_xact_lock")
-    row, column = TableRow.location_key, PartitionRow.location
+    row = TableRow.location_key
     is_inside = (row > key) & (row < end_of_keys_inside(key))
     _refuse(connection, is_inside | row.in_(list(keys_above(key))), location, table, table_id)
-    for spelling in _spellings(location):
-        above = [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
-        is_near = column.in_(above) | (column > f"{spelling}/") & (column < f"{spelling}0")
-        # Partitions of dropped tables, whose rows may still be there, do not count.
-        query = select(PartitionRow.table_id, column).join(TableRow, TableRow.id == PartitionRow.table_id)
-        query = query.where(is_near, PartitionRow.table_id != table_id).limit(1)
-        if (partition := connection.execute(query).one_or_none()) is not None:
-            _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, str(partition.location))
+    for partition in connection.execute(_partitions_near(location, table_id)):
+        _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, partition.location)
     return key
+
+
+def _partitions_near(location: str, table_id: int) -> Executable:
+    """Return a query for a partition of another table in each way of being near; each is one look into the index."""
+    column, above, conditions = PartitionRow.location, list[str](), list[ColumnElement[bool]]()
+    for spelling in sorted(_spellings(location)):
+        above += [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
+        conditions.append((column > f"{spelling}/") & (column < f"{spelling}0"))
+    # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
+    first = (
+        select(PartitionRow.table_id, column)
+        # Partitions of dropped tables, whose rows may still be there, do not count.
+        .join(TableRow, TableRow.id == PartitionRow.table_id)
+        .where(column.is_not(None), condition, PartitionRow.table_id != table_id)
+        .order_by(column)
+        .limit(1)
+        .subquery()
+        for condition in (column.in_(above), *conditions)
+    )
+    return union_all(*(select(each.c.table_id, each.c.location) for each in first))
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
@@ -86,18 +100,16 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     Raises:
         LocationInUseError: One of them is.
     """
-    by_key = {
-        location_key(location): location for location in locations if not is_plainly_within(location, table.location)
-    }
+    by_key = location_keys(each for each in locations if not is_plainly_within(each, table.location))
     if not by_key:
         return
     _hold_locations(connection, "pg_advisory_xact_lock_shared")
     row, around = TableRow.location_key, set[bytes]()
-    for key in by_key:
-        around.update(keys_above(key))
+    for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in by_key}:
+        around.update(keys_above(parent))
     for batch in batched(sorted(around)):
         _refuse(connection, among(connection, row, batch), _some(by_key.values()), table.full_name, table.id)
-    between = (row > min(by_key)) & (row < end_of_keys_inside(max(by_key)))
+    between = (row >= min(by_key)) & (row < end_of_keys_inside(max(by_key)))
     for other in connection.scalars(select(row).where(between, TableRow.id != table.id)).all():
         for key in keys_above(other or b""):
             if key in by_key:
