@@ -23,6 +23,7 @@ from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import translated
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 
+_LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 1.0
 _LEFT_AT = "calve_left_at"
@@ -283,8 +284,9 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()
             return
-        except sqlite3.OperationalError:
-            if time.monotonic() > deadline:
+        except sqlite3.OperationalError as error:
+            # Only a lock goes away by itself: a full or read-only disk is named at once.
+            if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
 
