@@ -1,6 +1,6 @@
 """Identities that are never used twice: of rows on SQLite, of the catalog, and of the tables of operations and files.
 
-Tables get a normalised location, by which each location is kept to one table.
+Tables get a column for a normalised location, which revision 0012 fills.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import secrets
 
 import sqlalchemy as sa
 from alembic import op
-
-from catalog.locations import location_key
 
 revision = "0008"
 down_revision = "0007"
@@ -51,7 +49,6 @@ def upgrade() -> None:
     op.create_index("ix_calve_operation_table_id_state", "calve_operation", ["table_id", "state"])
     op.add_column("calve_table", sa.Column("location_key", sa.LargeBinary(), nullable=True))
     op.create_index("ix_calve_table_location_key", "calve_table", ["location_key"])
-    _write_location_keys()
 
 
 def downgrade() -> None:
@@ -82,12 +79,3 @@ def _number_rows(*, never_reused: bool) -> None:
                 f"INSERT INTO sqlite_sequence (name, seq) SELECT '{name}', coalesce(max(used), 0) "
                 f"FROM (SELECT {number} AS used FROM {name} UNION {uses})"
             )
-
-
-def _write_location_keys() -> None:
-    tables = sa.table("calve_table", *map(sa.column, ("id", "location", "kind", "location_key")))
-    connection = op.get_bind()
-    rows = connection.execute(sa.select(tables.c.id, tables.c.location).where(tables.c.kind != "view")).all()
-    for number, location in rows:
-        change = sa.update(tables).where(tables.c.id == number)
-        connection.execute(change.values(location_key=location_key(location)))

@@ -20,7 +20,7 @@ def upgrade() -> None:
     _collate("C")
     has_one = sa.text("location IS NOT NULL")
     op.create_index(_NAME, "calve_partition", ["location"], sqlite_where=has_one, postgresql_where=has_one)
-    _complete_location_keys()
+    _write_location_keys()
 
 
 def downgrade() -> None:
@@ -35,8 +35,8 @@ def _collate(collation: str) -> None:
         op.execute(f'ALTER TABLE calve_partition ALTER COLUMN location TYPE text COLLATE "{collation}"')
 
 
-def _complete_location_keys() -> None:
-    """Write the keys again: tables that were created or moved since revision 0008 have none, or an old one."""
+def _write_location_keys() -> None:
+    """Write the keys of all tables, also of those that have one: they may have moved since it was written."""
     tables = sa.table("calve_table", *map(sa.column, ("id", "location", "kind", "location_key")))
     connection = op.get_bind()
     rows = connection.execute(sa.select(tables.c.id, tables.c.location).where(tables.c.kind != "view")).all()
