@@ -26,7 +26,9 @@ What continues old work finds its own row again by such an id, or none.
 """
 
 
-_WHERE_IT_HAS_ONE: dict[str, Any] = {f"{each}_where": text("location IS NOT NULL") for each in ("sqlite", "postgresql")}
+def _only_rows(condition: str) -> dict[str, Any]:
+    """Return the arguments of an index that has entries for some rows only."""
+    return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
 class Base(DeclarativeBase):
@@ -118,14 +120,13 @@ class PartitionRow(Base):
         Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
         # To find who has files in a folder; few partitions lie elsewhere than by default.
-        Index("ix_calve_partition_location", "location", **_WHERE_IT_HAS_ONE),
+        Index("ix_calve_partition_location", "location", **_only_rows("location IS NOT NULL")),
         # Partitions that no operation added have no entry, and cost nothing.
         Index(
             "ix_calve_partition_table_id_operation_number",
             "table_id",
             "operation_number",
-            postgresql_where=text("operation_number IS NOT NULL"),
-            sqlite_where=text("operation_number IS NOT NULL"),
+            **_only_rows("operation_number IS NOT NULL"),
         ),
         _NEVER_REUSED,
     )
