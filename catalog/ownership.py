@@ -89,7 +89,7 @@ def _partitions_near(location: str, table_id: int) -> Executable:
         .subquery()
         for condition in (column.in_(above), *conditions)
     )
-    return union_all(*(select(each.c.table_id, each.c.location) for each in first))
+    return union_all(*(select(rows.c.table_id, rows.c.location) for rows in first))
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
@@ -100,7 +100,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     Raises:
         LocationInUseError: One of them is.
     """
-    by_key = location_keys(each for each in locations if not is_plainly_within(each, table.location))
+    by_key = location_keys(location for location in locations if not is_plainly_within(location, table.location))
     if not by_key:
         return
     _hold_locations(connection, "pg_advisory_xact_lock_shared")
@@ -146,6 +146,6 @@ def _spellings(location: str) -> set[str]:
     key = location_key(location).decode().rstrip("/")
     scheme, mark, rest = key.partition("://")
     if mark:
-        return {f"{each}://{rest}" for each in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,))}
+        return {f"{name}://{rest}" for name in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,))}
     paths = {key, posixpath.normpath(_LOCAL.sub("/", location, count=1))}
     return {f"{form}{path.rstrip('/')}" for path in paths for form in ("", "file:", "file://")}

@@ -28,7 +28,7 @@ _BATCH = 500
 
 
 class NewFiles(NamedTuple):
-    """Return the staged files that are new to a table.
+    """Staged files that are new to a table.
 
     Attributes:
         manifests: Of the new files.

@@ -223,7 +223,8 @@ class PartitionAdder:
         if not new.packed:
             return
         locations = [self._own_location(partition) for partition in new.partitions]
-        refuse_locations_in_use(self._connection, self.table, [each for each in locations if each is not None])
+        own_locations = [location for location in locations if location is not None]
+        refuse_locations_in_use(self._connection, self.table, own_locations)
         ids = reserve_partition_ids(self._connection, len(new.packed))
         insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new, locations))
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):

@@ -66,7 +66,7 @@ class ScanCounts:
 
 @dataclass
 class ScanState:
-    """What is known of a search so far; `Scan` describes the attributes."""
+    """Progress of a search; `Scan` describes the attributes."""
 
     table: Table
     plan: ScanPlan
@@ -98,7 +98,7 @@ class Scan:
 
     @property
     def counts(self) -> ScanCounts:
-        """What has been read so far."""
+        """Numbers of rows and index items read so far."""
         return self._state.counts
 
     @property

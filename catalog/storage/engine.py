@@ -93,7 +93,7 @@ class Storage:
 
     @cached_property
     def identity(self) -> str:
-        """What tells this catalog from others that keep their tables in the same folders; 16 hexadecimal digits."""
+        """Identifier of this catalog in names of files and folders; 16 hexadecimal digits."""
         with self.read() as connection:
             return str(connection.scalar(select(CatalogRow.identity)))
 

@@ -180,7 +180,7 @@ def test_a_full_disk_is_named(sqlite_url: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def on_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What `on_small_disk.py` prints, on a real disk of its own that is full, and then read-only."""
+    """Output of `on_small_disk.py`, which uses a real disk that is full, and then read-only."""
     unshare = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
         pytest.skip("this system mounts nothing for its users")

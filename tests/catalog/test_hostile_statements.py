@@ -42,7 +42,7 @@ UNKNOWN = {
     "a shell": "!rm -r {foreign}",
     "a file system's shell": "DFS -rm -r {foreign}",
 }
-"""What no statement can say."""
+"""Statements that the grammar does not have."""
 
 FOREIGN = {
     "a property of a reader": "CREATE TABLE x (id int) STORED AS PARQUET TBLPROPERTIES ('PATH'='{foreign}')",

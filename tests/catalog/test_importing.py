@@ -279,7 +279,7 @@ def test_no_partition_moves_into_another_tables_location(catalog: Catalog, sales
     report = import_all(catalog, sales, updates=True)[TABLE]
     assert report.outcome is ImportOutcome.REFUSED
     assert "demo.owner lies in /lake/owner" in str(report.reason)
-    assert all(each.location.startswith(LOCATION) for each in catalog.get_partitions(TABLE))
+    assert all(partition.location.startswith(LOCATION) for partition in catalog.get_partitions(TABLE))
 
 
 def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Catalog, sales: GlueEndpoint) -> None:
