@@ -117,6 +117,8 @@ class StackSettings:
             "SPARK_SUBMIT_OPTS": jvm_options(self.java_home),
             "GX_ANALYTICS_ENABLED": "false",
             "CALVE_SPARK_POOL": SPARK_POOL,
+            # Beside the warehouse, where raw files are put; `make demo` does so.
+            "CALVE_ALLOWED_LOCATIONS": inherited.get("CALVE_ALLOWED_LOCATIONS", str(self.home / "landing")),
             # One person runs it, who has no other one to ask.
             "CALVE_SELF_APPROVAL": inherited.get("CALVE_SELF_APPROVAL", "true"),
         }
