@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
@@ -10,7 +11,11 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, NestedField
 
 from catalog.files import FileInfo
+from catalog.iceberg.facts import FooterReader
 from catalog.iceberg.layout import Layout
+from catalog.iceberg.manifests import ManifestWriter
+from catalog.iceberg.metadata import write_table
+from catalog.model import FileFormat
 
 
 def layout(columns: dict[str, IcebergType], keys: dict[str, IcebergType] | None = None) -> Layout:
@@ -28,3 +33,18 @@ def layout(columns: dict[str, IcebergType], keys: dict[str, IcebergType] | None 
 
 def file_info(path: Path | str) -> FileInfo:
     return FileInfo(str(path), Path(path).stat().st_size, 0)
+
+
+def write_metadata(table: Layout, file_format: FileFormat, paths: Iterable[Path], folder: Path) -> str:
+    """Write the metadata of the Iceberg table that files are; return their location."""
+    reader = FooterReader(table, file_format)
+    spellings: dict[int, list[str]] = {}
+    unknown: set[tuple[int, tuple[str, ...]]] = set()
+    with ManifestWriter(table, f"{folder}/m") as writer:
+        for path in paths:
+            facts = reader.read(file_info(path))
+            writer.add((), file_format, file_info(path), facts)
+            unknown.update(facts.unknown)
+            for field_id, name in facts.spellings:
+                spellings.setdefault(field_id, []).append(name)
+    return write_table(table, str(folder), writer.manifests, {}, table.name_mapping(spellings, unknown))
