@@ -45,8 +45,8 @@ def migrate(
         verified_partitions: How many partitions are compared, evenly spread; None for all.
 
     Returns:
-        The report of `Migrations.flip`, with `partitions_verified` and `partitions_total`, and `problem_count` and
-        `problems`, the files that were passed over.
+        The report of `Migrations.flip`, with `partitions_verified` and `partitions_total`, `warnings` about files, and
+        `problem_count` and `problems`, the files that were passed over.
 
     Raises:
         MigrationRefusedError: The table cannot become an Iceberg table; subclasses say why.
@@ -75,7 +75,8 @@ def _migrate(
     spark: SparkSession, catalog: Catalog, operation: Operation, verified_partitions: int | None
 ) -> dict[str, Any]:
     staged = _stage(spark, catalog, operation)
-    report = {name: staged[name] for name in ("partitions", "manifests", "problem_count", "problems")}
+    names = ("partitions", "manifests", "warnings", "problem_count", "problems")
+    report = {name: staged[name] for name in names if name in staged}
     if MigrationRequest.from_json(operation.request).verify:
         verified = _verify(spark, catalog, operation, staged, verified_partitions)
         report |= {"partitions_verified": verified["partitions"], "partitions_total": verified["partitions_total"]}

@@ -79,6 +79,7 @@ class StagedFiles:
     Attributes:
         spellings: Field ids, with other names that files use for them.
         unknown: Columns that the table does not have, as in `catalog.iceberg.columns.Match`.
+        unvectorized: As in `catalog.iceberg.facts.FileFacts`.
         totals: The file of row counts, below the attempt's folder; None when there is none.
         first_ordinal, last_ordinal: Of the partitions that have data files here; None when none has.
         partition_count: How many those are.
@@ -87,6 +88,7 @@ class StagedFiles:
     manifests: list[WrittenManifest] = field(default_factory=list)
     spellings: set[tuple[int, str]] = field(default_factory=set)
     unknown: set[tuple[int, tuple[str, ...]]] = field(default_factory=set)
+    unvectorized: set[str] = field(default_factory=set)
     problems: Problems = field(default_factory=Problems)
     file_count: int = 0
     row_count: int = 0
@@ -158,6 +160,7 @@ class _Work:
             return
         found.spellings.update(facts.spellings)
         found.unknown.update(facts.unknown)
+        found.unvectorized.update(facts.unvectorized)
         total = self._totals.setdefault(folder.ordinal, [0, 0, 0])
         total[0] += 1
         total[1] += facts.row_count

@@ -55,8 +55,8 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
     """Write what the Iceberg table of an operation consists of, where nobody looks; of a dry run, only say what it is.
 
     Returns:
-        Of a dry run `files`, `rows`, `bytes`, `partitions`, `problem_count` and `problems`. None otherwise: the
-        result is recorded with what was written.
+        Of a dry run `files`, `rows`, `bytes`, `partitions`, `warnings`, `problem_count` and `problems`. None
+        otherwise: the result is recorded with what was written.
 
     Raises:
         NestedFolderError: A folder has a folder inside, and it was not said what to do with those.
@@ -121,6 +121,8 @@ def stage_files(
     with reporting(Progress(lambda: counter.value, file_count, "files")):
         found = run_tasks(spark, partial(_read, settings), tasks, lambda done: counts[done[0]], counter)
     staged = _added_up(listed, [each for _, each in found])
+    for warning in staged.warnings:
+        log.warning("%s", warning)
     kept = {each.path.removeprefix(f"{settings.folder}/") for each in staged.manifests}
     Folder(settings.folder).delete_except(kept | {each.totals for _, each in found if each.totals})
     return staged
@@ -199,6 +201,7 @@ def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> St
             TOTALS,
         ),
         unknown=sorted({each for part in found for each in part.unknown}),
+        unvectorized=sorted({name for part in found for name in part.unvectorized}),
         problem_counts={str(problem): count for problem, count in problems.counts.items()},
     )
 
@@ -211,6 +214,7 @@ def _dry_report(staged: Staged) -> dict[str, Any]:
         "bytes": staged.size_bytes,
         "partitions": staged.partition_count,
         "listing": staged.listing,
+        "warnings": staged.warnings,
         "problem_count": staged.count_problems(),
         "problems": [{"path": each.path, "problem": each.problem, "message": each.message} for each in staged.problems],
     }

@@ -106,7 +106,7 @@ def _readable(catalog: Catalog, operation: Operation, staged: Staged, metadata_l
             target.layout,
             target.location,
             staged.manifests,
-            {},
+            staged.reading_properties,
             mapping,
             folder=folder,
             metadata_location=f"{folder}/00000-verify.metadata.json",

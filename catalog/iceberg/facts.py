@@ -29,6 +29,7 @@ class FileFacts:
         split_offsets: Where in the file readers may begin, ascending; None when it is not known.
         spellings: Field id and the name in the file, where that is not the table's to the letter.
         unknown: Columns that the table does not have, as in `columns.Match`; known of Parquet and ORC files.
+        unvectorized: The table's columns whose values Iceberg's vectorized reader for Spark cannot decode.
     """
 
     row_count: int
@@ -41,6 +42,7 @@ class FileFacts:
     split_offsets: tuple[int, ...] | None
     spellings: tuple[tuple[int, str], ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    unvectorized: tuple[str, ...] = ()
 
 
 class _Reader(Protocol):

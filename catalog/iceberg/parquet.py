@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow
 import pyarrow.parquet
-from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, LongType, NestedField, StringType
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    NestedField,
+    StringType,
+)
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
@@ -79,6 +88,8 @@ class _Plan(NamedTuple):
         ordered: The columns of a file that says by which order it has found minima and maxima.
         unordered: Those of a file of old, in which only the signed order was right.
         orders: What a footer says in which every column has its type's own order (`column_orders`).
+        booleans: The positions of the table's columns of booleans, → their names; none inside others, which Iceberg
+            reads value by value.
     """
 
     start: bytes
@@ -88,6 +99,7 @@ class _Plan(NamedTuple):
     orders: bytes
     shapes: tuple[Shape, ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...]
+    booleans: Mapping[int, str]
 
 
 class ParquetReader:
@@ -112,6 +124,9 @@ class ParquetReader:
             facts = _facts_of_one(rows, groups[0], leaves, plan.spellings)
         else:
             facts = _facts_of_many(rows, groups, leaves, plan.spellings)
+        if plan.booleans:
+            positions = {position for group in groups for position in group.run_lengths} & plan.booleans.keys()
+            facts = replace(facts, unvectorized=tuple(plan.booleans[position] for position in sorted(positions)))
         return replace(facts, unknown=plan.unknown) if plan.unknown else facts
 
     def _footer(self, file: FileInfo) -> bytes:
@@ -236,7 +251,9 @@ def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: byte
     header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
     orders = header + b"\x1c\x00\x00" * count
     shapes = tuple(shape_of(schema.column(position)) for position in range(count))
-    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown)
+    names = {column.field_id: column.name for column in columns if isinstance(column.field_type, BooleanType)}
+    booleans = {leaf.position: names[leaf.field_id] for leaf in ordered if leaf.field_id in names}
+    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown, booleans)
 
 
 def _varint(number: int) -> bytes:

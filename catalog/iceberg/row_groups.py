@@ -27,10 +27,12 @@ class RowGroup(NamedTuple):
     Attributes:
         start: Where in the file its pages begin.
         chunks: One for each column.
+        run_lengths: The columns of booleans whose values are stored as runs, by position.
     """
 
     start: int
     chunks: list[Chunk]
+    run_lengths: tuple[int, ...] = ()
 
 
 class Shape(NamedTuple):
@@ -39,10 +41,12 @@ class Shape(NamedTuple):
     Attributes:
         pattern: What most of them match; None when it is not known.
         width: Bytes of a value; None when they vary.
+        is_boolean: The pattern matches none whose values are stored as runs.
     """
 
     pattern: re.Pattern[bytes] | None
     width: int | None
+    is_boolean: bool = False
 
 
 _PHYSICAL_TYPES = {
@@ -63,6 +67,10 @@ _LISTS_OF_NUMBERS = b"|".join(
 _LISTS_OF_ENCODINGS = b"|".join(
     re.escape(bytes((count << 4 | 5,))) + rb"[\x00-\x7f]{%d}" % count for count in range(1, 8)
 )
+_LISTS_WITH_PLAIN = b"|".join(
+    re.escape(bytes((count << 4 | 5,))) + rb"(?=[\x00-\x7f]{0,%d}\x00)[\x00-\x7f]{%d}" % (count - 1, count)
+    for count in range(1, 8)
+)
 _BEGINNING = rb"\x26%(n)b\x1c\x15%(type)b\x19(?:%(encodings)b)%(path)b\x15[\x00-\x7f]"
 _NUMBERS = rb"\x16(%(n)b)\x16%(n)b\x16(%(n)b)\x26%(n)b(?:\x26%(n)b)?[\x1c\x3c]"
 _STATISTICS = (
@@ -71,15 +79,19 @@ _STATISTICS = (
 )
 _ENDING = (
     # Whether minimum and maximum are exact; encodings of pages; Bloom filter; sizes.
-    rb"[\x11\x12]{0,2}\x00(?:\x19[\x1c\x2c\x3c\x4c\x5c](?:\x15%(n)b\x15%(n)b\x15%(n)b\x00)+)?"
+    rb"[\x11\x12]{0,2}\x00(?:\x19[\x1c\x2c\x3c\x4c\x5c](?:\x15%(n)b\x15%(encoding)b\x15%(n)b\x00)+)?"
     rb"(?:[\x16\x26]%(n)b(?:\x15%(n)b)?)?"
     rb"(?:[\x1c\x2c\x3c\x4c](?:\x16%(n)b)?(?:[\x19\x29\x39](?:%(lists)b))?(?:\x19(?:%(lists)b))?\x00)?\x00"
     # Where the page indexes are.
     rb"(?:\x16%(n)b\x15%(n)b)?(?:[\x16\x36]%(n)b\x15%(n)b)?\x00"
 )
 _NULL_COUNT = re.compile(rb"\x36(" + _NUMBER + rb")\x28([\x00-\x7f])", re.DOTALL)
-_END_OF_CHUNK = re.compile(_ENDING % {b"n": _NUMBER, b"lists": _LISTS_OF_NUMBERS}, re.DOTALL)
+_END_OF_CHUNK = re.compile(_ENDING % {b"n": _NUMBER, b"encoding": _NUMBER, b"lists": _LISTS_OF_NUMBERS}, re.DOTALL)
 _BINARY_FIELD = 0x18
+_DATA_PAGES = (0, 3)
+"""The types of pages with values: of the first and the second version."""
+_PLAIN, _RUN_LENGTHS = 0, 3
+_NOT_RUN_LENGTHS = rb"[\x00-\x05\x07-\x7f]"
 _NUMBERS_KEPT = 1 << 16
 
 
@@ -88,20 +100,22 @@ def shape_of(leaf: Any) -> Shape:
     number, width = _PHYSICAL_TYPES[leaf.physical_type]
     if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
         width = leaf.length
+    is_boolean = leaf.physical_type == "BOOLEAN"
     name = leaf.name.encode()
     if leaf.path != leaf.name or leaf.max_repetition_level or len(name) > 0x7F or (width or 0) > 0x3F:
-        return Shape(None, width)
+        return Shape(None, width, is_boolean)
     parts = {
         b"n": _NUMBER,
         b"type": bytes((number << 1,)),
-        b"encodings": _LISTS_OF_ENCODINGS,
+        b"encodings": _LISTS_WITH_PLAIN if is_boolean else _LISTS_OF_ENCODINGS,
+        b"encoding": _NOT_RUN_LENGTHS if is_boolean else _NUMBER,
         b"path": rb"\x19\x18" + re.escape(bytes((len(name),)) + name),
         b"lists": _LISTS_OF_NUMBERS,
     }
     pattern = (_BEGINNING + _NUMBERS) % parts
     if width is not None:
         pattern += (_STATISTICS + _ENDING) % {**parts, b"width": re.escape(bytes((width,))), b"count": width}
-    return Shape(re.compile(pattern, re.DOTALL), width)
+    return Shape(re.compile(pattern, re.DOTALL), width, is_boolean)
 
 
 def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[int, list[RowGroup]]:
@@ -141,9 +155,12 @@ def _read_row_group(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
     start = _start(footer, position)
     numbers = _DECODED
     chunks: list[Chunk] = []
-    for pattern, width in shapes:
+    run_lengths: tuple[int, ...] = ()
+    for pattern, width, is_boolean in shapes:
         found = pattern.match(footer, position) if pattern is not None else None
         if found is None:
+            if is_boolean and _has_run_lengths(footer, position):
+                run_lengths = (*run_lengths, len(chunks))
             chunk, position = read_chunk(footer, position, width)
         elif width is None:
             chunk, position = _texts(footer, position, found)
@@ -158,7 +175,27 @@ def _read_row_group(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
             )
             position = found.end()
         chunks.append(chunk)
-    return RowGroup(start, chunks), skip_struct(footer, position)
+    return RowGroup(start, chunks, run_lengths), skip_struct(footer, position)
+
+
+def _has_run_lengths(footer: bytes, position: int) -> bool:
+    """Return whether a chunk of booleans has its values stored as runs.
+
+    What writers say of each page tells. Without it, the encodings of levels and values stand in one list: levels are
+    stored as runs, so only a list without plain values says that values are, too.
+    """
+    described = read_struct(footer, position)[0][3]
+    if (pages := described.get(13)) is not None:
+        count, position = _list_length(pages, 0)
+        for _ in range(count):
+            page, position = read_struct(pages, position)
+            if page[1] in _DATA_PAGES and page[2] == _RUN_LENGTHS:
+                return True
+        return False
+    listed = described[2]
+    count, position = _list_length(listed, 0)
+    encodings = {unzigzag(number) for number in listed[position : position + count]}
+    return _RUN_LENGTHS in encodings and _PLAIN not in encodings
 
 
 def _start(footer: bytes, position: int) -> int:

@@ -161,7 +161,7 @@ class Flipper:
                 path = f"{folder}/kept-{attempt}-{tried}"
                 new = new_files(target, staged, metadata, request.duplicate_files, path)
                 manifests, size_bytes, left_out = list(new.manifests), new.size_bytes, new.duplicate_count
-            properties = {}
+            properties = staged.reading_properties
             mapping = completed_mapping(metadata, target.layout, staged.spellings, staged.unknown)
             if mapping != mapping_of(metadata):
                 properties[NAME_MAPPING] = mapping

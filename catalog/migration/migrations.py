@@ -224,6 +224,7 @@ class Migrations:
             "bytes": staged.size_bytes,
             "partitions": staged.partition_count,
             "manifests": len(staged.manifests),
+            "warnings": staged.warnings,
             "problem_count": staged.count_problems(),
             "problems": [
                 {"path": each.path, "problem": each.problem, "message": each.message}
@@ -242,7 +243,8 @@ class Migrations:
             target.layout,
             target.location,
             staged.manifests,
-            table_properties(table, target.location, is_snapshot=request.kind is OperationKind.SNAPSHOT),
+            table_properties(table, target.location, is_snapshot=request.kind is OperationKind.SNAPSHOT)
+            | staged.reading_properties,
             target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",

@@ -28,6 +28,12 @@ from catalog.storage import Storage
 if TYPE_CHECKING:
     from catalog.iceberg.manifests import WrittenManifest
 
+VECTORIZATION = "read.parquet.vectorization.enabled"
+"""The property of an Iceberg table by which Spark reads its Parquet files in batches of values, or value by value.
+
+Source: https://iceberg.apache.org/docs/latest/configuration/#read-properties
+"""
+
 _PREFIX = "calve-"
 _STAGED = "staged.json"
 _END = "end"
@@ -152,6 +158,7 @@ class Staged:
         counted: What `totals` would add up to; None to add them up.
         unknown: Columns of files that the table does not have, as in `catalog.iceberg.columns.Match`.
         problem_counts: What is wrong → with how many files; None when `problems` has all of them.
+        unvectorized: As in `catalog.iceberg.facts.FileFacts`.
     """
 
     manifests: Sequence[WrittenManifest]
@@ -162,6 +169,7 @@ class Staged:
     counted: Counted | None = None
     problem_counts: Mapping[str, int] | None = None
     unknown: Sequence[tuple[int, Sequence[str]]] = ()
+    unvectorized: Sequence[str] = ()
 
     @cached_property
     def _counted(self) -> Counted:
@@ -190,6 +198,22 @@ class Staged:
         """How many partitions have files."""
         return self._counted.partition_count
 
+    @property
+    def reading_properties(self) -> dict[str, str]:
+        """The properties of the Iceberg table without which Spark could not read the files."""
+        return {VECTORIZATION: "false"} if self.unvectorized else {}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What files cause, a sentence each."""
+        if not self.unvectorized:
+            return []
+        return [
+            f"columns {', '.join(self.unvectorized)} have booleans stored as runs (encoding RLE), which Iceberg's "
+            f"vectorized reader for Spark does not decode; {VECTORIZATION} of the Iceberg table is set to false, with "
+            "which Spark reads more slowly. Rewrite the data files, then set it to true"
+        ]
+
     def count_problems(self, except_for: Collection[str] = ()) -> int:
         """Return how many files are not part of the table, but for those with some problems."""
         counts = Counter(each.problem for each in self.problems) if self.problem_counts is None else self.problem_counts
@@ -206,6 +230,7 @@ class Staged:
             "counted": None if self.counted is None else list(self.counted),
             "problem_counts": None if self.problem_counts is None else dict(self.problem_counts),
             "unknown": [[parent, list(path)] for parent, path in self.unknown],
+            "unvectorized": list(self.unvectorized),
         }
 
     @classmethod
@@ -222,6 +247,7 @@ class Staged:
             None if values["counted"] is None else Counted(*values["counted"]),
             values["problem_counts"],
             [(parent, tuple(path)) for parent, path in values["unknown"]],
+            values.get("unvectorized", ()),
         )
 
 

@@ -31,7 +31,7 @@ PLANNED, REFUSED, PASSED_OVER = "planned", "refused", "passed over"
 DRY_RUN = "DRY_RUN"
 """The failure code of an operation that only looked at files."""
 
-_REPORTED = ("partitions", "manifests", "problem_count", "problems")
+_REPORTED = ("partitions", "manifests", "warnings", "problem_count", "problems")
 _VERIFIED = {"partitions": "partitions_verified", "partitions_total": "partitions_total"}
 _SKIPPABLE = ("EMPTY", "FOREIGN")
 
@@ -410,7 +410,7 @@ def _row(
         "bytes": None if facts["bytes"] is None else size(facts["bytes"]),
         "files passed over": facts.get("problem_count"),
         "partitions verified": facts.get("partitions_verified"),
-        "warnings": len(plan.get("warnings", ())),
+        "warnings": len(plan.get("warnings", ())) + len(facts.get("warnings", ())),
         "outcome": said,
     }
     return Outcome(row, failure)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -15,6 +17,7 @@ from catalog.iceberg.facts import FooterReader
 from catalog.iceberg.layout import Layout
 from catalog.iceberg.manifests import ManifestWriter
 from catalog.iceberg.metadata import write_table
+from catalog.migration.staging import Staged
 from catalog.model import FileFormat
 
 
@@ -35,16 +38,31 @@ def file_info(path: Path | str) -> FileInfo:
     return FileInfo(str(path), Path(path).stat().st_size, 0)
 
 
-def write_metadata(table: Layout, file_format: FileFormat, paths: Iterable[Path], folder: Path) -> str:
-    """Write the metadata of the Iceberg table that files are; return their location."""
+def write_metadata(
+    table: Layout,
+    file_format: FileFormat,
+    paths: Iterable[Path],
+    folder: Path,
+    keys: Sequence[tuple[Any, ...]] = (),
+) -> str:
+    """Write the metadata of the Iceberg table that files are; return their location.
+
+    Args:
+        keys: The values of each file's partition, for a table with partition keys.
+    """
     reader = FooterReader(table, file_format)
     spellings: dict[int, list[str]] = {}
     unknown: set[tuple[int, tuple[str, ...]]] = set()
+    unvectorized: set[str] = set()
     with ManifestWriter(table, f"{folder}/m") as writer:
-        for path in paths:
+        for path, values in itertools.zip_longest(paths, keys, fillvalue=()):
+            assert isinstance(path, Path)
             facts = reader.read(file_info(path))
-            writer.add((), file_format, file_info(path), facts)
+            writer.add(values, file_format, file_info(path), facts)
             unknown.update(facts.unknown)
+            unvectorized.update(facts.unvectorized)
             for field_id, name in facts.spellings:
                 spellings.setdefault(field_id, []).append(name)
-    return write_table(table, str(folder), writer.manifests, {}, table.name_mapping(spellings, unknown))
+    staged = Staged(writer.manifests, (), "", {}, (), unvectorized=sorted(unvectorized))
+    mapping = table.name_mapping(spellings, unknown)
+    return write_table(table, str(folder), writer.manifests, staged.reading_properties, mapping)

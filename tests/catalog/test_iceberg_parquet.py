@@ -41,7 +41,7 @@ from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
 from catalog.iceberg import tails
 from catalog.iceberg.facts import FileFacts, FooterReader
-from catalog.iceberg.row_groups import Shape, read_row_groups, shape_of
+from catalog.iceberg.row_groups import read_row_groups, shape_of
 from catalog.iceberg.thrift import schema_end
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout
@@ -196,7 +196,15 @@ def test_a_column_without_statistics_in_one_row_group_has_no_bounds(tmp_path: Pa
     assert (set(found.lower_bounds), set(found.upper_bounds)) == ({1}, {1})
 
 
-@pytest.mark.parametrize("options", [{}, {"use_dictionary": False}, {"compression": "none", "write_page_index": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"use_dictionary": False},
+        {"compression": "none", "write_page_index": True},
+        {"data_page_version": "2.0"},
+    ],
+)
 def test_chunks_of_usual_shape_are_those_that_any_shape_would_be(options: dict[str, Any], tmp_path: Path) -> None:
     values_of = {
         "flag": (pyarrow.bool_(), [True, False, None]),
@@ -215,10 +223,11 @@ def test_chunks_of_usual_shape_are_those_that_any_shape_would_be(options: dict[s
     footer = content[-8 - int.from_bytes(content[-8:-4], "little") : -8]
     shapes = [shape_of(metadata.schema.column(number)) for number in range(metadata.num_columns)]
     found = read_row_groups(footer, schema_end(footer), shapes)
-    assert found == read_row_groups(footer, schema_end(footer), [Shape(None, shape.width) for shape in shapes])
+    assert found == read_row_groups(footer, schema_end(footer), [shape._replace(pattern=None) for shape in shapes])
     rows, groups = found
     assert (rows, len(groups)) == (metadata.num_rows, metadata.num_row_groups)
     for number, group in enumerate(groups):
+        assert group.run_lengths == ((0,) if "data_page_version" in options else ())
         for column, (values, size_bytes, nulls, low, high) in enumerate(group.chunks):
             known = metadata.row_group(number).column(column)
             assert (values, size_bytes) == (known.num_values, known.total_compressed_size)
@@ -226,6 +235,22 @@ def test_chunks_of_usual_shape_are_those_that_any_shape_would_be(options: dict[s
             assert (low is not None and high is not None) == known.statistics.has_min_max
             if isinstance(known.statistics.min_raw, bytes):
                 assert (low, high) == (known.statistics.min_raw, known.statistics.max_raw)
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("encoding", ["PLAIN", "RLE"])
+def test_booleans_stored_as_runs_are_those_that_have_no_plain_pages(
+    encoding: str, version: str, tmp_path: Path
+) -> None:
+    options = {"data_page_version": version, "use_dictionary": False}
+    values = pyarrow.array([True, None, False, None], pyarrow.bool_())
+    encodings = {"flag": encoding, "other": "RLE", "part.flag": "RLE"}
+    parts = pyarrow.array([{"flag": True}] * 4)
+    columns = {"flag": values, "other": values, "part": parts}
+    path = write(tmp_path / "f", columns, row_group_size=2, column_encoding=encodings, **options)
+    part = StructType(NestedField(9, "flag", BooleanType(), required=False))
+    found = read(path, {"flag": BooleanType(), "part": part})
+    assert found.unvectorized == (("flag",) if encoding == "RLE" else ())
 
 
 def test_files_on_other_file_systems_are_read_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from catalog import Catalog
@@ -109,6 +111,28 @@ def test_files_of_chosen_partitions_are_added_and_duplicates_are_not(
     assert said[0] == "shop.orders has 1 file(s) with 1 row(s) of shop.more now"
     assert said[-1] == "2 file(s) were there already and were left out"
     assert [row[0] for row in iceberg_rows(catalog_url, "shop.orders")] == [1, 2, 3, 7, 8, 9]
+
+
+@on_sqlite
+def test_booleans_stored_as_runs_are_read_after_a_migration_and_an_addition(
+    session: Session, catalog: Catalog, catalog_url: str
+) -> None:
+    for number, name in enumerate(("flags", "more_flags", "plain")):
+        session.execute(f"CREATE TABLE {name} (id bigint, flag boolean) STORED AS PARQUET")
+        folder = Path(catalog.get_table(f"shop.{name}").location)
+        folder.mkdir(parents=True, exist_ok=True)
+        version = "1.0" if name == "plain" else "2.0"
+        rows = pyarrow.table({"id": [number], "flag": [True]})
+        pyarrow.parquet.write_table(rows, folder / "f.parquet", data_page_version=version)
+    said = session.execute(MIGRATE.replace("orders", "flags")).text
+    assert said is not None
+    assert "warning: columns flag have booleans stored as runs" in said
+    assert session.execute("SELECT id FROM flags WHERE flag").rows == [[0]]
+
+    assert "warning" not in str(session.execute(MIGRATE.replace("orders", "plain")).text)
+    add = "ALTER TABLE plain EXECUTE add_files_from_table(schema_name => 'shop', table_name => 'more_flags')"
+    assert "warning: columns flag" in str(session.execute(add).text)
+    assert sorted(session.execute("SELECT id FROM plain WHERE flag").rows) == [[1], [2]]
 
 
 @on_sqlite

@@ -99,7 +99,7 @@ def _migrate(
         else f"{report['target']} is an Iceberg table of {counted}",
         f"metadata: {report['metadata_location']}",
         *_verified(report),
-        *(f"warning: {each}" for each in warnings),
+        *(f"warning: {warning}" for warning in (*warnings, *report.get("warnings", ()))),
         *_passed_over(report),
     ]
     verified = report.get("partitions_verified")
