@@ -58,6 +58,20 @@ ATTEMPTS = {
     "logs of workers": "SELECT * FROM python_worker_logs()",
     "INSERT": "INSERT INTO t SELECT 1, reflect('java.lang.System', 'getenv', 'PLANTED')",
     "INSERT of a path": "INSERT INTO t SELECT 1, value FROM text.`{file}`",
+    "INSERT of a common table expression": "INSERT INTO t WITH x AS (SELECT * FROM csv.`{file}`) SELECT 1, _c0 FROM x",
+    "a path behind a hint": "SELECT /*+ BROADCAST(x) */ * FROM t JOIN csv.`file:{file}` AS x ON true",
+    "a path of a pattern": "SELECT * FROM csv.`{file}*`",
+    "a path of another format": "SELECT * FROM parquet.`{file}`, orc.`{file}`, json.`{file}`",
+    "a path with a schema": "SELECT * FROM csv.`{file}` WITH (header 'false')",
+    "reflect in reflect": """SELECT reflect('java.lang.String', 'valueOf',
+        reflect('java.lang.System', 'getenv', 'PLANTED'))""",
+    "reflect in a common table expression of a subquery": """SELECT (WITH x AS (SELECT
+        reflect('java.lang.System', 'getenv', 'PLANTED') AS s) SELECT s FROM x)""",
+    "reflect in an argument of a table function": """SELECT * FROM
+        range(length(reflect('java.lang.System', 'getenv', 'PLANTED')))""",
+    "reflect behind a variable": "SELECT IDENTIFIER(:name)('java.lang.System', 'getenv', 'PLANTED')",
+    "a second statement": "SELECT 1; SELECT reflect('java.lang.System', 'getenv', 'PLANTED')",
+    "a second statement in a comment's shadow": "SELECT 1 /* ; */; DROP TABLE t PURGE",
 }
 
 HARMLESS = [
@@ -75,6 +89,8 @@ HARMLESS = [
     "SELECT /*+ BROADCAST(t) */ DISTINCT * FROM t TABLESAMPLE (100 PERCENT) CLUSTER BY id",
     "SELECT * FROM VALUES (1, 'a'), (2, 'b') AS v (x, y)",
     "SELECT * FROM good_view",
+    """SELECT from_csv('1,a', 'id int, name string'), from_json('{}', 'a int'), to_csv(struct(1)),
+        schema_of_json('{}')""",
 ]
 
 
@@ -128,7 +144,10 @@ def test_load_data_reads_no_foreign_file(session: Session, tmp_path: Path, monke
     secrets = tmp_path / "secrets.csv"
     secrets.write_text(f"id,name\n1,{SECRET}\n")
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path / "warehouse"))
-    for path in (str(secrets), f"file://{secrets}", f"{tmp_path}/warehouse/../secre*.csv"):
+    (tmp_path / "warehouse").mkdir(exist_ok=True)
+    (tmp_path / "warehouse" / "link.csv").symlink_to(secrets)
+    spellings = (secrets, f"file://{secrets}", f"file:{secrets}", f"{tmp_path}/warehouse/../secre*.csv")
+    for path in (*spellings, f"{tmp_path}/warehouse/link.csv", f"{tmp_path}/warehouse/*.csv", "/proc/self/environ"):
         with pytest.raises(LocationNotAllowedError):
             session.execute(f"LOAD DATA INPATH '{path}' INTO TABLE t")
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", str(tmp_path))
