@@ -40,6 +40,8 @@ PLANTED = {
     "AIRFLOW_VAR_PLANTED": "planted-airflow-variable",
     "AWS_ACCESS_KEY_ID": "planted-access-key-id",
     "AWS_SECRET_ACCESS_KEY": "planted-secret-access-key",
+    "AWS_SESSION_TOKEN": "planted-session-token",
+    "AZURE_CLIENT_SECRET": "planted-client-secret",
     "SERVICE_TOKEN": "planted-token-of-another-service",
 }
 """Secrets in the environment of the stack, none of which may be found anywhere else."""
@@ -49,7 +51,9 @@ _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
 
 
 @pytest.fixture(scope="package", params=["postgresql", "sqlite"])
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, spark_configuration: Path
+) -> Iterator[Stack]:
     """The whole stack, and test DAGs beside its own; the catalog on each database in turn, Airflow's on PostgreSQL.
 
     A test for one database only says `@pytest.mark.parametrize("stack", ["postgresql"], indirect=True)`.
@@ -69,8 +73,20 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables), **PLANTED}
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
+    environment["SPARK_CONF_DIR"] = str(spark_configuration)
     with Stack(home, catalog_url=catalog_url, env=environment, durable=False) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def spark_configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of settings with which Spark writes its events, as plain text, below `events`."""
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "events").mkdir()
+    settings = {"enabled": "true", "compress": "false", "rolling.enabled": "false", "dir": f"file:{folder}/events"}
+    lines = [f"spark.eventLog.{name} {value}\n" for name, value in settings.items()]
+    (folder / "spark-defaults.conf").write_text("".join(lines))
+    return folder
 
 
 @pytest.fixture(scope="package")

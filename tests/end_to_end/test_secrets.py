@@ -1,4 +1,4 @@
-"""Secrets of the stack's environment stand in no command line, log or file of a job."""
+"""Secrets stand in no command line, log, XCom, rendered field, event of Spark or file; texts of forms only in these."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from catalog import Catalog
 from catalog.model import NewPartition
+from standalone.preparation import AIRFLOW_DATABASE
+from standalone.stack import CATALOG_DATABASE
 from tests.end_to_end.conftest import PLANTED
 
 if TYPE_CHECKING:
@@ -24,6 +27,9 @@ pytestmark = [
 ]
 
 STATEMENT_SECRET = "planted-inside-a-statement"
+ADDRESS_SECRET = "planted-inside-an-address"
+_FORMS = {"dag_run", "log"}
+"""Tables of Airflow with the forms of runs: the runs themselves, and the audit log of the requests."""
 _STORES = ("passwords.json", "simple_auth_manager_passwords.json", "stack.json", "calve.env")
 """Where the one-machine set-up keeps its own passwords, readable by their owner only."""
 
@@ -71,7 +77,20 @@ def files_with(home: Path, secrets: set[str]) -> list[str]:
     return found
 
 
-def test_secrets_are_found_nowhere(stack: Stack, catalog: Catalog, start_dag: Callable[..., Any]) -> None:
+def tables_with(connection: psycopg.Connection[Any], secret: str) -> set[str]:
+    """Return the tables of a database that hold a text in any column."""
+    names = connection.execute(
+        "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name), table_name FROM information_schema.tables "
+        "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE'"
+    ).fetchall()
+    assert len(names) > 10
+    query = "SELECT EXISTS (SELECT 1 FROM {} AS t WHERE strpos(t::text, %s) > 0)"
+    return {name for full, name in names if connection.execute(query.format(full), [secret]).fetchone() == (True,)}
+
+
+def test_secrets_are_found_nowhere(
+    stack: Stack, catalog: Catalog, start_dag: Callable[..., Any], spark_configuration: Path
+) -> None:
     table = "secrets.events"
     catalog.create_database("secrets", if_not_exists=True)
     catalog.create_table(table, columns=[("id", "bigint")], partition_keys=[("month", "int")])
@@ -91,15 +110,39 @@ def test_secrets_are_found_nowhere(stack: Stack, catalog: Catalog, start_dag: Ca
                 "run_statement",
                 {"statement": "CREATE TABLE secrets.etc (line string) STORED AS TEXTFILE LOCATION '/etc'"},
             ),
+            "located": start_dag(
+                "run_statement",
+                {
+                    "statement": "CREATE TABLE secrets.s3 (id int) STORED AS PARQUET LOCATION "
+                    f"'s3://key:{ADDRESS_SECRET}@lake/x'"
+                },
+            ),
+            "loaded": start_dag(
+                "add_partitions",
+                {"table": "secrets.loaded", "source": f"s3://key:{ADDRESS_SECRET}@lake/x", "keys": ["day int"]},
+            ),
+            "imported": start_dag("import_tables", {"source": f"hms://me:{ADDRESS_SECRET}@127.0.0.1"}),
         }
         runs["indexed"].wait()
         runs["answered"].wait()
         runs["refused"].wait("failed")
-        runs["foreign"].wait("failed")
+        for name in ("foreign", "located", "loaded", "imported"):
+            runs[name].wait("failed")
     assert "RefusedStatementError: " in runs["refused"].log("run")
     assert "LocationNotAllowedError: " in runs["foreign"].log("run")
+    assert "InvalidLocationError: " in runs["located"].log("run")
     secrets = secrets_of(stack)
     said = b"\n".join(lines.seen)
     assert b"spark_jobs/run_statement.py" in said
-    assert [secret for secret in {*secrets, STATEMENT_SECRET} if secret.encode() in said] == []
-    assert files_with(Path(stack.home), secrets) == []
+    of_forms = {STATEMENT_SECRET, ADDRESS_SECRET}
+    assert [secret for secret in secrets | of_forms if secret.encode() in said] == []
+    assert files_with(Path(stack.home), secrets | {ADDRESS_SECRET}) == []
+    events = spark_configuration / "events"
+    assert "SparkListenerApplicationStart" in "".join(path.read_text() for path in events.iterdir())
+    assert files_with(events, secrets | of_forms) == []
+    with stack.postgres.connect(AIRFLOW_DATABASE) as airflow, stack.postgres.connect(CATALOG_DATABASE) as database:
+        for connection in (airflow, database):
+            assert [found for secret in secrets if (found := tables_with(connection, secret))] == []
+        assert [tables_with(airflow, secret) for secret in of_forms] == [_FORMS, _FORMS]
+        assert tables_with(database, ADDRESS_SECRET) == set()
+        assert tables_with(database, STATEMENT_SECRET) <= {"calve_operation"}
