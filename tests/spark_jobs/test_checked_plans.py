@@ -122,7 +122,13 @@ def test_a_statement_reads_neither_the_environment_nor_a_file(session: Session, 
     assert SECRET not in str(caught.value)
 
 
-_REFUSALS = ("RefusedStatementError", "TableNotFoundError", "UnsupportedExpressionError", "ExpressionSyntaxError")
+_REFUSALS = (
+    "RefusedStatementError",
+    "InvalidQueryError",
+    "TableNotFoundError",
+    "UnsupportedExpressionError",
+    "ExpressionSyntaxError",
+)
 
 
 @on_sqlite
