@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from catalog.environment import tables_path
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
-from catalog.locations import is_plainly_within, location_key
+from catalog.locations import is_plainly_within, location_key, without_passwords
 
 if TYPE_CHECKING:
     from catalog.model import Table
@@ -30,8 +30,6 @@ EVERYWHERE = "*"
 _GLOB = re.compile(r"[*?\[]")
 _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
-# What stands behind the colon may have slashes, but is no port.
-_PASSWORD = re.compile(r"://[^/:@]*:(?![0-9]+(/|$))[^@]*@")
 _PATH_PROPERTIES = frozenset(
     (
         *("path", "location", "write.data.path", "write.metadata.path"),
@@ -44,24 +42,23 @@ Place = tuple[bytes, str]
 """The key of a location (`catalog.locations.location_key`), and its options, such as an endpoint."""
 
 
-def require_location(location: str) -> None:
+def require_location(location: str, field: str = "location") -> None:
     """Make sure that a location is below an allowed folder, whatever links and spellings it is written with.
+
+    Args:
+        field: What a message calls it.
 
     Raises:
         InvalidLocationError: It has a password in it, which every log and page would show.
         LocationNotAllowedError: It is not.
     """
-    if _PASSWORD.search(location):
-        raise InvalidLocationError(
-            f"location {_PASSWORD.sub('://***@', location)!r} has a password in it; give credentials of storage in the "
-            "environment, or in Spark's configuration"
-        )
+    _require_no_password(location, field)
     if EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
     if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
         raise LocationNotAllowedError(
-            f"location {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
+            f"{field} {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
             f"administrator to add the folder to {LOCATIONS}"
         )
 
@@ -121,10 +118,13 @@ def allowed_files(source: str) -> list[FileInfo]:
     """Return the files of a source, as `find_files`; none that a link leads to from elsewhere.
 
     Raises:
+        InvalidLocationError: The source has a password in it.
         LocationNotAllowedError: The source, or one of its files, is below no allowed folder.
         SourceFileError: There is nothing of this name, or nothing matches.
     """
-    require_location(_fixed_part(source))
+    # In all of it: `?` is a wildcard, and what options of an address begin with.
+    _require_no_password(source, "source")
+    require_location(_fixed_part(source), "source")
     files = find_files(source)
     for file in files:
         require_location(file.path)
@@ -141,6 +141,14 @@ def allow_everything_by_default() -> None:
     """Lift the checks for a process that acts with its user's own rights, unless the settings say otherwise."""
     for name in (LOCATIONS, HOSTS):
         os.environ.setdefault(name, EVERYWHERE)
+
+
+def _require_no_password(location: str, field: str) -> None:
+    if (shown := without_passwords(location)) != location:
+        raise InvalidLocationError(
+            f"{field} {shown!r} has a password in it; give credentials of storage in the environment, or in Spark's "
+            "configuration"
+        )
 
 
 def _setting(name: str) -> list[str]:

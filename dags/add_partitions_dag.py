@@ -67,7 +67,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         # The task's callback is at once; the run's also comes after a task that was killed.
         on_failure_callback=give_up_operation,
     ):
-        discover = DiscoverSourcesOperator(task_id="discover", load="{{ params }}")
+        discover = DiscoverSourcesOperator(task_id="discover")
         request, new_table, quality = discover.output, discover.output["table"], discover.output["quality"]
 
         validate = SparkJobOperator(task_id="validate", job="validate_source", request=request)

@@ -39,7 +39,7 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    plan = PlanImportOperator(task_id="plan", form="{{ params }}")
+    plan = PlanImportOperator(task_id="plan")
     approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
     each = ImportTableOperator.partial(
         task_id="import",

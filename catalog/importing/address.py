@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from catalog.errors import InvalidSourceError
 from catalog.identifiers import TableName
+from catalog.locations import without_passwords
 
 HMS_PORT = 9083
 
@@ -57,8 +58,10 @@ class SourceAddress:
         """Read an address, and the patterns of databases and tables behind it, of which there may be none.
 
         Raises:
-            InvalidSourceError: It has not one of the two forms, or an option that there is not.
+            InvalidSourceError: It has not one of the two forms, an option that there is not, or a password.
         """
+        if (shown := without_passwords(text)) != text:
+            raise InvalidSourceError(f"source {shown!r} has a password in it; set credentials in the environment")
         try:
             parts = urlsplit(text.strip())
             port = parts.port
@@ -69,7 +72,7 @@ class SourceAddress:
         except ValueError:
             raise InvalidSourceError(f"source {text!r} is neither hms:// nor glue://; write {_FORMS}") from None
         if parts.username is not None or parts.password is not None:
-            raise InvalidSourceError("a source has no credentials in its address; set them in the environment")
+            raise InvalidSourceError("source: its address has credentials; set them in the environment")
         host = parts.hostname or ""
         if kind is SourceKind.HMS and not host:
             raise InvalidSourceError(f"source {text!r} names no host; write {_FORMS}")

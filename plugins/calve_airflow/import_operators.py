@@ -25,9 +25,11 @@ _SHOWN = 50
 class PlanImportOperator(BaseOperator):
     """Finds the tables that are meant, and creates the databases that they are in, unless the run is a dry one.
 
+    The form is read from the run's own parameters, because Airflow stores templated fields, and somebody may write a
+    password into a source: `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
+
     Args:
         operation_id: The run (templated); the import of each table is an operation of its own below it.
-        form: What the form says (templated): `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
 
     Returns:
         The arguments of an `ImportTableOperator` for each table. Another XCom, `question`, is what has to be approved,
@@ -37,27 +39,27 @@ class PlanImportOperator(BaseOperator):
         AirflowFailException: The source or a pattern cannot be read, or what is named is not there.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "form")
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, operation_id: str, form: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
-        self.form = form
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Ask the source for its tables."""
         from catalog import Catalog
 
-        wishes = _wishes(self.form)
+        form = context["params"]
+        wishes = _wishes(form)
         with catalog_errors(), Catalog.open() as catalog:
-            plan = catalog.imports.plan(self.form["source"], self.form["tables"] or ())
+            plan = catalog.imports.plan(form["source"], form["tables"] or ())
             if not wishes.is_dry_run:
                 for difference in catalog.imports.import_databases(plan, updates=wishes.updates):
                     self.log.warning("%s", difference)
         self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
         if wishes.drops_vanished and not wishes.is_dry_run:
             context["ti"].xcom_push(key=QUESTION, value=_question(plan, asked_by(context)))
-        flags = {name: bool(self.form[name]) for name in ("update", "drop_vanished", "dry_run")}
+        flags = {name: bool(form[name]) for name in ("update", "drop_vanished", "dry_run")}
         return [
             {
                 "operation_id": f"{self.operation_id}/{table}",

@@ -27,12 +27,12 @@ class DiscoverSourcesOperator(BaseOperator):
     """Finds the source files that a table does not have yet, and journals the operation that loads them.
 
     What the form leaves open comes from the table's entry in the YAML list; a table that is in neither the list nor the
-    catalog needs keys and a source.
+    catalog needs keys and a source. The form is read from the run's own parameters, because Airflow stores templated
+    fields, and somebody may write a password into a source: `table`, and perhaps `source`, `source_format`, `keys`,
+    `invalid_partitions`, `reload`, `dry_run`; None and `AS_LISTED` leave open.
 
     Args:
         operation_id: The operation to journal (templated).
-        load: What the form says (templated): `table`, and perhaps `source`, `source_format`, `keys`,
-            `invalid_partitions`, `reload`, `dry_run`; None and `AS_LISTED` leave open.
 
     Returns:
         The request of the load's Spark jobs. Other XComs: `table`, `indexes` (name → keys), `index_names`, and
@@ -40,31 +40,31 @@ class DiscoverSourcesOperator(BaseOperator):
 
     Raises:
         AirflowSkipException: There is nothing new.
-        AirflowFailException: The source is not there, a file changed after it was loaded, or the form contradicts
-            itself.
+        AirflowFailException: The source is not there or has a password in it, a file changed after it was loaded, or
+            the form contradicts itself.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "load")
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, operation_id: str, load: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
-        self.load = load
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Look for new files."""
         from catalog import Catalog
         from catalog.table_config import configured_load
 
+        form = context["params"]
         with catalog_errors(), Catalog.open() as catalog:
-            said = {name: value for name, value in self.load.items() if value not in (None, AS_LISTED)}
+            said = {name: value for name, value in form.items() if value not in (None, AS_LISTED)}
             config = configured_load(said)
-            dry_run = bool(self.load.get("dry_run"))
+            dry_run = bool(form.get("dry_run"))
             files = catalog.loading.discover(
                 self.operation_id,
                 config.table,
                 config.source,
-                reload=bool(self.load.get("reload")),
+                reload=bool(form.get("reload")),
                 is_dry_run=dry_run,
                 requested_by=context["dag_run"].triggering_user_name,
             )

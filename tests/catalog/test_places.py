@@ -88,7 +88,14 @@ def test_every_other_location_is_refused(warehouse: Path, location: str) -> None
 
 @pytest.mark.parametrize("allowed", ["*", ""])
 @pytest.mark.parametrize(
-    "location", ["s3://key:planted@lake/sales", "S3A://key:plan/ted@lake", "hdfs://me:planted@name:8020/data"]
+    "location",
+    [
+        *("s3://key:planted@lake/sales", "S3A://key:plan/ted@lake", "hdfs://me:planted@name:8020/data"),
+        "s3://key:pl@n/t@lake/sales",
+        "s3://lake/sales?secret_key=planted&region=eu-west-1",
+        "abfss://box@account/sales?tenant_id=1&client_secret=planted",
+        "https://account/box/a.csv?sv=1&sig=planted",
+    ],
 )
 def test_a_password_in_a_location_is_refused_and_not_shown(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, allowed: str, location: str
@@ -96,6 +103,10 @@ def test_a_password_in_a_location_is_refused_and_not_shown(
     monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", allowed)
     with pytest.raises(InvalidLocationError, match="has a password") as refusal:
         require_location(location)
+    assert "location " in str(refusal.value)
+    assert not any(part in str(refusal.value) for part in ("plan", "pl@", "n/t"))
+    with pytest.raises(InvalidLocationError, match=r"^source .* has a password") as refusal:
+        allowed_files(location)
     assert "plan" not in str(refusal.value)
 
 

@@ -25,6 +25,8 @@ MAINTENANCE, ADVISOR = "catalog_maintenance", "rebalance_advisor"
 IMPORT, MIGRATE, ICEBERG = "import_tables", "migrate_hive_to_iceberg", "maintain_iceberg"
 OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT, MIGRATE, ICEBERG}
 REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
+NEVER_RENDERED = {"source", "statement"}
+"""Fields of forms in which somebody may write a password."""
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
@@ -141,6 +143,23 @@ def test_form_explains_its_fields(dags: dict[str, DAG], dag_id: str) -> None:
     for name in params:
         assert params.get_param(name).schema["title"], name
         assert params.get_param(name).description, name
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_no_task_renders_addresses_and_statements(dags: dict[str, DAG], dag_id: str) -> None:
+    params = {name: f"planted-{name}" for name in dags[dag_id].params}
+    templates = [
+        value
+        for task in dags[dag_id].tasks
+        for name in task.template_fields
+        if isinstance(value := getattr(task, name, None) or getattr(task, "partial_kwargs", {}).get(name), str)
+    ]
+    rendered = " ".join(
+        str(dags[dag_id].get_template_env().from_string(text).render(params=params))
+        for text in templates
+        if "params" in text
+    )
+    assert [name for name in params if f"planted-{name}" in rendered and name in NEVER_RENDERED] == []
 
 
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
@@ -329,5 +348,5 @@ def run_discover(dag: DAG) -> None:
     from airflow.sdk import Context
 
     discover = dag.get_task("discover")
-    discover.operation_id, discover.load = "run", {name: dag.params[name] for name in dag.params}
-    discover.execute(Context())
+    discover.operation_id = "run"
+    discover.execute(Context(params=dict(dag.params)))

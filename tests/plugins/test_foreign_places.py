@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.import_operators import PlanImportOperator
@@ -28,9 +28,9 @@ def catalog(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return empty_catalog
 
 
-def context() -> Context:
+def context(form: dict[str, Any]) -> Context:
     run = SimpleNamespace(triggering_user_name="somebody")
-    return cast(Context, {"dag_run": run, "ti": SimpleNamespace(xcom_push=lambda key, value: None)})
+    return cast(Context, {"dag_run": run, "ti": SimpleNamespace(xcom_push=lambda key, value: None), "params": form})
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,37 @@ def context() -> Context:
 )
 def test_a_load_reads_no_foreign_file(catalog: Catalog, tmp_path: Path, load: dict[str, Any]) -> None:
     form = {"table": "demo.t", "keys": ["day int"], **load, "source": load["source"].format(folder=tmp_path)}
-    operator = DiscoverSourcesOperator(task_id="discover", operation_id="load", load=form)
+    operator = DiscoverSourcesOperator(task_id="discover", operation_id="load")
     with pytest.raises(AirflowFailException, match=r"^(LocationNotAllowed|InvalidConfiguration)Error: "):
-        operator.execute(context())
+        operator.execute(context(form))
     assert catalog.operations.find("load") is None
 
 
 @pytest.mark.parametrize("source", ["hms://169.254.169.254:80", "glue://eu-west-1?endpoint_url=http://attacker"])
 def test_an_import_asks_no_foreign_host(catalog: Catalog, source: str) -> None:
     form = {"source": source, "tables": None, "update": False, "drop_vanished": False, "dry_run": True}
-    operator = PlanImportOperator(task_id="plan", operation_id="import", form=form)
+    operator = PlanImportOperator(task_id="plan", operation_id="import")
     with pytest.raises(AirflowFailException, match=r"^LocationNotAllowedError: host "):
-        operator.execute(context())
+        operator.execute(context(form))
+
+
+@pytest.mark.parametrize(
+    ("operator", "source"),
+    [
+        (DiscoverSourcesOperator, "s3://key:planted@lake/x"),
+        (DiscoverSourcesOperator, "s3://lake/*.csv?secret_key=planted"),
+        (PlanImportOperator, "hms://me:planted@metastore"),
+        (PlanImportOperator, "glue://eu-west-1?endpoint_url=http://me:planted@glue.local"),
+    ],
+)
+def test_a_password_in_a_source_is_refused_and_shown_nowhere(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, operator: type[BaseOperator], source: str
+) -> None:
+    for setting in ("CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"):
+        monkeypatch.setenv(setting, "*")
+    form = {"table": "demo.t", "keys": ["day int"], "source": source, "tables": None}
+    form |= {"update": False, "drop_vanished": False, "dry_run": True}
+    with pytest.raises(AirflowFailException, match=r"^Invalid(Location|Source)Error: source ") as failure:
+        operator(task_id="first", operation_id="run").execute(context(form))
+    assert "planted" not in str(failure.value)
+    assert list(catalog.operations.list()) == []

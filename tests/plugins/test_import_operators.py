@@ -47,17 +47,17 @@ def form(source: str, *tables: str, **fields: bool) -> dict[str, Any]:
     }
 
 
-def context(pushed: dict[str, Any] | None = None) -> Context:
+def context(pushed: dict[str, Any] | None = None, said: dict[str, Any] | None = None) -> Context:
     def push(key: str, value: Any) -> None:
         if pushed is not None:
             pushed[key] = value
 
     user = SimpleNamespace(triggering_user_name="me")
-    return cast(Context, {"dag_run": user, "ti": SimpleNamespace(xcom_push=push)})
+    return cast(Context, {"dag_run": user, "ti": SimpleNamespace(xcom_push=push), "params": said})
 
 
 def plan(said: dict[str, Any]) -> list[dict[str, Any]]:
-    return PlanImportOperator(task_id="plan", operation_id=RUN, form=said).execute(context())
+    return PlanImportOperator(task_id="plan", operation_id=RUN).execute(context(said=said))
 
 
 def import_one(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def test_the_dag_hands_the_reports_to_the_summary(
 def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, catalog: Catalog) -> None:
     pushed: dict[str, Any] = {}
     said = form(sales.source(), "sales.orders", drop_vanished=True)
-    (arguments,) = PlanImportOperator(task_id="plan", operation_id=RUN, form=said).execute(context(pushed))
+    (arguments,) = PlanImportOperator(task_id="plan", operation_id=RUN).execute(context(pushed, said))
     asked = pushed["question"]
     assert "sales.orders" in asked["body"]
     for approval in (None, {"key": "another"}):
