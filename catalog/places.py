@@ -52,7 +52,7 @@ def require_location(location: str, field: str = "location") -> None:
         InvalidLocationError: It has a password in it, which every log and page would show.
         LocationNotAllowedError: It is not.
     """
-    _require_no_password(location, field)
+    require_no_password(location, field)
     if EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
@@ -60,6 +60,22 @@ def require_location(location: str, field: str = "location") -> None:
         raise LocationNotAllowedError(
             f"{field} {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
             f"administrator to add the folder to {LOCATIONS}"
+        )
+
+
+def require_no_password(location: str, field: str) -> None:
+    """Make sure that a location has no password in it, which every log and page would show.
+
+    Args:
+        field: What a message calls it.
+
+    Raises:
+        InvalidLocationError: It has one.
+    """
+    if (shown := without_passwords(location)) != location:
+        raise InvalidLocationError(
+            f"{field} {shown!r} has a password in it; give credentials of storage in the environment, or in Spark's "
+            "configuration"
         )
 
 
@@ -83,8 +99,13 @@ def require_properties(properties: Mapping[str, str | None]) -> None:
         LocationNotAllowedError: One does.
     """
     for name, value in properties.items():
-        if value and name.lower() in _PATH_PROPERTIES:
+        if value and is_path_property(name):
             require_location(value)
+
+
+def is_path_property(name: str) -> bool:
+    """Return whether a property of a table says where files are."""
+    return name.lower() in _PATH_PROPERTIES
 
 
 def require_host(host: str, port: int | None) -> None:
@@ -123,7 +144,7 @@ def allowed_files(source: str) -> list[FileInfo]:
         SourceFileError: There is nothing of this name, or nothing matches.
     """
     # In all of it: `?` is a wildcard, and what options of an address begin with.
-    _require_no_password(source, "source")
+    require_no_password(source, "source")
     require_location(_fixed_part(source), "source")
     files = find_files(source)
     for file in files:
@@ -141,14 +162,6 @@ def allow_everything_by_default() -> None:
     """Lift the checks for a process that acts with its user's own rights, unless the settings say otherwise."""
     for name in (LOCATIONS, HOSTS):
         os.environ.setdefault(name, EVERYWHERE)
-
-
-def _require_no_password(location: str, field: str) -> None:
-    if (shown := without_passwords(location)) != location:
-        raise InvalidLocationError(
-            f"{field} {shown!r} has a password in it; give credentials of storage in the environment, or in Spark's "
-            "configuration"
-        )
 
 
 def _setting(name: str) -> list[str]:

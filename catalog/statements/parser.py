@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
@@ -11,12 +12,14 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from catalog.errors import (
     CatalogError,
+    InvalidLocationError,
     StatementError,
     StatementSyntaxError,
     StatementTooLongError,
     UnsupportedStatementError,
 )
-from catalog.statements.model import Statement
+from catalog.places import is_path_property, require_no_password
+from catalog.statements.model import PartitionToAdd, SnapshotTable, Statement
 from catalog.statements.splitting import unclosed_comment, without_comments
 from catalog.statements.translation import Translator
 
@@ -92,6 +95,7 @@ def parse_statement(text: str) -> Statement:
         StatementTooLongError: It is longer than `MAXIMUM_LENGTH`, or has more than `MAXIMUM_TOKENS`.
         UnknownTypeError: A column has a type that there is not.
         InvalidIdentifierError: A name cannot be used.
+        InvalidLocationError: A location has a password in it. It is refused here, before a journal has the statement.
     """
     _check_size(text)
     if found := _SURROGATE.search(text):
@@ -107,7 +111,32 @@ def parse_statement(text: str) -> Statement:
         if isinstance(error.orig_exc, CatalogError):
             raise error.orig_exc from None
         raise
+    _refuse_passwords(statement)
     return statement
+
+
+def _refuse_passwords(statement: Statement) -> None:
+    for name, location in _locations(statement):
+        try:
+            require_no_password(location, name)
+        except InvalidLocationError as error:
+            error.position = statement.places.get(name, statement.places.get(name.upper()))
+            raise
+
+
+def _locations(statement: Statement) -> Iterator[tuple[str, str]]:
+    """Yield the locations that a statement names, each with the name of its field or property."""
+    for name in ("location", "path"):
+        if location := getattr(statement, name, None):
+            yield name, location
+    if isinstance(statement, SnapshotTable) and (target := statement.options.get("target_location")):
+        yield "target_location", target
+    for partition in getattr(statement, "partitions", None) or ():
+        if isinstance(partition, PartitionToAdd) and partition.location:
+            yield "partitions", partition.location
+    for name, value in getattr(statement, "properties", {}).items():
+        if is_path_property(name):
+            yield name, value
 
 
 def _check_size(text: str) -> None:

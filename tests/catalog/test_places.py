@@ -11,6 +11,7 @@ from catalog import Catalog, NewPartition
 from catalog.errors import InvalidLocationError, LocationNotAllowedError
 from catalog.places import allowed_files, require_endpoint, require_host, require_location
 from catalog.statements.engine import Engine
+from catalog.statements.parser import parse_statement
 from catalog.statements.session import Session
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
@@ -108,6 +109,34 @@ def test_a_password_in_a_location_is_refused_and_not_shown(
     with pytest.raises(InvalidLocationError, match=r"^source .* has a password") as refusal:
         allowed_files(location)
     assert "plan" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE DATABASE d LOCATION {place}",
+        "CREATE TABLE t (id int) STORED AS PARQUET LOCATION {place}",
+        "CREATE TABLE t (id int) STORED AS PARQUET TBLPROPERTIES ('Path'={place})",
+        "ALTER TABLE t SET TBLPROPERTIES ('write.data.path'={place})",
+        "ALTER TABLE t SET LOCATION {place}",
+        "ALTER TABLE t ADD PARTITION (k=1) PARTITION (k=2) LOCATION {place}",
+        "ALTER TABLE t PARTITION (k=1) SET LOCATION {place}",
+        "LOAD DATA INPATH {place} INTO TABLE t",
+        "CALL iceberg.system.snapshot(schema_name => 'd', table_name => 't', target_table_name => 'x', "
+        "target_location => {place})",
+    ],
+)
+def test_a_statement_with_a_password_in_a_location_is_refused_when_it_is_read(statement: str) -> None:
+    assert parse_statement(statement.format(place="'s3://lake/x'"))
+    with pytest.raises(InvalidLocationError, match=r"'s3://\*\*\*@lake/x' has a password") as refusal:
+        parse_statement(statement.format(place="'s3://key:planted@lake/x'"))
+    assert "planted" not in str(refusal.value)
+    assert refusal.value.position is not None
+
+
+def test_a_text_with_a_password_is_data() -> None:
+    parse_statement("SELECT * FROM t WHERE url = 's3://key:secret@lake/x'")
+    parse_statement("INSERT INTO t VALUES ('s3://key:secret@lake/x')")
 
 
 def test_a_source_is_a_listed_one_or_below_an_allowed_folder(warehouse: Path) -> None:
