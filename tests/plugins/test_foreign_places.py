@@ -12,7 +12,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.import_operators import PlanImportOperator
 from calve_airflow.load_operators import DiscoverSourcesOperator
+from calve_airflow.statement_operators import ReadStatementOperator
 from catalog import Catalog
+
+DISCOVER = DiscoverSourcesOperator(task_id="discover", operation_id="run")
+PLAN = PlanImportOperator(task_id="plan", operation_id="run")
+READ = ReadStatementOperator(task_id="check")
 
 
 @pytest.fixture
@@ -62,20 +67,22 @@ def test_an_import_asks_no_foreign_host(catalog: Catalog, source: str) -> None:
 @pytest.mark.parametrize(
     ("operator", "source"),
     [
-        (DiscoverSourcesOperator, "s3://key:planted@lake/x"),
-        (DiscoverSourcesOperator, "s3://lake/*.csv?secret_key=planted"),
-        (PlanImportOperator, "hms://me:planted@metastore"),
-        (PlanImportOperator, "glue://eu-west-1?endpoint_url=http://me:planted@glue.local"),
+        (DISCOVER, "s3://key:planted@lake/x"),
+        (DISCOVER, "s3://lake/*.csv?secret_key=planted"),
+        (PLAN, "hms://me:planted@metastore"),
+        (PLAN, "glue://eu-west-1?endpoint_url=http://me:planted@glue.local"),
+        (READ, "s3://key:planted@lake/x"),
     ],
 )
 def test_a_password_in_a_source_is_refused_and_shown_nowhere(
-    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, operator: type[BaseOperator], source: str
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, operator: BaseOperator, source: str
 ) -> None:
     for setting in ("CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"):
         monkeypatch.setenv(setting, "*")
     form = {"table": "demo.t", "keys": ["day int"], "source": source, "tables": None}
     form |= {"update": False, "drop_vanished": False, "dry_run": True}
-    with pytest.raises(AirflowFailException, match=r"^Invalid(Location|Source)Error: source ") as failure:
-        operator(task_id="first", operation_id="run").execute(context(form))
+    form["statement"] = f"CREATE TABLE demo.t (id int) STORED AS PARQUET LOCATION '{source}'"
+    with pytest.raises(AirflowFailException, match=r"^Invalid(Location|Source)Error: (source|location) ") as failure:
+        operator.execute(context(form))
     assert "planted" not in str(failure.value)
     assert list(catalog.operations.list()) == []
