@@ -140,6 +140,51 @@ def test_a_table_with_a_scheme_is_read_by_ids_before_and_after_a_split(scheme_ta
     assert [row.remark for row in found] == ["old"]
 
 
+@pytest.mark.parametrize("has_scheme", [True, False])
+@on_sqlite
+def test_a_table_with_nested_columns_keeps_to_the_names_of_their_time(
+    catalog: Catalog, session: Any, has_scheme: bool
+) -> None:
+    """Their files have no field ids, for none of the columns, and are read by the names that belong to the ids."""
+    catalog.create_database("demo")
+    columns = [
+        ("n", "int"),
+        ("info", "struct<a:int,b:array<string>>"),
+        ("pairs", "map<string,int>"),
+        ("note", "string"),
+    ]
+    if has_scheme:
+        scheme = scheme_from_properties(Column("k", "int"), RANGE)
+        catalog.create_table(TABLE, columns=[*columns, ("k", "int")], scheme=scheme)
+    else:
+        catalog.create_table(TABLE, columns=columns, partition_keys=[("k", "int")])
+    names = "n int, {} struct<a:int,b:array<string>>, pairs map<string,int>, {} string"
+    old, new = ((1, ["x"]), {"p": 1}, "old"), ((2, [None]), {}, "new")
+    add(session, catalog, "1", names.format("info", "note") + ", k int", (1, *old, 5))
+    rename(catalog, "note", "remark")
+    rename(catalog, "info", "detail")
+    catalog.alter_table(TABLE, add_columns=[("note", "string"), ("info", "struct<a:int>")])
+    given = names.format("detail", "remark") + ", note string, info struct<a:int>, k int"
+    add(session, catalog, "2", given, (2, *new, "another", (7,), 6))
+    catalog.alter_table(TABLE, drop_columns=["note"])
+    catalog.alter_table(TABLE, add_columns=[("note", "string")])
+    expected = [(1, *old, None, None, 5), (2, *new, (7,), None, 6)]
+
+    def read() -> list[tuple[Any, ...]]:
+        frame = read_table(session, TABLE, catalog=catalog).select(
+            "n", "detail", "pairs", "remark", "info", "note", "k"
+        )
+        return sorted((tuple(row) for row in frame.collect()), key=lambda row: row[0])
+
+    assert read() == expected
+    assert not any(
+        b"PARQUET:field_id" in (each.metadata or {}) for path in data_files(catalog) for each in pq.read_schema(path)
+    )
+    if has_scheme:
+        rebalance(session, catalog, RUN, TABLE, SplitPartition(1, ("6", "10")))
+        assert read() == expected
+
+
 @on_sqlite
 def test_a_column_keeps_its_rows_when_names_are_exchanged(scheme_table: Catalog, session: Any) -> None:
     scheme_table.alter_table(TABLE, add_columns=[("other", "string")])
