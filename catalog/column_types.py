@@ -5,7 +5,8 @@ more freely, as CarbonData's users do, and texts may have any characters:
 
 | type | bytes |
 | --- | --- |
-| string, char(n), varchar(n) | UTF-8 with `00`, `01`, `02` escaped, then `01` |
+| string, varchar(n) | UTF-8 with `00`, `01`, `02` escaped, then `01` |
+| char(n) | the same, with blanks up to n characters |
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ class ColumnTextType(StringType):
     _UNESCAPED = re.compile(b"\x02([\x02-\x04])")
 
     def parse(self, text: str) -> str:
-        """Return the text, if it is short enough."""
+        """Return the text, if it is short enough without the blanks at its end; of these, those that fit."""
         if self._SURROGATE.search(text):
             raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text")
-        if self.maximum_length is not None and len(text) > self.maximum_length:
+        if self.maximum_length is not None and len(text.rstrip(" ")) > self.maximum_length:
             raise KeyValueError(
                 PartitionProblem.INVALID_TYPE, f"{text[:40]!r} has {len(text)} characters, more than {self.name} holds"
             )
-        return text
+        return text[: self.maximum_length]
 
     def first_reserved(self, text: str) -> int | None:
         """Return None: every character is allowed."""
@@ -68,12 +69,12 @@ class ColumnTextType(StringType):
         return found.decode("utf-8", "surrogatepass"), end + 1
 
 
-class ColumnCharType(CharType, ColumnTextType):
-    """char(n) of any characters; trailing blanks do not count."""
+class ColumnCharType(ColumnTextType, CharType):
+    """char(n) of any characters, whose blanks at the end are among its bytes."""
 
     def parse(self, text: str) -> str:
-        """Return the text without trailing blanks."""
-        return ColumnTextType.parse(self, text.rstrip(" "))
+        """Return the text with blanks up to the length, if it is short enough without those at its end."""
+        return super().parse(text.rstrip(" ")).ljust(self.length)
 
 
 MAXIMUM_DEPTH = 50
@@ -98,10 +99,10 @@ def parse_column_type(text: str) -> KeyType | None:
 
 def _of_any_characters(key_type: KeyType) -> KeyType:
     match key_type:
-        case CharType(name=name, maximum_length=length):
+        case CharType(name=name, length=length):
             return ColumnCharType(name, length)
-        case StringType(name=name, maximum_length=length):
-            return ColumnTextType(name, length)
+        case StringType(name=name, maximum_length=maximum):
+            return ColumnTextType(name, maximum)
         case DateType():
             return ColumnDateType()
         case TimestampType():

@@ -12,7 +12,8 @@ bytes of several keys can be put one after the other (`catalog.indexes.keys`).
 | decimal(p,s) | int, the number times 10 to the power of 40 | `01`, then 34 bytes big-endian, biased |
 | date | int, year * 512 + month * 32 + day | 3 bytes big-endian with the top bit set |
 | timestamp | int, microseconds since 1970-01-01 00:00:00 | `01`, then 8 bytes big-endian with the sign bit flipped |
-| string, char(n), varchar(n) | str | UTF-8, then `01` |
+| string, varchar(n) | str | UTF-8, then `01` |
+| char(n) | str, padded to n characters | UTF-8 without the blanks at the end, then `01` |
 
 These are all of Hive's primitive types except those whose values the texts of paths do not tell: binary, whose bytes
 need be no text; intervals; and timestamps with a time zone.
@@ -449,9 +450,13 @@ class StringType(KeyType):
         """Return the text as it compares; one that no index would admit still compares as text."""
         return self.parse_literal(text)
 
+    def text_of(self, value: KeyValue) -> str:
+        """Return the shortest text that is a value."""
+        return str(value)
+
     def format(self, value: KeyValue) -> str:
         """Return the text in quotes."""
-        return "'" + str(value).replace("\\", "\\\\").replace("'", "''") + "'"
+        return "'" + self.text_of(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
     def encode(self, value: KeyValue) -> bytes:
         """Return UTF-8 and the terminator, which is below every character that a value may have."""
@@ -464,15 +469,41 @@ class StringType(KeyType):
 
 
 class CharType(StringType):
-    """char(n): trailing blanks do not count, neither in comparisons nor towards the length."""
+    """char(n): text that is padded with blanks to n characters, also for LIKE; those at the end of a text do not count.
+
+    In an index key the text has no blanks at its end. It sorts as if it had, because no value has a character below a
+    blank.
+
+    Source: Spark's `ApplyCharTypePadding`.
+    """
+
+    _RESERVED = re.compile("[\x00-\x1f]")
+
+    def __init__(self, name: str, length: int) -> None:
+        """Take the type's full name and its length in characters."""
+        super().__init__(name, length)
+        self.length = length
 
     def parse(self, text: str) -> str:
-        """Return the text without trailing blanks."""
-        return super().parse(text.rstrip(" "))
+        """Return the text with blanks up to the length, if it is short enough without those at its end."""
+        return super().parse(text.rstrip(" ")).ljust(self.length)
 
     def parse_literal(self, text: str) -> str:
-        """Return the text without trailing blanks."""
-        return text.rstrip(" ")
+        """Return the text with blanks up to the length; a longer one has none at its end, and equals no value."""
+        return text.rstrip(" ").ljust(self.length)
+
+    def text_of(self, value: KeyValue) -> str:
+        """Return the text without the blanks at its end."""
+        return str(value).rstrip(" ")
+
+    def encode_start(self, text: str) -> bytes:
+        """Return bytes that all values begin with that begin with a text; its own blanks at the end do not show."""
+        return super().encode_start(text.rstrip(" "))
+
+    def decode(self, key: bytes, start: int) -> tuple[str, int]:
+        """Return the text with its blanks, and the next position."""
+        text, end = super().decode(key, start)
+        return text.ljust(self.length), end
 
 
 _SIZED = re.compile(r"(char|varchar)\s*\(\s*([0-9]{1,9})\s*\)", re.ASCII)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as f
 
-from catalog.column_types import ColumnCharType
 from catalog.key_types import (
+    CharType,
     DateType,
     DecimalType,
     FloatingType,
@@ -91,8 +91,8 @@ def _list_tree(name: str, values: Sequence[tuple[str, int]]) -> str:
 def value_sql(column: str, value_type: KeyType) -> str:
     """Return a column as its values compare."""
     name = f"`{column}`"
-    # The trailing blanks of a char do not count.
-    return f"rtrim({name})" if isinstance(value_type, ColumnCharType) else name
+    # Files have a char with blanks at its end, or without.
+    return f"rpad({name}, {value_type.length}, ' ')" if isinstance(value_type, CharType) else name
 
 
 def _canonical_sql(name: str, value_type: KeyType) -> str:
@@ -101,7 +101,7 @@ def _canonical_sql(name: str, value_type: KeyType) -> str:
         return f"cast(unix_micros({name}) as string)"
     if isinstance(value_type, DecimalType):
         return _unscaled_sql(name, value_type)
-    return f"cast({name} as string)"
+    return f"rtrim({name})" if isinstance(value_type, CharType) else f"cast({name} as string)"
 
 
 def _unscaled_sql(name: str, value_type: DecimalType) -> str:

@@ -28,9 +28,10 @@ from catalog.errors import (
     ExpressionSyntaxError,
     UnsupportedExpressionError,
 )
-from catalog.key_types import CharType, DateType, KeyValueError, TimestampType
+from catalog.key_types import CharType, DateType, KeyValueError, StringType, TimestampType
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
+from spark_jobs.char_columns import char_metadata
 from spark_jobs.checked_plans import check_query
 from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.join_regions import Source
@@ -335,10 +336,13 @@ def _stand_ins(spark: SparkSession, statement: _Statement, tables: Sequence[Tabl
 
 def _stand_in(spark: SparkSession, table: Table, number: int, has_ids: bool) -> DataFrame:
     """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
+    known = {column.name: char_metadata(column) for column in (*table.columns, *table.partition_keys)}
     schema = table_schema(table)
     if has_ids:
         schema = schema.add(hidden_name(number), IntegerType())
-    schema = StructType([StructField(each.name, each.dataType, True, {_MARK: number}) for each in schema])
+    schema = StructType(
+        [StructField(each.name, each.dataType, True, {_MARK: number, **known.get(each.name, {})}) for each in schema]
+    )
     return _frame_of_unknown(spark, schema.json())
 
 
@@ -477,7 +481,8 @@ def _comparison(expression: Any, kind: str, table: Table) -> str | None:
     value = right.value()
     if kind in _PATTERNS:
         value = _PATTERNS[kind].format(_WILDCARD.sub(r"\\\g<0>", str(value)))
-    literal = _literal(value, left, table)
+    is_pattern = "like" in _COMPARISONS[kind]
+    literal = _pattern_literal(value) if is_pattern else _literal(value, left, table)
     return literal and _COMPARISONS[kind].format(key=key, literal=literal)
 
 
@@ -511,6 +516,10 @@ def _key(expression: Any, table: Table) -> str | None:
     return f"`{name}`" if name in table.pruning_columns else None
 
 
+def _pattern_literal(value: Any) -> str | None:
+    return None if value is None else StringType().format(str(value))
+
+
 def _literal(value: Any, attribute: Any, table: Table) -> str | None:
     """Return a value of Spark's as a literal for the key that it is compared with; None when it cannot be one.
 
@@ -527,8 +536,9 @@ def _literal(value: Any, attribute: Any, table: Table) -> str | None:
             value = date.fromordinal(date(1970, 1, 1).toordinal() + int(value))
         if isinstance(key_type, TimestampType):
             return key_type.format(int(value))
-        # A char's trailing blanks count for Spark, and not for the catalog; those in data files are not cut.
-        if isinstance(key_type, CharType) and (table.scheme is not None or str(value).endswith(" ")):
+        # Spark pads a literal that it compares with a char, but none of BETWEEN. A longer literal may go on with what
+        # is less than a blank.
+        if isinstance(key_type, CharType) and len(str(value)) != key_type.length:
             return None
         return key_type.format(key_type.parse_literal(str(value)))
     except (KeyValueError, ValueError, OverflowError):

@@ -41,6 +41,7 @@ from catalog.partitions.counting import count_visible
 from catalog.schemes.files import DataFile
 from catalog.schemes.pruning import FileScan
 from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_format
+from spark_jobs.char_columns import with_padded_chars
 from spark_jobs.file_formats import file_options, spark_type, stored_value
 from spark_jobs.filters import filter_sql
 from spark_jobs.sources import spark_path
@@ -100,8 +101,9 @@ def read_table(
     Of a table with a partition scheme, the catalog finds the partitions by the partition column, and the files by it
     and the sort columns, before Spark makes a task; what is read then is filtered row by row.
 
-    Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char's
-    trailing blanks are not in a key. A column that a file lacks is null, and so is a key whose text is not of its type.
+    Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char has
+    blanks up to its length, as in Spark's own tables. A column that a file lacks is null, and so is a key whose text is
+    not of its type.
     The text of a timestamp, in a path as in a filter, is a time of the session's zone, as everywhere in Spark.
 
     Args:
@@ -133,7 +135,7 @@ def prune_table(
     with opened(catalog) as source:
         if source.get_table(table).scheme is not None:
             found = source.scan_files(table, where, zone=session_zone(spark))
-            return pruned_scan(found, read_scan(spark, found).where(filter_sql(found.tree, found.table)))
+            return pruned_scan(found, read_scan(spark, found), filter_sql(found.tree, found.table))
         scan = source.scan_partitions(table, where)
         if (tree := _local_times(spark, scan.table, where)) is not None:
             # Texts sort in another way than moments where clocks are put back or forward.
@@ -144,7 +146,7 @@ def prune_table(
     counts = [partition.file_count for partition in partitions]
     known = [count for count in counts if count is not None]
     return PrunedTable(
-        frame=read_partitions(spark, scan.table, partitions),
+        frame=with_padded_chars(read_partitions(spark, scan.table, partitions), scan.table),
         table=scan.table.full_name,
         where=where,
         partitions_read=len(partitions),
@@ -191,10 +193,16 @@ def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:
     return read_data_files(spark, scan.table, scan.files)
 
 
-def pruned_scan(scan: FileScan, frame: DataFrame) -> PrunedTable:
-    """Return a frame over a table with a partition scheme, and how much of it the scan that found its files reads."""
+def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) -> PrunedTable:
+    """Return a frame over a table with a partition scheme, and how much of it the scan that found its files reads.
+
+    Args:
+        frame: The rows of these files.
+        condition: A condition of Spark's SQL that keeps some of them; None to keep all.
+    """
+    rows = frame if condition is None else frame.where(condition)
     return PrunedTable(
-        frame=frame,
+        frame=with_padded_chars(rows, scan.table),
         table=scan.table.full_name,
         where=scan.expression,
         partitions_read=len(scan.partition_ids),
@@ -354,7 +362,7 @@ def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
     value = key_type.comparable(text)
     # Spark takes an empty value for a mistake, and knows nothing of blanks that do not count.
     if isinstance(key_type, StringType):
-        return text != "" and value == text
+        return text != "" and value is not None and key_type.text_of(value) == text
     return value is not None and (not isinstance(key_type, _READ_BY_JAVA) or _is_read_by_java(key_type, text))
 
 
@@ -444,7 +452,9 @@ def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
         value = None if text is None else key_type.comparable(text)
         if value is None or isinstance(key_type, DateType):
             yield None if value is None else text
-        elif isinstance(key_type, StringType | IntegerType):
+        elif isinstance(key_type, StringType):
+            yield key_type.text_of(value)
+        elif isinstance(key_type, IntegerType):
             yield str(value)
         else:
             yield key_type.format(value).strip("'")

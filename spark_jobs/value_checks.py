@@ -1,7 +1,8 @@
 """The one rule for values that are written: a value becomes its column's type exactly, or is refused.
 
-Nothing is rounded, cut or becomes null, with two exceptions that lose nothing a user would miss: a number becomes the
-nearest float or double, and the trailing blanks of a char do not count. `catalog.statements.cells` says the same of
+Nothing is rounded, cut or becomes null, with three exceptions that lose nothing a user would miss: a number becomes the
+nearest float or double, the trailing blanks of a char do not count, and a varchar loses those that it has no room for,
+as with Spark: a longer char, which is read with its blanks, fits it. `catalog.statements.cells` says the same of
 literals.
 
 Each way of writing rows (`load_rows`, `append_rows`, loads of files, INSERT, LOAD DATA) takes its columns from here and
@@ -82,6 +83,8 @@ def checked_column(column: Column, given: SparkColumn | None, given_type: DataTy
     if given is None or given_type is None:
         return CheckedColumn(column, f.lit(None).cast(type_text))
     wanted = DataType.fromDDL(column.type)
+    if isinstance(wanted, VarcharType) and isinstance(given_type, StringType):
+        given = _without_surplus_blanks(given, wanted.length)
     value = given if given_type.simpleString() == type_text else given.try_cast(type_text)
     wrong = _is_wrong(given, given_type, wanted)
     if isinstance(wanted, CharType):
@@ -94,6 +97,11 @@ def checked_column(column: Column, given: SparkColumn | None, given_type: DataTy
         f.lit(f"' is no {column.type}"),
     )
     return CheckedColumn(column, value, f.when(wrong, problem))
+
+
+def _without_surplus_blanks(text: SparkColumn, length: int) -> SparkColumn:
+    fits = (f.length(text) > length) & (f.length(f.rtrim(text)) <= length)
+    return f.when(fits, f.left(text, f.lit(length))).otherwise(text)
 
 
 def _shown(given: SparkColumn, given_type: DataType) -> SparkColumn:

@@ -13,7 +13,8 @@ _SCHEMA = "spark.sql.sources.schema"
 _PLACEHOLDER = (("col", "array<string>"),)
 
 _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
-_OWN_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+OWN_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Metadata of a column of Spark's that is, or has, a char or varchar: its whole type."""
 
 
 def spark_provider(parameters: Mapping[str, str]) -> str | None:
@@ -50,7 +51,7 @@ def _schema_text(parameters: Mapping[str, str]) -> str | None:
 
 def _column(field: Mapping[str, Any]) -> Column:
     metadata = field.get("metadata", {})
-    return Column(field["name"], metadata.get(_OWN_TYPE) or _hive_type(field["type"]), metadata.get("comment"))
+    return Column(field["name"], metadata.get(OWN_TYPE) or _hive_type(field["type"]), metadata.get("comment"))
 
 
 def _hive_type(found: str | Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from catalog.expressions.tree import And, Condition, Expression, LikePattern, Operator, Or
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import NULL_BYTES, KeyType, KeyValue, StringType
+from catalog.key_types import NULL_BYTES, CharType, KeyType, KeyValue, StringType
 from catalog.model import Table
 
 _VALUES = b"\x01"
@@ -147,8 +147,10 @@ def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: st
     includes = operator in (Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUAL)
     reserved = _first_reserved(value, key_type)
     if reserved is not None:
-        # No value has the reserved character, so none lies between the text before it and the whole text.
-        value, includes = str(value)[:reserved], is_less
+        # No value has the reserved character, so none lies between the text before it and the whole text. Of a char,
+        # the text before it goes on with blanks, which are above the character.
+        is_padded = isinstance(key_type, CharType) and reserved < key_type.length
+        value, includes = str(value)[:reserved], is_less != is_padded
     encoded = key_type.encode(value)
     if is_less:
         return KeyRange(_VALUES, after_prefix(encoded) if includes else encoded, text=text)
@@ -157,13 +159,16 @@ def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: st
 
 def _like(pattern: LikePattern, key_type: KeyType, name: str, text: str) -> tuple[list[KeyRange], bool]:
     prefix, rest = pattern.split()
-    if not rest:
-        return _points(prefix, key_type, name), True
-    if _first_reserved(prefix, key_type) is not None:
-        return [], True
     assert isinstance(key_type, StringType)
+    if not rest:
+        # A char is as long as its type, and a shorter pattern is not padded.
+        return _points(prefix, key_type, name) if key_type.parse_literal(prefix) == prefix else [], True
+    length = key_type.length if isinstance(key_type, CharType) else None
+    if _first_reserved(prefix, key_type) is not None or (length is not None and len(prefix) > length):
+        return [], True
     low = key_type.encode_start(prefix)
-    return [KeyRange(low or _VALUES, after_prefix(low), text=text)], rest == "%"
+    is_exact = rest == "%" and (length is None or not prefix.endswith(" "))
+    return [KeyRange(low or _VALUES, after_prefix(low), text=text)], is_exact
 
 
 def intersection(lists: Sequence[Ranges]) -> Ranges:

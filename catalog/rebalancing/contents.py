@@ -174,7 +174,11 @@ def bound_text(scheme: Scheme, encoded: bytes) -> str | None:
     value_type = scheme.value_type
     try:
         value = value_type.decode(encoded, 0)[0]
-        text = str(value) if isinstance(value_type, StringType) else _plain(scheme, value_type.format(value))
+        text = (
+            value_type.text_of(value)
+            if isinstance(value_type, StringType)
+            else _plain(scheme, value_type.format(value))
+        )
         is_same = bool(text) and text == text.strip() and value_type.encode(scheme.typed(text)) == encoded
     except (SchemeValueError, ValueError, IndexError, OverflowError):
         # Of a text that is too long, the statistics have only the beginning.

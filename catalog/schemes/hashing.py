@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from catalog.errors import InvalidSchemeError, UnsupportedChangeError
 from catalog.indexes.ranges import Ranges
-from catalog.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue
+from catalog.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue, StringType
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
 
 _MAXIMUM_PRECISION = 33
@@ -31,6 +31,8 @@ def canonical_text(value_type: KeyType, value: KeyValue) -> str:
         return value_type.format(value).strip("'")
     if value_type.name == "boolean":
         return "true" if value else "false"
+    if isinstance(value_type, StringType):
+        return value_type.text_of(value)
     return str(value)
 
 

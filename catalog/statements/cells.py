@@ -88,7 +88,7 @@ def _writer(type_name: str) -> tuple[KeyType, frozenset[LiteralKind], Callable[[
             raise CellError("no literal is of this type; use INSERT INTO … SELECT, or NULL")
         case StringType():
             kinds = frozenset(LiteralKind) - {LiteralKind.BINARY}
-            return found, kinds, lambda text: str(found.parse(text))
+            return found, kinds, lambda text: found.text_of(found.parse(text))
         case IntegerType():
             return found, _NUMBERS, lambda text: str(found.parse(text))
         case DecimalType():

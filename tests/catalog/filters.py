@@ -67,7 +67,7 @@ SPELLINGS = {
     "double": ("0", "-0.0", "0.1", "0.10", "1", "1e0", "-1.5", "NaN", "nan", "Infinity", "-inf", "1.5e300", "5e-324"),
     "boolean": ("true", "false", "TRUE", "False"),
     "string": ("", "a", "A", "aa", "ab", "b", "a'b", 'a"b', "a\\b", "a%b", "ä", "\ue000", "😀", "10", "9", *LONG),
-    "char(3)": ("", "a", "a  ", "aa", "ab", "b", "ä", "😀", "a b"),
+    "char(3)": ("", "a", "a  ", "aa", "ab", "a ", "a!", "b", "ä", "😀", "a b"),
     "varchar(4)": ("", "a", "a ", "aa", "ab", "b", "ä", "😀", "a b"),
 }
 UNFIT = {
@@ -76,7 +76,12 @@ UNFIT = {
     "timestamp": ("2024-02-30 00:00:00", "2024-01-01 24:00:00", "2024-01-01 00:00:00.1234567", "2024/01/01", "soon"),
     "decimal(5,2)": ("1000", "0.001", "one", "1_0"),
     "boolean": ("1", "yes"),
-    **{"date": ("2023-02-30", "soon"), "string": ("a\x01b",), "char(3)": ("abcd",), "varchar(4)": ("abcde", "a\x02")},
+    **{
+        "date": ("2023-02-30", "soon"),
+        "string": ("a\x01b",),
+        "char(3)": ("abcd", "a\x1f"),
+        "varchar(4)": ("abcde", "a\x02"),
+    },
 }
 
 
@@ -114,7 +119,7 @@ def comparable(key_type: str, text: str | None) -> int | str | None:
     if text is None or text == NULL_VALUE:
         return None
     if key_type in TEXT_TYPES:
-        return text.rstrip(" ") if key_type.startswith("char") else text
+        return text.rstrip(" ").ljust(3) if key_type.startswith("char") else text
     if text in UNFIT[key_type]:
         return None
     match key_type:
@@ -265,7 +270,7 @@ def _like(draw: st.DrawFn, domain: Domain, position: int) -> Filter:
         return draw(_is_null(position))
     key, negation = draw(_written_key(position)), draw(st.sampled_from(["", "not "]))
     escape = draw(st.sampled_from(["\\", "\\", "!"]))
-    pieces = ["a", "b", "ä", "😀", "x", "%", "%", "_", f"{escape}%", escape * 2, "'"]
+    pieces = ["a", "b", "ä", "😀", "x", " ", "%", "%", "_", f"{escape}%", escape * 2, "'"]
     pattern = "".join(draw(st.lists(st.sampled_from(pieces), max_size=4)))
     written = draw(st.sampled_from(_quoted(pattern)))
     behind = "" if escape == "\\" else f" escape '{escape}'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -93,7 +93,12 @@ def cases(draw: st.DrawFn, types: Sequence[str] = TYPES, methods: Sequence[str] 
     pool = draw(pools(kind).filter(lambda values: any(map(spellings, values))))
     if method == "HASH":
         count = draw(st.integers(1, 12))
-        return Case(kind, make(kind, Partition_Type="hash", PARTITION_NUM=f" {count} "), HashModel(COLUMN, count), pool)
+        return Case(
+            kind,
+            make(kind, Partition_Type="hash", PARTITION_NUM=f" {count} "),
+            HashModel(COLUMN, count, kind.startswith("char")),
+            pool,
+        )
     written = draw(_written(draw(_some([value for value in pool if spellings(value)]))))
     if method == "RANGE":
         scheme = make(kind, PARTITION_TYPE="RANGE", RANGE_INFO=" , ".join(escaped(text) for text, _ in written))
@@ -161,7 +166,7 @@ def steps(model: Model, pool: Sequence[Any]) -> st.SearchStrategy[Step]:
     """A change that fits."""
     match model:
         case HashModel():
-            return st.integers(1, 24).map(lambda count: Step(SetPartitionNumber(count), HashModel(COLUMN, count)))
+            return st.integers(1, 24).map(lambda count: Step(SetPartitionNumber(count), replace(model, count=count)))
         case RangeModel():
             return _range_steps(model, pool)
         case ListModel():

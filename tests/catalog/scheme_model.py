@@ -41,29 +41,29 @@ class Model(ABC):
 
 @dataclass(frozen=True)
 class HashModel(Model):
-    """Partitions by a hash."""
+    """Partitions by a hash; the blanks at the end of a char are not hashed."""
 
     count: int
+    is_char: bool = False
 
     @property
     def ids(self) -> list[int]:
         return list(range(self.count))
 
     def of(self, value: Value | None) -> int:
-        return 0 if value is None else zlib.crc32(_hashed(value).encode()) % self.count
+        return 0 if value is None else zlib.crc32(self._hashed(value).encode()) % self.count
 
     def lines(self) -> list[str]:
         return [f"{self.column} = HASH_NUMBER({self.count})"]
 
-
-def _hashed(value: Value) -> str:
-    match value:
-        case Decimal():
-            return str(int("".join(map(str, value.as_tuple().digits))) * (-1 if value < 0 else 1))
-        case datetime():
-            gone = value - datetime(1970, 1, 1)
-            return str((gone.days * 86_400 + gone.seconds) * 1_000_000 + gone.microseconds)
-    return plain(value)
+    def _hashed(self, value: Value) -> str:
+        match value:
+            case Decimal():
+                return str(int("".join(map(str, value.as_tuple().digits))) * (-1 if value < 0 else 1))
+            case datetime():
+                gone = value - datetime(1970, 1, 1)
+                return str((gone.days * 86_400 + gone.seconds) * 1_000_000 + gone.microseconds)
+        return plain(value).rstrip(" ") if self.is_char else plain(value)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ INTERVAL_TYPES = (*INTEGER_BITS, "decimal(10,2)", "date", "timestamp")
 LONG = ("x" * 200 + "a", "x" * 200 + "b", "x" * 127, "x" + "中" * 60, "\U0010ffff" * 50, "\x00" * 90, "y")
 """Longer than the minima and maxima that the catalog keeps: some differ only behind the cut."""
 
-# What ends an encoded text, or escapes it, is a character like others; blanks count, but not at the end of a char.
+# What ends an encoded text, or escapes it, is a character like others; blanks count, and fill a char.
 ODD = (
     "",
     "a",
@@ -61,7 +61,7 @@ def normal(kind: str, value: Value) -> Value:
     if kind == "float":
         assert isinstance(value, float)
         return struct.unpack(">f", struct.pack(">f", value))[0]
-    return value.rstrip(" ") if kind.startswith("char") and isinstance(value, str) else value
+    return value.rstrip(" ").ljust(TEXTS[kind]) if kind.startswith("char") and isinstance(value, str) else value
 
 
 @lru_cache

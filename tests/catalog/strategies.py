@@ -85,5 +85,9 @@ def values(name: str) -> st.SearchStrategy[int | float | str | Decimal | Day | d
         return st.datetimes()
     if name == "date":
         return days()
-    drawn = texts(maximum_length(name))
-    return drawn.map(lambda text: text.rstrip(" ")) if name.startswith("char") else drawn
+    if not name.startswith("char"):
+        return texts(maximum_length(name))
+    length = int(name[name.index("(") + 1 : -1])
+    printed = st.characters(exclude_categories=["Cs"], min_codepoint=32)
+    drawn = st.text(st.sampled_from(CHARACTERS[1:]) | printed, max_size=maximum_length(name))
+    return drawn.map(lambda text: text.ljust(length))

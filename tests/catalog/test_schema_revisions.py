@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,10 @@ import sqlalchemy as sa
 from alembic.script import ScriptDirectory
 
 from catalog import Catalog, NewPartition, Table
+from catalog.model import Column
+from catalog.schemes.definition import scheme_from_properties
 from catalog.storage import Storage
-from catalog.storage.schema import Base
+from catalog.storage.schema import Base, DataFileRow
 from catalog.storage.upgrade import _MIGRATIONS, downgrade, upgrade
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -122,3 +125,19 @@ def _shape_of_table(inspector: sa.Inspector, name: str) -> dict[str, Any]:
         "indexes": sorted((index["name"], index["column_names"], bool(index["unique"])) for index in indexes),
         "unique": sorted((key["name"], key["column_names"]) for key in inspector.get_unique_constraints(name)),
     }
+
+
+def test_statistics_of_chars_are_forgotten_where_they_would_compare_otherwise(catalog: Catalog) -> None:
+    catalog.create_database("d")
+    scheme = scheme_from_properties(Column("k", "char(4)"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "b"})
+    table = catalog.create_table("d.t", columns=[("n", "int"), ("k", "char(4)")], scheme=scheme)
+    file = {"table_id": table.id, "partition_id": 1, "row_count": 1, "size_bytes": 1}
+    known = {"n": ["81", "82", 0], "k": ["6101", "6102", 0]}
+    statement = sa.insert(DataFileRow)
+    downgrade(catalog.storage, "0014")
+    with catalog.storage.write() as connection:
+        connection.execute(statement, [{**file, "path": f"{n}", "statistics": json.dumps(known)} for n in range(1001)])
+    upgrade(catalog.storage)
+    with catalog.storage.read() as connection:
+        kept = connection.execute(sa.select(DataFileRow.statistics)).scalars().all()
+    assert [json.loads(statistics) for statistics in kept] == [{"n": known["n"]}] * 1001

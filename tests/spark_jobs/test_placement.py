@@ -201,7 +201,7 @@ def table_of(scheme: Scheme) -> Table:
         ),
         ("decimal(10,2)", ["1.50", "1.51"], {"> 1.505": [1], "<= 1.505": [0], "= 1.5": [0], "<> 1.505": [0, 1]}),
         ("varchar(4)", ["abcd", "abc"], {"= 'abcde'": [], "< 'abcde'": [0, 1], "like 'abc%'": [0, 1]}),
-        ("char(3)", ["ab", "ab "], {"= 'ab  '": [0, 1], "like 'ab'": [0, 1], "like 'ab '": [], "like 'ab_'": []}),
+        ("char(3)", ["ab", "ab "], {"= 'ab  '": [0, 1], "like 'ab'": [], "like 'ab '": [0, 1], "like 'ab_'": [0, 1]}),
         ("boolean", ["true", "false", None], {"= true": [0], "<> true": [1], "in ('true')": [0], "< true": [1]}),
     ],
 )

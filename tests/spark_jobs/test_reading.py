@@ -20,6 +20,7 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import TableNotFoundError, UnknownColumnError, VerificationFailedError
+from catalog.importing.spark_schema import OWN_TYPE
 from catalog.partition_names import partition_path
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ class Lake:
         self.catalog.add_partitions(TABLE, new)
 
     def plain(self) -> DataFrame:
-        """Every row of the table, put together without Calve."""
+        """Every row of the table, put together without Calve; chars have their blanks, and Spark knows them as such."""
+        from pyspark.sql import functions as f
+
         whole = None
         for is_old, path in self.sources.items():
             types = {name: SIZED_TEXT.sub("string", text) for name, text in self.columns(is_old).items()}
@@ -149,6 +152,11 @@ class Lake:
                 [given.typed for given in PARTITIONS if given.is_old is is_old],
                 "country string, n int, day date, code string",
             )
+            keys = keys.withColumn("code", f.rpad("code", 4, " ").alias("code", metadata={OWN_TYPE: KEYS[3][1]}))
+            if "info" in rows.columns:
+                rows = rows.withColumn(
+                    "info", f.expr("named_struct('tag', rpad(info.tag, 2, ' '), 'sizes', info.sizes)")
+                )
             both = rows.crossJoin(keys)
             whole = both if whole is None else whole.unionByName(both, allowMissingColumns=True)
         assert whole is not None

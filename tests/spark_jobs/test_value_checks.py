@@ -49,6 +49,7 @@ FITS = [
     ("string", "1.50"),
     ("varchar(3)", "'abc'"),
     ("varchar(3)", "123"),
+    ("varchar(3)", "'ab  '"),
     ("char(3)", "'ab      '"),
     ("array<int>", "array(1L, null)"),
     ("array<varchar(3)>", "array('abc')"),
@@ -81,7 +82,7 @@ DOES_NOT_FIT = [
     ("boolean", "'perhaps'"),
     ("boolean", "5"),
     ("varchar(3)", "'toolong'"),
-    ("varchar(3)", "'ab  '"),
+    ("varchar(3)", "'ab c'"),
     ("varchar(3)", "1234"),
     ("char(3)", "'abcd'"),
     ("array<int>", "array(1L, 5000000000)"),
@@ -118,8 +119,10 @@ def test_the_rule_for_each_pair_of_types(spark: SparkSession, is_ansi: str) -> N
     verdicts = {case: row[f"p{number}"] is None for number, case in enumerate(cases)}
     assert verdicts == {**dict.fromkeys(FITS, True), **dict.fromkeys(DOES_NOT_FIT, False)}
     too_long, padded = cases.index(("varchar(3)", "'toolong'")), cases.index(("char(3)", "'ab      '"))
+    surplus = cases.index(("varchar(3)", "'ab  '"))
     assert row[f"p{too_long}"] == f"column c{too_long}: 'toolong' is no varchar(3)"
     assert row[f"v{padded}"] == "ab"
+    assert row[f"v{surplus}"] == "ab "
 
 
 COLUMNS = [("id", "int"), ("price", "decimal(5,2)"), ("code", "varchar(3)")]
