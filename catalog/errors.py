@@ -346,6 +346,8 @@ class FileProblem(StrEnum):
     """It has rows, and none of the table's columns."""
     NULLS = "NULLS"
     """It has nulls, or may have some, where the Iceberg table allows none."""
+    OLD_CALENDAR = "OLD_CALENDAR"
+    """It has dates or timestamps, or may have some, that Hive's readers convert and Iceberg's do not."""
 
 
 class UnusableFileError(InvalidRequestError):

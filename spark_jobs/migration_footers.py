@@ -13,6 +13,7 @@ import pyarrow
 
 from catalog.errors import FileProblem, RefusedFile, UnusableFileError
 from catalog.files import FileInfo, Folder, in_parallel
+from catalog.iceberg.calendars import unknown_values
 from spark_jobs.migration_listing import FOLDERS_A_GROUP, StageSettings, attempt_id, read_files, read_folders
 
 if TYPE_CHECKING:
@@ -155,6 +156,8 @@ class _Work:
     def take(self, folder: SourceFolder, file: FileInfo, facts: FileFacts | UnusableFileError) -> None:
         """Count a file, and write its entry."""
         found = self._found
+        if not isinstance(facts, UnusableFileError) and facts.undated and not self._settings.is_compared:
+            facts = unknown_values(file.path, facts.undated, is_comparable=True)
         if isinstance(facts, UnusableFileError):
             found.problems.add(facts)
             return

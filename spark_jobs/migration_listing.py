@@ -62,6 +62,7 @@ class StageSettings:
         recursion: What becomes of folders inside a partition's.
         skip: Folders that no listing looks into.
         writes_manifests: False for a dry run.
+        is_compared: The rows of both sides are compared afterwards, which shows what footers do not tell.
         threads: How many files a task opens at once; None to choose by where they are.
         reader: What reads footers, for measurements of others; None for ours.
     """
@@ -71,6 +72,7 @@ class StageSettings:
     recursion: Recursion
     skip: frozenset[str]
     writes_manifests: bool = True
+    is_compared: bool = True
     threads: int | None = None
     reader: Callable[[Layout, FileFormat], FooterReader] | None = None
 

@@ -76,6 +76,7 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
         recursion=Recursion(request.recursive_directory),
         skip=migrations.skipped_folders(operation),
         writes_manifests=not job.dry_run,
+        is_compared=request.verify,
         threads=job.threads,
     )
     usual = UsualLocation(table.location, table.key_names)

@@ -6,15 +6,16 @@ Source: https://avro.apache.org/docs/1.12.0/specification/#object-container-file
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pyiceberg.types import NestedField
+from pyiceberg.types import DateType, NestedField, TimestampType, TimestamptzType
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
-from catalog.iceberg.columns import FileColumn, match_columns
+from catalog.iceberg.calendars import calendar_of
+from catalog.iceberg.columns import FileColumn, Match, match_columns
 from catalog.iceberg.facts import FileFacts
 from catalog.iceberg.tails import is_local, read_range
 
@@ -52,7 +53,7 @@ class AvroReader:
     def __init__(self, columns: Sequence[NestedField]) -> None:
         """Take the table's columns, without its partition keys."""
         self._columns = columns
-        self._spellings: dict[bytes, tuple[tuple[int, str], ...]] = {}
+        self._matches: dict[bytes, Match] = {}
 
     def read(self, file: FileInfo) -> FileFacts:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
@@ -60,16 +61,17 @@ class AvroReader:
         if content.take(len(_MAGIC)) != _MAGIC:
             text = "it is no Avro file; move it away, or skip such files"
             raise UnusableFileError(file.path, FileProblem.FOREIGN, text)
-        schema = _schema(content)
+        metadata = _metadata(content)
+        schema = metadata.get(_SCHEMA)
         if schema is None:
             raise _damaged(file, "it has no schema")
-        spellings = self._spellings.get(schema)
-        if spellings is None:
-            if len(self._spellings) >= _SCHEMAS_KEPT:
-                self._spellings.clear()
-            match = match_columns(self._columns, _file_columns(schema, file), file.path)
-            spellings = self._spellings[schema] = match.spellings
-        return FileFacts(_row_count(content), {}, {}, {}, {}, {}, {}, None, spellings)
+        match = self._matches.get(schema)
+        if match is None:
+            if len(self._matches) >= _SCHEMAS_KEPT:
+                self._matches.clear()
+            match = self._matches[schema] = match_columns(self._columns, _file_columns(schema, file), file.path)
+        undated = tuple(_undated(metadata, match))
+        return FileFacts(_row_count(content), {}, {}, {}, {}, {}, {}, None, match.spellings, undated=undated)
 
 
 class _Content:
@@ -119,9 +121,9 @@ def _damaged(file: FileInfo, problem: str) -> UnusableFileError:
     return UnusableFileError(file.path, FileProblem.DAMAGED, f"it is an Avro file, and {problem}; write the file again")
 
 
-def _schema(content: _Content) -> bytes | None:
-    """Read a file's header but for the marker at its end, and return the schema."""
-    schema = None
+def _metadata(content: _Content) -> dict[bytes, bytes]:
+    """Read a file's header but for the marker at its end, and return its metadata."""
+    metadata = {}
     while count := content.number():
         if count < 0:
             # The number of bytes follows, for those who want to pass over them.
@@ -129,10 +131,21 @@ def _schema(content: _Content) -> bytes | None:
             content.number()
         for _ in range(count):
             key = content.take(content.number())
-            value = content.take(content.number())
-            if key == _SCHEMA:
-                schema = value
-    return schema
+            metadata[key] = content.take(content.number())
+    return metadata
+
+
+def _undated(metadata: Mapping[bytes, bytes], match: Match) -> Iterator[str]:
+    """Yield the columns that may have values that other readers convert from an older calendar."""
+
+    def text(key: str) -> str | None:
+        value = metadata.get(key.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    calendar = calendar_of(text, is_by_java=False)
+    for found in match.found if calendar.first_day is not None else ():
+        if isinstance(found.type, DateType | TimestampType | TimestamptzType):
+            yield found.name
 
 
 def _row_count(content: _Content) -> int:

@@ -56,6 +56,7 @@ class Found(NamedTuple):
     """A column of the file that the table has, too: one that is not made of others.
 
     Attributes:
+        name: In the file, after those of the columns that it is inside.
         is_repeated: It is inside a list or a map.
     """
 
@@ -63,6 +64,7 @@ class Found(NamedTuple):
     type: PrimitiveType
     column: FileColumn
     is_repeated: bool
+    name: str
 
 
 class Match(NamedTuple):
@@ -165,7 +167,7 @@ class _Matching:
                 self.column(wanted.key_id, wanted.key_type, column.parts[0], f"{name}.key", True)
                 self.column(wanted.value_id, wanted.value_type, column.parts[1], f"{name}.value", True)
             case PrimitiveType() if self._fits(wanted, column, name):
-                self.found.append(Found(field_id, wanted, column, repeated))
+                self.found.append(Found(field_id, wanted, column, repeated, name))
             case _:
                 raise self._incompatible(wanted, column, name)
 

@@ -30,6 +30,7 @@ class FileFacts:
         spellings: Field id and the name in the file, where that is not the table's to the letter.
         unknown: Columns that the table does not have, as in `columns.Match`; known of Parquet and ORC files.
         unvectorized: The table's columns whose values Iceberg's vectorized reader for Spark cannot decode.
+        undated: The file's columns that may have values of an older calendar, which only a comparison can tell.
     """
 
     row_count: int
@@ -43,6 +44,7 @@ class FileFacts:
     spellings: tuple[tuple[int, str], ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...] = ()
     unvectorized: tuple[str, ...] = ()
+    undated: tuple[str, ...] = ()
 
 
 class _Reader(Protocol):

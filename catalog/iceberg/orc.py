@@ -25,6 +25,7 @@ from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
 from catalog.iceberg import bounds
 from catalog.iceberg.bounds import UNUSABLE
+from catalog.iceberg.calendars import FIRST_GREGORIAN_DAY, old_values
 from catalog.iceberg.columns import FileColumn, Found, Match, match_columns
 from catalog.iceberg.facts import FileFacts
 from catalog.iceberg.orc_footer import MISSING_TEXT, OrcTail, ShortTailError, parse_tail, parse_type
@@ -48,9 +49,7 @@ _JAVA, _CPP, _PRESTO, _TRINO = 0, 1, 2, 4
 _JAVA_RIGHT_MAXIMA, _JAVA_UTC_TIMESTAMPS, _JAVA_RIGHT_SHORT_DECIMALS = 1, 6, 7
 """Versions of ORC's Java writer: HIVE-8732, ORC-135, ORC-517. Source: `OrcFile.WriterVersion`."""
 _SHORT_DECIMAL_DIGITS = 18
-_PROLEPTIC = 2
-_FIRST_GREGORIAN_DAY = -141_427
-_MICROSECONDS_OF_DAY = 86_400_000_000
+_MILLISECONDS_OF_DAY = 86_400_000
 _SCHEMAS_KEPT = 64
 
 _Pair = tuple[bytes, bytes | None]
@@ -74,12 +73,21 @@ class _Leaf(NamedTuple):
     is_floating: bool
 
 
+class _Dated(NamedTuple):
+    """A column of dates or timestamps, which some readers convert from an older calendar."""
+
+    position: int
+    name: str
+    is_date: bool
+
+
 class _Plan(NamedTuple):
     """What to take from the footers of a schema and a writer."""
 
     leaves: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...]
+    dated: tuple[_Dated, ...]
 
 
 class OrcReader:
@@ -88,20 +96,23 @@ class OrcReader:
     def __init__(self, columns: Sequence[NestedField]) -> None:
         """Take the table's columns, without its partition keys."""
         self._columns = columns
-        self._plans: dict[tuple[bytes, int, int, int], _Plan] = {}
+        self._plans: dict[tuple[bytes, int, int], _Plan] = {}
 
     def read(self, file: FileInfo) -> FileFacts:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
         tail = self._tail(file)
         footer = tail.footer
-        key = (b"".join(footer.types), footer.writer, tail.writer_version, footer.calendar)
+        key = (b"".join(footer.types), footer.writer, tail.writer_version)
         plan = self._plans.get(key)
         if plan is None:
             plan = _plan_of(self._columns, file.path, tail)
             if len(self._plans) >= _SCHEMAS_KEPT:
                 self._plans.clear()
             self._plans[key] = plan
-        return _facts(footer, plan)
+        facts = _facts(footer, plan)
+        if plan.dated and (undated := _undated(file.path, footer, plan.dated)):
+            return replace(facts, undated=undated)
+        return facts
 
     def _tail(self, file: FileInfo) -> OrcTail:
         tail = read_tail(file)
@@ -115,6 +126,38 @@ class OrcReader:
         except ValueError as error:
             text = f"its ORC footer cannot be read: {error}; write the file again"
             raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
+
+
+def _undated(path: str, footer: Any, dated: Sequence[_Dated]) -> tuple[str, ...]:
+    """Return the columns that may have values that other readers convert; raise `UnusableFileError` if some have.
+
+    The footer's calendar does not matter: ORC's library for Java converts to the older one what is of the other, Spark
+    converts that back, and Iceberg's reader for Spark does not.
+    """
+    if len(footer.statistics) != len(footer.types):
+        return tuple(column.name for column in dated) if footer.numberOfRows else ()
+    unknown = []
+    for column in dated:
+        known = footer.statistics[column.position]
+        day = _first_day(known, column.is_date)
+        if day is None:
+            if known.numberOfValues:
+                unknown.append(column.name)
+        elif day < FIRST_GREGORIAN_DAY:
+            raise old_values(path, column.name, is_date=column.is_date, first_day=FIRST_GREGORIAN_DAY)
+    return tuple(unknown)
+
+
+def _first_day(known: Any, is_date: bool) -> int | None:
+    """Return the day of a column's minimum; None where it is not known."""
+    if is_date:
+        day, last = known.date.minimum, known.date.maximum
+        return int(day) if day <= last else None
+    moments = known.timestamp
+    if moments.minimumUtc <= moments.maximumUtc:
+        return int(moments.minimumUtc) // _MILLISECONDS_OF_DAY
+    # By the clock of the writer's zone.
+    return int(moments.minimum) // _MILLISECONDS_OF_DAY - 1 if moments.minimum <= moments.maximum else None
 
 
 def _no_orc(file: FileInfo) -> UnusableFileError:
@@ -177,7 +220,12 @@ def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
         is_floating = found.column.kind in ("float", "double") and tail.footer.writer in (_JAVA, _CPP)
         how = None if found.is_repeated else _bounds_of(found, tail)
         leaves.append(_Leaf(found.column.position, found.field_id, how, found.is_repeated, is_floating))
-    return _Plan(tuple(leaves), match.spellings, match.unknown)
+    dated = tuple(
+        _Dated(found.column.position, found.name, isinstance(found.type, DateType))
+        for found in match.found
+        if isinstance(found.type, DateType | TimestampType | TimestamptzType)
+    )
+    return _Plan(tuple(leaves), match.spellings, match.unknown, dated)
 
 
 _POSITIONAL = re.compile("_col([0-9]+)")
@@ -218,7 +266,6 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
     """Return how a column's statistics become bounds; its type fits the table's."""
     if tail.footer.writer == _JAVA and tail.writer_version < _java_version_needed(found):
         return None
-    is_gregorian = tail.footer.calendar == _PROLEPTIC
     match found.type:
         case IntegerType():
             return lambda known: _whole(known.whole, bounds.INT.lower)
@@ -234,9 +281,9 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
             needs_sum = tail.footer.writer not in (_PRESTO, _TRINO)
             return lambda known: _floating(known.floating, how, needs_sum)
         case DateType():
-            return lambda known: _date(known.date, is_gregorian)
+            return lambda known: _whole(known.date, bounds.INT.lower)
         case TimestampType() | TimestamptzType():
-            return lambda known: _timestamp(known.timestamp, is_gregorian)
+            return lambda known: _timestamp(known.timestamp)
         case DecimalType(scale=scale):
             return lambda known: _decimal(known.decimal, scale)
     return None
@@ -281,15 +328,7 @@ def _floating(known: Any, how: bounds.Bounds, needs_sum: bool) -> _Pair | None:
     return how.lower(low), how.upper(high)
 
 
-def _date(known: Any, is_gregorian: bool) -> _Pair | None:
-    low, high = known.minimum, known.maximum
-    # Readers may count what lies before in another calendar.
-    if low > high or (low < _FIRST_GREGORIAN_DAY and not is_gregorian):
-        return None
-    return bounds.INT.lower(low), bounds.INT.lower(high)
-
-
-def _timestamp(known: Any, is_gregorian: bool) -> _Pair | None:
+def _timestamp(known: Any) -> _Pair | None:
     """Return bounds of what the clock showed, or of the instants: either is counted as if in UTC."""
     low, high = known.minimumUtc, known.maximumUtc
     if low > high:
@@ -297,8 +336,6 @@ def _timestamp(known: Any, is_gregorian: bool) -> _Pair | None:
     # What is below a millisecond is kept apart, plus one.
     low = low * 1000 + (known.minimumNanos - 1) // 1000
     high = high * 1000 + (known.maximumNanos - 1) // 1000
-    if low < _FIRST_GREGORIAN_DAY * _MICROSECONDS_OF_DAY and not is_gregorian:
-        return None
     return bounds.LONG.lower(low), bounds.LONG.lower(high)
 
 

@@ -41,6 +41,8 @@ _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
     ),
     "Bucket": ((1, "count", "repeated uint64", None),),
     "Timestamp": (
+        (1, "minimum", "sint64", _MOST),
+        (2, "maximum", "sint64", _LEAST),
         (3, "minimumUtc", "sint64", _MOST),
         (4, "maximumUtc", "sint64", _LEAST),
         (5, "minimumNanos", "int32", "1"),
@@ -75,7 +77,6 @@ _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
         (6, "numberOfRows", "uint64", None),
         (7, "statistics", "repeated ColumnStatistics", None),
         (9, "writer", "uint32", None),
-        (11, "calendar", "uint32", None),
     ),
 }
 

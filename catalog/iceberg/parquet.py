@@ -7,6 +7,7 @@ their footers with the same bytes.
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,23 +18,35 @@ import pyarrow.parquet
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
+    DateType,
     DecimalType,
     DoubleType,
     FloatType,
     LongType,
     NestedField,
     StringType,
+    TimestampType,
+    TimestamptzType,
 )
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.files import FileInfo
 from catalog.iceberg import bounds
 from catalog.iceberg.bounds import UNUSABLE, Bounds
-from catalog.iceberg.columns import FileColumn, Found, match_columns
+from catalog.iceberg.calendars import (
+    FIRST_GREGORIAN_DAY,
+    FIRST_STANDARD_DAY,
+    MICROSECONDS_OF_DAY,
+    Calendar,
+    calendar_of,
+    old_values,
+    unknown_values,
+)
+from catalog.iceberg.columns import FileColumn, Found, Match, match_columns
 from catalog.iceberg.facts import FileFacts
 from catalog.iceberg.row_groups import Chunk, RowGroup, Shape, read_row_groups, shape_of
 from catalog.iceberg.tails import read_range, read_tail
-from catalog.iceberg.thrift import schema_end
+from catalog.iceberg.thrift import read_varint, schema_end
 
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ENDING = 8
@@ -51,6 +64,10 @@ _DAMAGES = (
     AttributeError,
     RecursionError,
 )
+_JAVA_LIBRARY = b"parquet-mr version"
+_TEXT = 0x18
+"""The header of the first field of a struct, or of the next one, that is a text."""
+_UNKNOWN = -math.inf
 _UNPACK = {
     "BOOLEAN": struct.Struct("?").unpack,
     "INT32": struct.Struct("<i").unpack,
@@ -80,6 +97,21 @@ class _Leaf(NamedTuple):
     is_bound: bool
 
 
+class _Dated(NamedTuple):
+    """A column of dates or timestamps, which some readers convert from an older calendar.
+
+    Attributes:
+        unpack: Makes a number of a minimum; None of a timestamp of 96 bits, which has none.
+        recent: The value from which on none is converted.
+    """
+
+    position: int
+    name: str
+    is_date: bool
+    unpack: Callable[[bytes], tuple[Any, ...]] | None
+    recent: int
+
+
 class _Plan(NamedTuple):
     """What to take from the footers of a schema.
 
@@ -100,6 +132,7 @@ class _Plan(NamedTuple):
     shapes: tuple[Shape, ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...]
     booleans: Mapping[int, str]
+    dated: tuple[_Dated, ...]
 
 
 class ParquetReader:
@@ -109,13 +142,14 @@ class ParquetReader:
         """Take the table's columns, without its partition keys."""
         self._columns = columns
         self._plans: list[_Plan] = []
+        self._calendars: dict[bytes, Calendar] = {}
 
     def read(self, file: FileInfo) -> FileFacts:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
         footer = self._footer(file)
         try:
             plan = self._plan(file.path, footer)
-            rows, groups = read_row_groups(footer, len(plan.start), plan.shapes)
+            rows, groups, end = read_row_groups(footer, len(plan.start), plan.shapes)
         except _DAMAGES as error:
             text = f"its Parquet footer cannot be read: {str(error).strip()}; write the file again"
             raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
@@ -127,6 +161,9 @@ class ParquetReader:
         if plan.booleans:
             positions = {position for group in groups for position in group.run_lengths} & plan.booleans.keys()
             facts = replace(facts, unvectorized=tuple(plan.booleans[position] for position in sorted(positions)))
+        doubtful = [(column, least) for column in plan.dated if (least := _least(groups, column)) < column.recent]
+        if doubtful and (undated := _undated(file.path, doubtful, self._calendar(footer[end:-_ENDING]))):
+            facts = replace(facts, undated=undated)
         return replace(facts, unknown=plan.unknown) if plan.unknown else facts
 
     def _footer(self, file: FileInfo) -> bytes:
@@ -142,6 +179,16 @@ class ParquetReader:
             tail = read_tail(file, length)
         return tail[-length:]
 
+    def _calendar(self, rest: bytes) -> Calendar:
+        """Return the calendar of a file; those of one writer and schema have the same footer after their row groups."""
+        calendar = self._calendars.get(rest)
+        if calendar is None:
+            if len(self._calendars) >= _SCHEMAS_KEPT:
+                self._calendars.clear()
+            calendar = calendar_of(lambda key: _metadata(rest, key), _JAVA_LIBRARY in rest)
+            self._calendars[rest] = calendar
+        return calendar
+
     def _plan(self, path: str, footer: bytes) -> _Plan:
         for plan in self._plans:
             if footer.startswith(plan.start):
@@ -151,6 +198,57 @@ class ParquetReader:
         plan = _plan_of(self._columns, path, metadata.schema, footer[: schema_end(footer)])
         self._plans = [plan, *self._plans[: _SCHEMAS_KEPT - 1]]
         return plan
+
+
+def _undated(path: str, doubtful: Sequence[tuple[_Dated, float]], calendar: Calendar) -> tuple[str, ...]:
+    """Return the columns that may have values that other readers convert; raise `UnusableFileError` if some have.
+
+    Args:
+        doubtful: Columns with their minima.
+    """
+    unknown = []
+    for column, least in doubtful:
+        limit = calendar.first_day if column.is_date else calendar.first_microsecond
+        if column.unpack is None:
+            if calendar.has_old_96_bits:
+                unknown.append(column.name)
+        elif limit is not None and least == _UNKNOWN:
+            unknown.append(column.name)
+        elif limit is not None and least < limit:
+            first_day = limit if column.is_date else limit // MICROSECONDS_OF_DAY
+            raise old_values(path, column.name, is_date=column.is_date, first_day=first_day)
+    if unknown and not calendar.is_of_spark:
+        raise unknown_values(path, unknown, is_comparable=False)
+    return tuple(unknown)
+
+
+def _least(groups: Sequence[RowGroup], column: _Dated) -> float:
+    """Return a column's minimum over all row groups, or the least of all numbers if it is not known."""
+    least = math.inf
+    for group in groups:
+        values, _, nulls, low, _ = group.chunks[column.position]
+        if low is not None and column.unpack is not None:
+            least = min(least, column.unpack(low)[0])
+        elif values != nulls:
+            return _UNKNOWN
+    return least
+
+
+def _metadata(rest: bytes, key: str) -> str | None:
+    """Return the value of a key of the file's own metadata.
+
+    Args:
+        rest: The footer after its row groups.
+    """
+    encoded = key.encode()
+    start = rest.rfind(bytes((_TEXT, len(encoded))) + encoded)
+    if start < 0:
+        return None
+    end = start + 2 + len(encoded)
+    if rest[end] != _TEXT:
+        return ""
+    length, position = read_varint(rest, end + 1)
+    return rest[position : position + length].decode("utf-8", "replace")
 
 
 def _no_parquet(file: FileInfo, tail: bytes) -> UnusableFileError:
@@ -253,7 +351,20 @@ def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: byte
     shapes = tuple(shape_of(schema.column(position)) for position in range(count))
     names = {column.field_id: column.name for column in columns if isinstance(column.field_type, BooleanType)}
     booleans = {leaf.position: names[leaf.field_id] for leaf in ordered if leaf.field_id in names}
-    return _Plan(start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown, booleans)
+    dated = tuple(_dated(schema, match))
+    return _Plan(
+        start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown, booleans, dated
+    )
+
+
+def _dated(schema: Any, match: Match) -> Iterator[_Dated]:
+    for found in match.found:
+        is_date = isinstance(found.type, DateType)
+        if is_date or isinstance(found.type, TimestampType | TimestamptzType):
+            position = found.column.position
+            recent = FIRST_GREGORIAN_DAY if is_date else FIRST_STANDARD_DAY * MICROSECONDS_OF_DAY
+            unpack = _UNPACK.get(schema.column(position).physical_type)
+            yield _Dated(position, found.name, is_date, unpack, recent)
 
 
 def _varint(number: int) -> bytes:

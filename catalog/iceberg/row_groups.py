@@ -118,8 +118,8 @@ def shape_of(leaf: Any) -> Shape:
     return Shape(re.compile(pattern, re.DOTALL), width, is_boolean)
 
 
-def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[int, list[RowGroup]]:
-    """Return how many rows a footer says that there are, and its row groups.
+def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[int, list[RowGroup], int]:
+    """Return how many rows a footer says that there are, its row groups, and where they end.
 
     Args:
         position: Where the footer's schema ends.
@@ -138,7 +138,7 @@ def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
     for _ in range(count):
         group, position = _read_row_group(footer, position, shapes)
         groups.append(group)
-    return unzigzag(rows), groups
+    return unzigzag(rows), groups, position
 
 
 def _list_length(footer: bytes, position: int) -> tuple[int, int]:

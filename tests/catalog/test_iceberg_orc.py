@@ -66,7 +66,11 @@ COLUMNS: dict[str, tuple[PrimitiveType, pyarrow.DataType, st.SearchStrategy[Any]
     "ratio": (DoubleType(), pyarrow.float64(), st.floats(-1e300, 1e300).filter(bool)),
     "text": (StringType(), pyarrow.string(), st.text(st.characters(exclude_categories=["Cs"]), max_size=16)),
     "day": (DateType(), pyarrow.date32(), st.dates(datetime.date(1583, 1, 1))),
-    "moment": (TimestamptzType(), pyarrow.timestamp("us", "UTC"), st.datetimes(timezones=st.just(UTC))),
+    "moment": (
+        TimestamptzType(),
+        pyarrow.timestamp("us", "UTC"),
+        st.datetimes(datetime.datetime(1583, 1, 1), timezones=st.just(UTC)),
+    ),
     "amount": (
         DecimalType(12, 2),
         pyarrow.decimal128(12, 2),

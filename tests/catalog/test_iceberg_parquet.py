@@ -224,7 +224,7 @@ def test_chunks_of_usual_shape_are_those_that_any_shape_would_be(options: dict[s
     shapes = [shape_of(metadata.schema.column(number)) for number in range(metadata.num_columns)]
     found = read_row_groups(footer, schema_end(footer), shapes)
     assert found == read_row_groups(footer, schema_end(footer), [shape._replace(pattern=None) for shape in shapes])
-    rows, groups = found
+    rows, groups, _ = found
     assert (rows, len(groups)) == (metadata.num_rows, metadata.num_row_groups)
     for number, group in enumerate(groups):
         assert group.run_lengths == ((0,) if "data_page_version" in options else ())

@@ -14,7 +14,13 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from catalog import Catalog, NewPartition
-from catalog.errors import CatalogError, NestedFolderError, SharedLocationError, UnusableFilesError
+from catalog.errors import (
+    CatalogError,
+    NestedFolderError,
+    SharedLocationError,
+    UnusableFilesError,
+    VerificationFailedError,
+)
 from catalog.migration.staging import ListingDigest
 
 if TYPE_CHECKING:
@@ -328,3 +334,28 @@ def make(location: str) -> Path:
     path = Path(location)
     path.mkdir(parents=True)
     return path
+
+
+def test_timestamps_that_may_be_of_an_older_calendar_need_the_comparison(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    """Their files have no minimum of them; Spark converts them on reading, and Iceberg's readers do not."""
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=[("at", "timestamp")], partition_keys=[])
+    settings = {"int96RebaseModeInWrite": "LEGACY", "outputTimestampType": "INT96"}
+    for name, value in settings.items():
+        iceberg_spark.conf.set(f"spark.sql.parquet.{name}", value)
+    try:
+        rows = iceberg_spark.sql("SELECT TIMESTAMP '1500-01-01 00:00:00' AS at")
+        rows.write.mode("append").parquet(table.location)
+    finally:
+        for name in settings:
+            iceberg_spark.conf.unset(f"spark.sql.parquet.{name}")
+    operation_id = migrator.begin(NAME, verify=False)
+    with pytest.raises(UnusableFilesError, match=r"column 'at' may have dates or timestamps that .*verify => true"):
+        migrator.stage(operation_id)
+    catalog.operations.fail(operation_id, "UnusableFilesError", "old timestamps")
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    with pytest.raises(VerificationFailedError, match=r"column at: minimum 1500-01-01 .* and 1500-01-10"):
+        migrator.verify(operation_id)
