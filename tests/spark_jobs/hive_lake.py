@@ -239,7 +239,8 @@ KINDS = {
 """What the names of tables begin with that there are of each format."""
 
 
-def main(folder: Path) -> None:
+def hive_session(folder: Path) -> SparkSession:
+    """Return a session with a metastore of its own, which writes and reads with Hive's own formats."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -267,7 +268,11 @@ def main(folder: Path) -> None:
     builder = SparkSession.builder.master("local[2]").appName("hive lake").enableHiveSupport()
     for key, value in settings.items():
         builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    return builder.getOrCreate()
+
+
+def main(folder: Path) -> None:
+    spark = hive_session(folder)
     lake = Lake(spark, folder)
     written = []
     for stored in FORMATS:

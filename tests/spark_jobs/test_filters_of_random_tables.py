@@ -1,6 +1,6 @@
 """Random tables of files that different writers wrote: three readers answer filters as the rows themselves do.
 
-`CALVE_TEST_TABLES=300` runs as many tables.
+`CALVE_TEST_TABLES=300` runs as many tables, and has Hive write some of them.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import datetime
 import math
 import os
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +30,7 @@ from pyiceberg.table import StaticTable
 from catalog.iceberg.layout import Layout
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import layout, write_metadata
+from tests.spark_jobs import hive_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 TABLES = int(os.environ.get("CALVE_TEST_TABLES", "4"))
 TABLES_A_JOB = 25
+REPOSITORY = Path(__file__).parent.parent.parent
 NAN = float("nan")
 
 
@@ -163,13 +167,38 @@ def _write_avro(path: Path, kinds: Sequence[Kind], rows: Rows, source: random.Ra
         fastavro.writer(file, {"type": "record", "name": "row", "fields": fields}, records)
 
 
-WRITERS = (
+def _prepare_for_hive(path: Path, kinds: Sequence[Kind], rows: Rows, source: random.Random) -> None:
+    """Write the rows for `write_with_hive`."""
+    _remove_negative_zeros(rows)
+    table = _arrow_table(kinds, rows)
+    columns = ", ".join(f"c{n} {kind.orc}" for n, kind in enumerate(kinds))
+    table = table.replace_schema_metadata({hive_files.COLUMNS: columns})
+    with (
+        pyarrow.OSFile(f"{path}{hive_files.ENDING}", "wb") as file,
+        pyarrow.ipc.new_file(file, table.schema) as stored,
+    ):
+        stored.write_table(table)
+
+
+def write_with_hive(folder: Path) -> None:
+    """Write the files below a folder that are prepared for Hive."""
+    if not any(folder.rglob(f"*{hive_files.ENDING}")):
+        return
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    command = [sys.executable, str(hive_files.__file__), str(folder)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+WRITERS: tuple[tuple[FileFormat, Callable[[Path, Sequence[Kind], Rows, random.Random], None]], ...] = (
     (FileFormat.PARQUET, _write_parquet),
     (FileFormat.PARQUET, _write_duckdb),
     (FileFormat.ORC, _write_arrow_orc),
     (FileFormat.ORC, _write_pyorc),
     (FileFormat.AVRO, _write_avro),
 )
+if "CALVE_TEST_TABLES" in os.environ:
+    WRITERS += tuple((stored, _prepare_for_hive) for stored in (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO))
 
 
 class Filter(NamedTuple):
@@ -217,7 +246,6 @@ class RandomTable:
         rows: All of them.
         paths: The files.
         writer: What wrote them.
-        metadata_location: Of the Iceberg table that the files are.
     """
 
     def __init__(self, number: int, folder: Path) -> None:
@@ -226,7 +254,8 @@ class RandomTable:
         self.number, self.folder = number, folder
         self.format, write = source.choice(WRITERS)
         self.writer = write.__name__.strip("_")
-        choice = (*KINDS, WITHOUT_ZONE) if self.format is FileFormat.PARQUET else KINDS
+        is_by_hive = write is _prepare_for_hive
+        choice = (*KINDS, WITHOUT_ZONE) if self.format is FileFormat.PARQUET and not is_by_hive else KINDS
         self.kinds = source.sample(choice, k=source.randint(1, 4))
         self.rows: Rows = []
         self.paths: list[Path] = []
@@ -241,12 +270,16 @@ class RandomTable:
             write(self.paths[-1], self.kinds, rows, source)
             self.rows += [[*row, *keys[position : position + 1]] for row in rows]
         types = {f"c{column}": kind.type for column, kind in enumerate(self.kinds)}
-        values = [(key,) for key in keys[: len(self.paths)]]
+        self._key_values = [(key,) for key in keys[: len(self.paths)]]
         self.layout: Layout = layout(types, {KEY: INT.type} if keys else None)
-        self.metadata_location = write_metadata(self.layout, self.format, self.paths, folder, values)
         if keys:
             self.kinds.append(INT)
         self.columns = [*types, KEY][: len(self.kinds)]
+
+    @cached_property
+    def metadata_location(self) -> str:
+        """Where the metadata of the Iceberg table are that the files are."""
+        return write_metadata(self.layout, self.format, self.paths, self.folder, self._key_values)
 
     @property
     def hive_schema(self) -> str:
@@ -346,6 +379,7 @@ def test_filters_find_the_rows_there_are(
     tmp_path: Path,
 ) -> None:
     tables = [RandomTable(number, tmp_path / str(number)) for number in range(first, min(first + TABLES_A_JOB, TABLES))]
+    write_with_hive(tmp_path)
     failures = spark_failures(iceberg_spark, tables)
     for table in tables:
         if table.format is not FileFormat.AVRO:
