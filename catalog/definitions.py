@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from catalog.column_types import require_column_type
@@ -27,13 +27,14 @@ from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.key_types import parse_key_type
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
-from catalog.operation_tables import adopt_operations, hold_operations, refuse_awaited_name
-from catalog.ownership import claim_location, is_own_folder
+from catalog.operation_tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
+from catalog.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
 from catalog.places import require_location, require_properties
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.clock import CurrentMs
+from catalog.storage.locks import hold
 from catalog.storage.schema import (
     DatabaseRow,
     DataFileRow,
@@ -98,6 +99,18 @@ def normalise_location(location: str) -> str:
     if "://" not in location and not location.startswith("file:"):
         location = os.path.abspath(os.path.expanduser(location))
     return location.rstrip("/") or "/"
+
+
+_DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
+_DATABASE_TO_CHANGE = _DATABASE.with_for_update()
+_TABLE = (
+    select(TableRow.__table__)
+    .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    .where(DatabaseRow.name == bindparam("database"), TableRow.name == bindparam("name"))
+)
+_NAME = select(_TABLE.exists().label("is_taken"), has_waiting(bindparam("full_name")).label("is_awaited"))
+_NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableRow.__table__)
+# Built once: to build a statement takes as long as to run it.
 
 
 class Definitions:
@@ -204,7 +217,9 @@ class Definitions:
         numbered = TableColumns(columns, keys).numbered()
         # One at a time in a database: otherwise two could both see that the name is free.
         database = self._database_row(connection, table.database, lock=True)
-        if connection.scalar(_table_query(table).with_only_columns(TableRow.id)) is not None:
+        hold(connection, LOCATIONS, name_lock(str(table)))
+        name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
+        if name.is_taken:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
         usual = f"{database.location}/{table.name}"
         location = (
@@ -219,28 +234,27 @@ class Definitions:
         if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
             kind = TableKind.EXTERNAL
         row = connection.execute(
-            insert(TableRow)
-            .values(
-                database_id=database.id,
-                name=table.name,
-                columns=[column_json(column) for column in numbered.columns],
-                partition_keys=[column_json(key) for key in numbered.keys],
-                last_column_id=numbered.last_id,
-                format=parse_format(definition["format"]),
-                location=location,
-                properties=properties,
-                location_key=claim_location(connection, location, str(table)),
-                scheme=None if scheme is None else scheme.as_json(),
-                kind=kind,
-                description=definition.get("description"),
-                view_text=definition.get("view_text"),
-                buckets=buckets_json(str(table), columns, definition.get("buckets")),
-                table_type=definition.get("table_type", TableType.HIVE),
-                created_at_ms=CurrentMs(),
-            )
-            .returning(TableRow.__table__)
+            _NEW_TABLE,
+            {
+                "database_id": database.id,
+                "name": table.name,
+                "columns": [column_json(column) for column in numbered.columns],
+                "partition_keys": [column_json(key) for key in numbered.keys],
+                "last_column_id": numbered.last_id,
+                "format": parse_format(definition["format"]),
+                "location": location,
+                "properties": properties,
+                "location_key": claim_held_location(connection, location, str(table)),
+                "scheme": None if scheme is None else scheme.as_json(),
+                "kind": kind,
+                "description": definition.get("description"),
+                "view_text": definition.get("view_text"),
+                "buckets": buckets_json(str(table), columns, definition.get("buckets")),
+                "table_type": definition.get("table_type", TableType.HIVE),
+            },
         ).one()
-        adopt_operations(connection, row.id, str(table))
+        if name.is_awaited:
+            adopt_operations(connection, row.id, str(table))
         return _table(table.database, row)
 
     def get_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
@@ -249,7 +263,7 @@ class Definitions:
         if connection is None:
             with self._storage.read() as connection:
                 return self.get_table(table, connection)
-        row = connection.execute(_table_query(table)).one_or_none()
+        row = connection.execute(_TABLE, table._asdict()).one_or_none()
         if row is None:
             self._database_row(connection, table.database)
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
@@ -386,19 +400,11 @@ class Definitions:
 
     @staticmethod
     def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
-        query = select(DatabaseRow.__table__).where(DatabaseRow.name == name)
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+        query = _DATABASE_TO_CHANGE if lock else _DATABASE
+        row = connection.execute(query, {"database": name}).one_or_none()
         if row is None:
             raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
         return row
-
-
-def _table_query(table: TableName) -> Select[Any]:
-    return (
-        select(TableRow.__table__)
-        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        .where(DatabaseRow.name == table.database, TableRow.name == table.name)
-    )
 
 
 def _table(database: str, row: Row[Any]) -> Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Label, select, text, update
+from sqlalchemy import ColumnElement, Connection, Exists, Label, exists, select, update
 
 from catalog.errors import OperationConflictError
 from catalog.identifiers import TableName
+from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
 
 _FULL_NAME = DatabaseRow.name + "." + TableRow.name
@@ -26,7 +27,7 @@ def current_name() -> Label[Any]:
     return tables.where(TableRow.id == OperationRow.table_id).scalar_subquery().label("current_name")
 
 
-def belongs_to(table_id: int | None, name: str) -> ColumnElement[bool]:
+def belongs_to(table_id: int | None, name: ColumnElement[str] | str) -> ColumnElement[bool]:
     """Return the condition that an operation belongs to a table, or to the name that it has or will have.
 
     Tables of former versions may have one location; their operations act on the same files, as if it were one table.
@@ -39,14 +40,18 @@ def belongs_to(table_id: int | None, name: str) -> ColumnElement[bool]:
     return is_waiting | (OperationRow.table_id == table_id) | OperationRow.table_id.in_(in_its_folder)
 
 
+def has_waiting(name: ColumnElement[str] | str) -> Exists:
+    """Return the condition that operations wait for a table of a name, such as the load that creates it."""
+    return exists().where(_waits_for(name))
+
+
 def adopt_operations(connection: Connection, table_id: int, name: str) -> None:
-    """Give a table that has come to a name the operations that wait for one, such as the load that creates it."""
-    hold_name(connection, name)
-    connection.execute(
-        update(OperationRow)
-        .where(belongs_to(None, name), OperationRow.state.in_(("PLANNED", "RUNNING", "FAILED")))
-        .values(table_id=table_id)
-    )
+    """Give a table that has come to a name, which the caller holds, the operations that wait for one."""
+    connection.execute(update(OperationRow).where(_waits_for(name)).values(table_id=table_id))
+
+
+def _waits_for(name: ColumnElement[str] | str) -> ColumnElement[bool]:
+    return belongs_to(None, name) & OperationRow.state.in_(("PLANNED", "RUNNING", "FAILED"))
 
 
 def refuse_awaited_name(connection: Connection, name: str) -> None:
@@ -67,14 +72,14 @@ def refuse_awaited_name(connection: Connection, name: str) -> None:
 
 def hold_name(connection: Connection, name: str) -> None:
     """Lock the operations on a name, which may have no table yet, until the transaction ends."""
-    _hold(connection, f"calve:{name}")
+    hold(connection, name_lock(name))
+
+
+def name_lock(name: str) -> str:
+    """Return the lock of `hold_name`."""
+    return f"calve:{name}"
 
 
 def hold_operations(connection: Connection, table_id: int) -> None:
     """Lock the operations of a table until the transaction ends."""
-    _hold(connection, f"calve:#{table_id}")
-
-
-def _hold(connection: Connection, key: str) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:key))"), {"key": key})
+    hold(connection, f"calve:#{table_id}")

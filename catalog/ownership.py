@@ -8,18 +8,31 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Sequence
+from functools import cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, select, text, union_all
+from sqlalchemy import ColumnElement, Connection, Executable, Row, bindparam, select, union_all
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files import Folder
 from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key, location_keys
 from catalog.model import Table
 from catalog.storage.bulk import among, batched
+from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
 
 _LONGEST_BYTES = 2_000
 """PostgreSQL's indexes take no more than about 2,700 bytes."""
+
+LOCATIONS = "calve locations"
+"""The lock that keeps tables' locations as they are: shared by those that look, and alone for one that adds one."""
+
+_OWNERS = (
+    select(DatabaseRow.name.label("database"), TableRow.name)
+    .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    .where(TableRow.id != bindparam("table"))
+)
+"""The names of other tables."""
 
 _SCHEMES_OF_S3 = ("s3", "s3a", "s3n")
 _LOCAL = re.compile("file:/+")
@@ -42,6 +55,12 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
 
 
 def claim_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
+    """Hold the locations of all tables, and do the same as `claim_held_location`."""
+    hold(connection, LOCATIONS)
+    return claim_held_location(connection, location, table, table_id)
+
+
+def claim_held_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
     """Return the key of a table's new location, which no other table gets, or a part of it, before the commit.
 
     Partitions of other tables that do not lie in their table's location count, too.
@@ -63,33 +82,52 @@ def claim_location(connection: Connection, location: str, table: str, table_id: 
             f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {_LONGEST_BYTES:,} bytes are "
             "the most; choose a shorter one"
         )
-    _hold_locations(connection, "pg_advisory_xact_lock")
-    row = TableRow.location_key
-    is_inside = (row > key) & (row < end_of_keys_inside(key))
-    _refuse(connection, is_inside | row.in_(list(keys_above(key))), location, table, table_id)
-    for partition in connection.execute(_partitions_near(location, table_id)):
-        _refuse(connection, TableRow.id == partition.table_id, location, table, table_id, partition.location)
+    owner = _near(connection, key, location, table_id)
+    if owner is not None:
+        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
     return key
 
 
-def _partitions_near(location: str, table_id: int) -> Executable:
-    """Return a query for a partition of another table in each way of being near; each is one look into the index."""
-    column, above, conditions = PartitionRow.location, list[str](), list[ColumnElement[bool]]()
-    for spelling in sorted(_spellings(location)):
-        above += [spelling[:end] for end in range(1, len(spelling) + 1) if spelling[end : end + 1] in ("/", "")]
-        conditions.append((column > f"{spelling}/") & (column < f"{spelling}0"))
-    # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
-    first = (
-        select(PartitionRow.table_id, column)
-        # Partitions of dropped tables, whose rows may still be there, do not count.
-        .join(TableRow, TableRow.id == PartitionRow.table_id)
-        .where(column.is_not(None), condition, PartitionRow.table_id != table_id)
-        .order_by(column)
-        .limit(1)
-        .subquery()
-        for condition in (column.in_(above), *conditions)
+def _near(connection: Connection, key: bytes, location: str, table_id: int) -> Row[Any] | None:
+    """Return another table that is in a location or around it, or has a partition there that is elsewhere."""
+    spellings = sorted(_spellings(location))
+    above = [
+        spelling[:end]
+        for spelling in spellings
+        for end in range(1, len(spelling) + 1)
+        if spelling[end : end + 1] in ("/", "")
+    ]
+    inside = {f"spelling_{number}": spelling for number, spelling in enumerate(spellings)}
+    bounds = {"key": key, "end": end_of_keys_inside(key), "keys_above": list(keys_above(key))}
+    return connection.execute(
+        _near_query(len(spellings)), {"table": table_id, "above": above, **inside, **bounds}
+    ).first()
+
+
+@cache
+def _near_query(spelling_count: int) -> Executable:
+    """Return the query of a table, and of a partition, in each way of being near; each is one look into an index."""
+    key, column = TableRow.location_key, PartitionRow.location
+    is_inside = (key > bindparam("key")) & (key < bindparam("end"))
+    tables = (
+        _OWNERS.add_columns(TableRow.location).where(condition)
+        for condition in (is_inside, key.in_(bindparam("keys_above", expanding=True)))
     )
-    return union_all(*(select(rows.c.table_id, rows.c.location) for rows in first))
+    spellings = [bindparam(f"spelling_{number}", type_=column.type) for number in range(spelling_count)]
+    partitions = (
+        # Partitions of dropped tables, whose rows may still be there, do not count.
+        _OWNERS.add_columns(column)
+        .join(PartitionRow, PartitionRow.table_id == TableRow.id)
+        # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
+        .where(column.is_not(None), condition)
+        .order_by(column)
+        for condition in (
+            column.in_(bindparam("above", expanding=True)),
+            *((column > spelling + "/") & (column < spelling + "0") for spelling in spellings),
+        )
+    )
+    first = [query.limit(1).subquery() for query in (*tables, *partitions)]
+    return union_all(*(select(rows.c.database, rows.c.name, rows.c.location) for rows in first)).limit(1)
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
@@ -103,7 +141,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     by_key = location_keys(location for location in locations if not is_plainly_within(location, table.location))
     if not by_key:
         return
-    _hold_locations(connection, "pg_advisory_xact_lock_shared")
+    hold(connection, LOCATIONS, is_shared=True)
     row, around = TableRow.location_key, set[bytes]()
     for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in by_key}:
         around.update(keys_above(parent))
@@ -116,29 +154,16 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
                 _refuse(connection, row == other, by_key[key], table.full_name, table.id)
 
 
-def _hold_locations(connection: Connection, function: str) -> None:
-    """Keep tables' locations as they are until the commit: for a caller that adds one, or for those that look."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(text(f"SELECT {function}(hashtext('calve locations'))"))
-
-
 def _some(locations: Collection[str]) -> str:
     first = next(iter(locations))
     return first if len(locations) == 1 else f"{first} or another of {len(locations):,} locations"
 
 
-def _refuse(
-    connection: Connection, condition: ColumnElement[bool], location: str, table: str, table_id: int, at: str = ""
-) -> None:
-    query = (
-        select(DatabaseRow.name.label("database"), TableRow.name, TableRow.location)
-        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        .where(condition, TableRow.id != table_id)
-        .limit(1)
-    )
-    owner = connection.execute(query).one_or_none()
+def _refuse(connection: Connection, condition: ColumnElement[bool], location: str, table: str, table_id: int) -> None:
+    query = _OWNERS.add_columns(TableRow.location).where(condition).limit(1)
+    owner = connection.execute(query, {"table": table_id}).one_or_none()
     if owner is not None:
-        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", at or owner.location)
+        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
 
 
 def _spellings(location: str) -> set[str]:

@@ -1,0 +1,13 @@
+"""Locks on names, which need no row."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+
+def hold(connection: Connection, *names: str, is_shared: bool = False) -> None:
+    """Lock names in their order until the transaction ends; on SQLite every writing transaction is alone anyway."""
+    if connection.dialect.name == "postgresql":
+        function = "pg_advisory_xact_lock_shared" if is_shared else "pg_advisory_xact_lock"
+        locks = ", ".join(f"{function}(hashtext(:name_{number}))" for number in range(len(names)))
+        connection.execute(text(f"SELECT {locks}"), {f"name_{number}": name for number, name in enumerate(names)})
