@@ -1,4 +1,4 @@
-"""Dropping a table: at once for every reader, and its rows some thousands in a transaction.
+"""Dropping a table: at once for every reader, and its rows a short transaction at a time.
 
 The table and its indexes go in one short transaction, with the first rows of each kind. What is left is journaled in
 the same transaction: from then on nobody finds these rows, because nothing has the ids of their table and indexes
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, select
 
 from catalog.definitions import Definitions
 from catalog.failpoints import Point, reached
-from catalog.indexes.items import items_of
+from catalog.indexes.items import ITEMS
 from catalog.model import Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles
@@ -34,7 +34,14 @@ from catalog.storage.schema import (
 )
 
 BATCH = 10_000
-"""Rows that are deleted in one transaction."""
+"""Rows of a kind that are deleted in the first transaction."""
+
+_ROWS_OF_TABLES = (
+    Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,)),
+    Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
+    Rows(RenamedPartitionRow, RenamedPartitionRow.table_id, (RenamedPartitionRow.identity,)),
+    Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
+)
 
 
 def drop_table(
@@ -57,7 +64,7 @@ def drop_table(
     connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(index_ids)))
     connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.table_id == table.id))
     connection.execute(delete(TableRow).where(TableRow.id == table.id))
-    last_keys = [rows.delete_batch(connection, size=BATCH) for rows in _rows(table.id, index_ids)]
+    last_keys = [rows.delete_batch(connection, owner_id, size=BATCH) for rows, owner_id in _rows(table.id, index_ids)]
     if not with_files and not any(last_keys):
         return None
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
@@ -66,14 +73,9 @@ def drop_table(
     return operation_id
 
 
-def _rows(table_id: int, index_ids: Sequence[int]) -> list[Rows]:
-    return [
-        *map(items_of, index_ids),
-        Rows(PartitionRow, PartitionRow.table_id == table_id, (PartitionRow.id,)),
-        Rows(DataFileRow, DataFileRow.table_id == table_id, (DataFileRow.partition_id, DataFileRow.id)),
-        Rows(RenamedPartitionRow, RenamedPartitionRow.table_id == table_id, (RenamedPartitionRow.identity,)),
-        Rows(SourceFileRow, SourceFileRow.table_id == table_id, (SourceFileRow.path,)),
-    ]
+def _rows(table_id: int, index_ids: Sequence[int]) -> list[tuple[Rows, int]]:
+    """Return the kinds of rows with the ids of their owners."""
+    return [*((ITEMS, index_id) for index_id in index_ids), *((rows, table_id) for rows in _ROWS_OF_TABLES)]
 
 
 def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
@@ -90,8 +92,8 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
     turn = select(OperationRow.number).where(OperationRow.number == operation.number)
     # Earlier versions journaled only the location, and deleted the rows at once.
     if operation.table_id is not None:
-        for rows in _rows(operation.table_id, operation.request.get("index_ids", ())):
-            for _ in rows.delete_all(storage, turn, BATCH):
+        for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
+            for _ in rows.delete_all(storage, owner_id, turn, BATCH):
                 reached(Point.PARTLY_COMMITTED)
     location = operation.request["location"]
     others = OthersFiles() if location is None else purge(storage, operation.table, location)

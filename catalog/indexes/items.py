@@ -143,13 +143,12 @@ def has_items(connection: Connection, index_id: int) -> bool:
     return bool(connection.scalar(select(exists().where(IndexItemRow.index_id == index_id))))
 
 
-def items_of(index_id: int) -> Rows:
-    """Return the items of an index, for deleting them all."""
-    return Rows(IndexItemRow, IndexItemRow.index_id == index_id, (IndexItemRow.key, IndexItemRow.partition_id))
+ITEMS = Rows(IndexItemRow, IndexItemRow.index_id, (IndexItemRow.key, IndexItemRow.partition_id))
+"""The items of an index, for deleting them all."""
 
 
 def delete_all_items(storage: Storage, index_id: int) -> None:
     """Delete the items of an index that nobody writes to any more, a short transaction at a time."""
     turn = select(PartitionIndexRow.id).where(PartitionIndexRow.id == index_id)
-    for _ in items_of(index_id).delete_all(storage, turn, _DELETE_BATCH):
+    for _ in ITEMS.delete_all(storage, index_id, turn, _DELETE_BATCH):
         pass

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
@@ -14,11 +16,14 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Delete,
     Integer,
     LargeBinary,
     Select,
     Table,
+    Tuple,
     any_,
+    bindparam,
     delete,
     literal,
     select,
@@ -29,6 +34,12 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from catalog.storage.engine import Storage
 from catalog.storage.schema import Base
+
+BATCH = 10_000
+"""Rows that fit into one statement on every database."""
+
+_SHORT_SECONDS = 0.25
+_GROWTH = 16
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -82,45 +93,81 @@ def among(connection: Connection, column: InstrumentedAttribute[Any], values: Se
     return column.in_(values)
 
 
-def batched(rows: Iterable[T], size: int = 10_000) -> Iterator[list[T]]:
-    """Yield the rows in lists of `size`, the last one shorter; 10,000 fit into one statement on every database."""
+def batched(rows: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """Yield the rows in lists of `size`, the last one shorter."""
     iterator = iter(rows)
     while batch := list(islice(iterator, size)):
         yield batch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows that go together: those of `row` that meet a condition, in the order of columns that tell them apart."""
+    """Rows of one kind that go with their owner.
+
+    Attributes:
+        owner: The column with the owner's id.
+        order: Columns that tell the rows of an owner apart.
+    """
 
     row: type[Base]
-    condition: ColumnElement[bool]
+    owner: InstrumentedAttribute[int]
     order: tuple[InstrumentedAttribute[Any], ...]
 
-    def delete_batch(self, connection: Connection, after: Key | None = None, size: int = 10_000) -> Key | None:
+    def delete_batch(
+        self, connection: Connection, owner_id: int, after: Key | None = None, size: int = BATCH
+    ) -> Key | None:
         """Delete the first rows after a key in the caller's transaction; return the last one's, None if none is left.
 
         Not from the first row each time: what is deleted stays in the B-tree as long as an old reader may need it.
         """
-        key = tuple_(*self.order)
-        left = [self.condition, *([] if after is None else [key > after])]
-        end = connection.execute(select(*self.order).where(*left).order_by(*self.order).offset(size - 1).limit(1))
-        last = end.one_or_none()
-        batch = left if last is None else [*left, key <= tuple(last)]
-        connection.execute(delete(self.row).where(*batch))
-        return None if last is None else tuple(last)
+        values = {"owner": owner_id, **_named("after", after)}
+        end = connection.execute(_end_of_batch(self, after is None), {**values, "offset": size - 1}).one_or_none()
+        last = None if end is None else tuple(end)
+        connection.execute(_deletion(self, after is None, last is None), {**values, **_named("last", last)})
+        return last
 
-    def delete_all(self, storage: Storage, turn: Select[Any], size: int = 10_000) -> Iterator[None]:
+    def delete_all(self, storage: Storage, owner_id: int, turn: Select[Any], size: int = BATCH) -> Iterator[None]:
         """Delete the rows, which nobody adds to, a short transaction at a time; yield after each.
 
         Args:
             turn: A row that is locked for each transaction, so that several who do the same take turns.
+            size: Rows of the first transaction. As long as they are short, the next ones take more: the rows lie all
+                over the indexes of other columns, whose pages each transaction writes again.
         """
         after: Key | None = None
+        least, largest = size, _GROWTH * size
         while True:
+            began = time.monotonic()
             with storage.write() as connection:
                 connection.execute(turn.with_for_update())
-                after = self.delete_batch(connection, after, size)
+                after = self.delete_batch(connection, owner_id, after, size)
+            is_short = time.monotonic() - began < _SHORT_SECONDS
             yield
             if after is None:
                 return
+            size = min(2 * size, largest) if is_short else max(size // 2, least)
+
+
+def _named(name: str, key: Key | None) -> dict[str, Any]:
+    return {f"{name}_{number}": value for number, value in enumerate(key or ())}
+
+
+@cache
+def _end_of_batch(rows: Rows, is_first: bool) -> Select[Any]:
+    query = select(*rows.order).where(*_after(rows, is_first)).order_by(*rows.order)
+    return query.offset(bindparam("offset")).limit(1)
+
+
+@cache
+def _deletion(rows: Rows, is_first: bool, is_last: bool) -> Delete:
+    until = [] if is_last else [tuple_(*rows.order) <= _bound(rows, "last")]
+    return delete(rows.row).where(*_after(rows, is_first), *until)
+
+
+def _after(rows: Rows, is_first: bool) -> list[ColumnElement[bool]]:
+    owned = rows.owner == bindparam("owner")
+    return [owned] if is_first else [owned, tuple_(*rows.order) > _bound(rows, "after")]
+
+
+def _bound(rows: Rows, name: str) -> Tuple:
+    return tuple_(*(bindparam(f"{name}_{number}", type_=column.type) for number, column in enumerate(rows.order)))
