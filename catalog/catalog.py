@@ -78,7 +78,7 @@ from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
-from catalog.partitions.spooling import taken_in
+from catalog.partitions.spooling import is_here, taken_in
 from catalog.purging import (
     refuse_needed_files,
     refuse_reached_files,
@@ -447,7 +447,7 @@ class Catalog:
 
         An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
         The table is gone for all readers at once. The rows of its partitions, if they are many, are deleted afterwards,
-        some thousands in a transaction; `vacuum` finishes what was interrupted.
+        a short transaction at a time; `vacuum` finishes what was interrupted.
 
         Args:
             purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
@@ -538,11 +538,12 @@ class Catalog:
             InvalidPartitionError: A partition does not fit an index, or has more values than the table has keys.
             PartitionAlreadyExistsError: One exists, or is named twice, and `if_not_exists` is false.
         """
-        definition = self._definitions.get_hive_table(table)
-        require_partition_keys(definition)
-        with taken_in(partitions) as spool, self.storage.write() as connection:
-            adder = PartitionAdder(connection, self._definitions, table, is_bulk=spool.is_long)
-            return adder.add(spool, if_not_exists=if_not_exists, on_invalid=on_invalid)
+        if not is_here(partitions):
+            # Before anything is consumed for nothing.
+            require_partition_keys(self._definitions.get_hive_table(table))
+        with taken_in(partitions) as taken, self.storage.write() as connection:
+            adder = PartitionAdder(connection, self._definitions, table, is_bulk=taken.is_long)
+            return adder.add(taken.partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
 
     def get_partitions(
         self,

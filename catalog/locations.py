@@ -19,6 +19,7 @@ _ALIASES = re.compile("(s3)[an](?=://)")
 _REMOTE = re.compile("([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
 _SAME_FILES = {**_SAME_SCHEMES, "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
 _SINGLE_CLUSTER = ("hdfs", "viewfs")
+_MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
 _MOST_ESCAPES = 8
 # What stands behind the colon may have slashes and `@`, but is no port.
 _PASSWORD = re.compile(r"://[^/:@]*:(?![0-9]+([/?]|$)).*@", re.DOTALL)
@@ -104,8 +105,7 @@ def is_plainly_within(location: str, folder: str) -> bool:
 
     Both as they are stored; false says nothing.
     """
-    is_plain = not location.startswith("file:") and not {"..", "."} & set(location.split("/")) and "%" not in location
-    return is_plain and location.startswith(f"{folder}/")
+    return location.startswith(f"{folder}/") and not _MAY_LEAD_OUT.search(location)
 
 
 def overlap(first: str, second: str) -> bool:

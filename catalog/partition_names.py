@@ -46,6 +46,12 @@ def partition_path(keys: Sequence[str], values: Sequence[str | None]) -> str:
     )
 
 
+def folder_template(location: str, keys: Sequence[str]) -> str:
+    """Return the default folder of a table's partitions, with `%s` for each value as `pack_values` writes it."""
+    names = (folder_start(key).replace("%", "%%") + "%s" for key in keys)
+    return "/".join((location.replace("%", "%%"), *names))
+
+
 def parse_partition_path(path: str) -> list[tuple[str, str | None]]:
     """Return the (key, value) pairs of a Hive-style path; parts without `=` are left out."""
     pairs = (part.split("=", 1) for part in path.split("/") if "=" in part)

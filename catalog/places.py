@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,15 +52,21 @@ def require_location(location: str, field: str = "location") -> None:
         InvalidLocationError: It has a password in it, which every log and page would show.
         LocationNotAllowedError: It is not.
     """
-    require_no_password(location, field)
-    if EVERYWHERE in _setting(LOCATIONS):
+    _require_locations([location], field)
+
+
+def _require_locations(locations: Sequence[str], field: str = "location") -> None:
+    for location in locations:
+        require_no_password(location, field)
+    if not locations or EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
-    if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
-        raise LocationNotAllowedError(
-            f"{field} {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
-            f"administrator to add the folder to {LOCATIONS}"
-        )
+    for location in locations:
+        if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
+            raise LocationNotAllowedError(
+                f"{field} {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
+                f"administrator to add the folder to {LOCATIONS}"
+            )
 
 
 def require_no_password(location: str, field: str) -> None:
@@ -79,17 +85,16 @@ def require_no_password(location: str, field: str) -> None:
         )
 
 
-def require_partition_location(table: Table, location: str) -> None:
-    """Make sure that a partition's location is allowed; below its table's it is, without a look at the disk.
+def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
+    """Make sure that partitions' locations are allowed; below their table's they are, without a look at the disk.
 
     Args:
-        location: As `catalog.definitions.normalise_location` returns it.
+        locations: As `catalog.definitions.normalise_location` returns them.
 
     Raises:
-        LocationNotAllowedError: It is not.
+        LocationNotAllowedError: One is not.
     """
-    if not is_plainly_within(location, table.location):
-        require_location(location)
+    _require_locations([location for location in locations if not is_plainly_within(location, table.location)])
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:

@@ -24,7 +24,7 @@ from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.repairing import Digests
-from catalog.places import require_partition_location
+from catalog.places import require_partition_locations
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow, RenamedPartitionRow
@@ -205,6 +205,7 @@ class PartitionImport:
             )
             changes = [self._fields(table, number, each) for number, each in admitted.items()]
             own_locations = [location for change in changes if (location := change["new_location"]) is not None]
+            require_partition_locations(table, own_locations)
             refuse_locations_in_use(connection, table, own_locations)
             connection.execute(statement, changes)
             connection.execute(
@@ -231,8 +232,6 @@ class PartitionImport:
 
     def _fields(self, table: Table, number: int, partition: NewPartition) -> dict[str, Any]:
         location = own_location(table, partition.values, self._location(partition))
-        if location is not None:
-            require_partition_location(table, location)
         return {
             "this": number,
             "new_location": location,

@@ -23,9 +23,9 @@ from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import partition_path, unpack_values
+from catalog.partition_names import folder_template, partition_path, unpack_values
 from catalog.partitions.properties import properties_text
-from catalog.places import require_partition_location
+from catalog.places import require_partition_locations
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
@@ -105,6 +105,7 @@ class PartitionAdder:
         self._operation_number = operation_number
         self._created_at_ms = read_clock_ms(connection)
         self._looks_first = False
+        self._default_location = folder_template(self.table.location, self.table.key_names)
 
     def add(self, partitions: Iterable[NewPartition], *, if_not_exists: bool, on_invalid: OnInvalid) -> AddResult:
         """Add partitions; see `Catalog.add_partitions`."""
@@ -222,8 +223,9 @@ class PartitionAdder:
     def _insert(self, new: _Batch) -> None:
         if not new.packed:
             return
-        locations = [self._own_location(partition) for partition in new.partitions]
+        locations = self._own_locations(new)
         own_locations = [location for location in locations if location is not None]
+        require_partition_locations(self.table, own_locations)
         refuse_locations_in_use(self._connection, self.table, own_locations)
         ids = reserve_partition_ids(self._connection, len(new.packed))
         insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new, locations))
@@ -254,13 +256,20 @@ class PartitionAdder:
                 now,
             )
 
-    def _own_location(self, partition: NewPartition) -> str | None:
-        if partition.location is None:
-            return None
-        location = own_location(self.table, partition.values, partition.location)
-        if location is not None:
-            require_partition_location(self.table, location)
-        return location
+    def _own_locations(self, batch: _Batch) -> list[str | None]:
+        """Return what to store as the locations: None for the default ones."""
+        key_count = len(self.table.partition_keys)
+        locations: list[str | None] = []
+        for partition, packed in zip(batch.partitions, batch.packed, strict=True):
+            location = partition.location
+            if location is not None:
+                default = self._default_location % tuple(packed.split("/"))
+                # A default location is normal already.
+                location = location if location == default else normalise_location(location)
+                if location == default and len(partition.values) == key_count:
+                    location = None
+            locations.append(location)
+        return locations
 
     def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
         """Let no new partition lie by default where the files of a renamed one are.
@@ -272,7 +281,7 @@ class PartitionAdder:
         """
         taken = renamed_from(self._connection, self.table, batch.identities) if batch.identities else set()
         for number, identity in enumerate(batch.identities):
-            if identity in taken and number not in known and self._own_location(batch.partitions[number]) is None:
+            if identity in taken and number not in known and self._own_locations(batch.only([number])) == [None]:
                 name = partition_path(self.table.key_names, batch.partitions[number].values)
                 raise LocationTakenError(
                     f"table {self.table.full_name}: {self.table.default_partition_location(name)} has the files of a "

@@ -25,7 +25,7 @@ from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.properties import properties_text, read_properties
-from catalog.places import require_partition_location
+from catalog.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow, RenamedPartitionRow
 from catalog.values import EncodedValues, ValueEncoder
@@ -60,7 +60,7 @@ def alter_partition(
     before = row.location or _default_location(table, row)
     after = before if change.location is None else normalise_location(change.location)
     if after != before:
-        require_partition_location(table, after)
+        require_partition_locations(table, [after])
         refuse_locations_in_use(connection, table, [after])
         # What was counted was elsewhere.
         fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))

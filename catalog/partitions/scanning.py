@@ -27,7 +27,7 @@ from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, 
 from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
-from catalog.partition_names import NULL_VALUE, folder_start, partition_path, unpack_values
+from catalog.partition_names import NULL_VALUE, folder_template, partition_path, unpack_values
 from catalog.partitions.properties import read_properties
 from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
 from catalog.partitions.spooling import read_apart
@@ -263,9 +263,8 @@ class PartitionFactory:
 
     def __init__(self, table: Table) -> None:
         """Take the table."""
-        names = (folder_start(key).replace("%", "%%") for key in table.key_names)
         self._properties = Memo(read_properties)
-        self._default_location = "/".join((table.location.replace("%", "%%"), *(f"{name}%s" for name in names)))
+        self._default_location = folder_template(table.location, table.key_names)
 
     def make(self, row: PartitionRecord) -> Partition:
         """Return the partition of a row."""

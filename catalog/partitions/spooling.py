@@ -10,17 +10,19 @@ from __future__ import annotations
 import marshal
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
 from tempfile import TemporaryFile
-from typing import IO, Any, Self, TypeAlias
+from typing import IO, Any, Self, TypeAlias, TypeGuard
 
 from sqlalchemy import Connection
 
 from catalog.model import NewPartition
 from catalog.storage import Storage
-from catalog.storage.bulk import batched
+from catalog.storage.bulk import BATCH, batched
 
-_ROWS_IN_MEMORY = 50_000
+_ROWS_IN_MEMORY = 5 * BATCH
 
 Page: TypeAlias = Sequence[Sequence[Any]]
 """Rows of plain values: numbers, texts and None."""
@@ -88,51 +90,59 @@ class RowSpool:
                 yield marshal.load(self._file)
 
 
-class Spool:
-    """Partitions in batches, each short enough for one statement."""
+class _PartitionFile:
+    """Batches of partitions in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Take the file for the batches when there are several."""
+        """Take the file."""
         self._file = file
-        self._only: Sequence[NewPartition] | None = None
         self._written_count = 0
-
-    @property
-    def is_long(self) -> bool:
-        """Return whether there is more than one batch."""
-        return self._written_count > 0
 
     def append(self, batch: Sequence[NewPartition]) -> None:
         """Add a batch."""
-        if self._only is None and not self._written_count:
-            self._only = batch
-            return
-        if self._only is not None:
-            self._write(self._only)
-            self._only = None
-        self._write(batch)
-
-    def _write(self, batch: Sequence[NewPartition]) -> None:
         pickle.dump([_plain(partition) for partition in batch], self._file, pickle.HIGHEST_PROTOCOL)
         self._written_count += 1
 
     def __iter__(self) -> Iterator[NewPartition]:
         """Yield the partitions in the order in which they came."""
-        yield from self._only or ()
         self._file.seek(0)
         for _ in range(self._written_count):
             for fields in pickle.load(self._file):
                 yield NewPartition(*fields)
 
 
+@dataclass(frozen=True)
+class TakenIn:
+    """Partitions that no code of the caller has to yield any more.
+
+    Attributes:
+        is_long: Whether there are more than fit into one statement.
+    """
+
+    partitions: Iterable[NewPartition]
+    is_long: bool
+
+
+def is_here(partitions: Iterable[NewPartition]) -> TypeGuard[Sequence[NewPartition]]:
+    """Return whether to iterate runs no code of the caller's."""
+    return type(partitions) in (list, tuple)
+
+
 @contextmanager
-def taken_in(partitions: Iterable[NewPartition]) -> Iterator[Spool]:
+def taken_in(partitions: Iterable[NewPartition]) -> Iterator[TakenIn]:
     """Consume an iterable completely, and keep what it yielded until the end of the block."""
-    with TemporaryFile(prefix="calve-") as file:
-        spool = Spool(file)
-        for batch in batched(partitions):
-            spool.append(batch)
-        yield spool
+    if is_here(partitions):
+        yield TakenIn(partitions, len(partitions) > BATCH)
+        return
+    batches = batched(partitions)
+    first = list(chain.from_iterable(islice(batches, _ROWS_IN_MEMORY // BATCH)))
+    with TemporaryFile(prefix="calve-") if len(first) == _ROWS_IN_MEMORY else nullcontext() as file:
+        rest: Iterable[NewPartition] = ()
+        if file is not None:
+            rest = _PartitionFile(file)
+            for batch in batches:
+                rest.append(batch)
+        yield TakenIn(chain(first, rest), len(first) > BATCH)
 
 
 def _plain(partition: NewPartition) -> tuple[Any, ...]:

@@ -29,6 +29,9 @@ def _on_sqlite(_element: CurrentMs, _compiler: Any, **_options: Any) -> str:
     return "CAST(round((julianday('now') - 2440587.5) * 86400000) AS integer)"
 
 
+_CLOCK = select(CurrentMs())
+
+
 def read_clock_ms(connection: Connection) -> int:
     """Return the database's time in milliseconds since 1970 UTC."""
-    return connection.execute(select(CurrentMs())).scalar_one()
+    return connection.execute(_CLOCK).scalar_one()

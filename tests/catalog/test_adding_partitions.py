@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from catalog import Catalog, NewPartition, OnInvalid, Partition, PartitionState, Table
-from catalog.errors import InvalidPartitionError, PartitionAlreadyExistsError, PartitionNotFoundError, PartitionProblem
+from catalog.errors import (
+    InvalidPartitionError,
+    InvalidRequestError,
+    PartitionAlreadyExistsError,
+    PartitionNotFoundError,
+    PartitionProblem,
+)
 from catalog.partition_names import NULL_VALUE, pack_values
+from catalog.partitions import spooling
 from catalog.values import EncodedValues, ValueEncoder
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
@@ -255,6 +263,18 @@ def test_a_location_that_is_the_default_follows_nothing_else(catalog: Catalog, p
     assert catalog.get_partition(TABLE, ["a", "1"]).location == default
 
 
+def test_a_location_that_looks_like_a_lacking_value_is_kept(catalog: Catalog) -> None:
+    location = f"{create(catalog, ('s', 'string'), ('n', 'int')).location}/s=a/n=%"
+    catalog.add_partitions(TABLE, [NewPartition(["a"], location=location)])
+    assert [partition.location for partition in catalog.get_partitions(TABLE)] == [location]
+
+
+@pytest.mark.parametrize("value", [1, ["x"], {}, "\ud800"])
+def test_a_property_that_is_no_text_is_refused(catalog: Catalog, pairs: Table, value: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="property source"):
+        catalog.add_partitions(TABLE, [NewPartition(["a", "1"], properties={"source": value})])
+
+
 class Counted(dict[str, str]):
     """Properties that know how many of their kind there are."""
 
@@ -269,7 +289,11 @@ class Counted(dict[str, str]):
         Counted.alive -= 1
 
 
-def test_a_large_batch_is_one_transaction_and_is_never_in_memory_as_a_whole(catalog: Catalog, pairs: Table) -> None:
+def test_a_large_batch_is_one_transaction_and_is_never_in_memory_as_a_whole(
+    catalog: Catalog, pairs: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spooling, "_ROWS_IN_MEMORY", 10_000)
+
     def many(count: int, last: NewPartition) -> Iterator[NewPartition]:
         for number in range(count):
             yield NewPartition([f"{number:06}", str(number)], properties=Counted())
@@ -280,9 +304,9 @@ def test_a_large_batch_is_one_transaction_and_is_never_in_memory_as_a_whole(cata
     assert values(catalog) == []
 
     Counted.most = 0
-    result = catalog.add_partitions(TABLE, many(30_000, NewPartition(["000000", "0"])), if_not_exists=True)
-    assert (result.added, result.existing) == (30_000, 1)
-    assert Counted.most <= 20_000
+    result = catalog.add_partitions(TABLE, many(40_000, NewPartition(["000000", "0"])), if_not_exists=True)
+    assert (result.added, result.existing) == (40_000, 1)
+    assert Counted.most <= 30_000
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
