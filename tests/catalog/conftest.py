@@ -40,4 +40,5 @@ def flights(catalog: Catalog) -> Table:
 @pytest.fixture
 def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables may lie in each other's locations, as in catalogs of versions that did not refuse it."""
-    monkeypatch.setattr("catalog.ownership._refuse", lambda *_arguments: None)
+    for check in ("_near", "_refuse"):
+        monkeypatch.setattr(f"catalog.ownership.{check}", lambda *_arguments: None)
