@@ -30,6 +30,7 @@ from catalog.storage.schema import (
     PartitionRow,
     RenamedPartitionRow,
     SourceFileRow,
+    StagedPartitionRow,
     TableRow,
 )
 
@@ -41,6 +42,11 @@ _ROWS_OF_TABLES = (
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
     Rows(RenamedPartitionRow, RenamedPartitionRow.table_id, (RenamedPartitionRow.identity,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
+    Rows(
+        StagedPartitionRow,
+        StagedPartitionRow.table_id,
+        (StagedPartitionRow.identity, StagedPartitionRow.operation_number, StagedPartitionRow.attempt),
+    ),
 )
 
 

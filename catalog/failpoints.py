@@ -1,6 +1,6 @@
-"""Points at which a test lets a process die, to prove that whoever runs the operation again ends it in the same state.
+"""Points at which a test kills or stops a process, to prove that the operation ends in the same state nevertheless.
 
-`CALVE_DIE_AT` names one of them; nobody sets it outside of tests.
+`CALVE_DIE_AT` names one of them, `CALVE_STOP_AT` another; nobody sets them outside of tests.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import signal
 from enum import StrEnum
 
 DIE_AT = "CALVE_DIE_AT"
+STOP_AT = "CALVE_STOP_AT"
 
 
 class Point(StrEnum):
@@ -27,6 +28,20 @@ class Point(StrEnum):
     """Their list is there."""
     PARTLY_COMMITTED = "partly-committed"
     """Some of several transactions have ended."""
+    PARTLY_RESERVED = "partly-reserved"
+    """It is decided where the files of some of several batches of partitions go."""
+    RESERVED = "reserved"
+    """It is decided where all files go, and none has moved."""
+    PARTLY_MOVED = "partly-moved"
+    """The files of one more partition have moved."""
+    MOVED = "moved"
+    """All files are in their places, and no reader knows them."""
+    WITHDRAWN = "withdrawn"
+    """Nobody can publish what was staged any longer; its files are still there."""
+    STAGED_DATA_DELETED = "staged-data-deleted"
+    """What was staged and had not moved is deleted."""
+    MOVES_UNDONE = "moves-undone"
+    """The files that had moved are deleted, and their partitions still reserved."""
     METADATA_WRITTEN = "metadata-written"
     """The first metadata of an Iceberg table are there, and nobody knows where."""
     STAGED = "staged"
@@ -38,9 +53,12 @@ class Point(StrEnum):
 
 
 def reached(point: Point) -> None:
-    """Let the process die if this is the point that the environment names."""
+    """Kill or stop the process if this is the point that the environment names; it stops once."""
     if os.environ.get(DIE_AT) == point:
         die()
+    if os.environ.get(STOP_AT) == point:
+        del os.environ[STOP_AT]
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def die() -> None:

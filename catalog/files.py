@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import inspect
 import io
@@ -146,7 +147,6 @@ class Folder:
             self._files, self._root = _file_system(self.location)
         else:
             self._files, self._root = fs.LocalFileSystem(), _FILE_SCHEME.sub("/", self.location)
-        self._is_object_store = self._files.type_name in ("s3", "gcs", "abfs", "py::fsspec+s3")
 
     def _path(self, name: str) -> str:
         return posixpath.join(self._root, name) if name else self._root
@@ -310,7 +310,19 @@ class Folder:
         for name in names:
             for each in (name, _COPIED + name):
                 if self.exists(each):
-                    self._files.delete_file(self._path(each))
+                    self.delete_file(each)
+
+    def delete_if_empty(self) -> None:
+        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays."""
+        if not isinstance(self._files, fs.LocalFileSystem):
+            if self.exists() and self.is_empty(""):
+                self.delete("")
+            return
+        try:
+            os.rmdir(self._root)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
     def delete(self, name: str) -> None:
         """Delete a folder with what is inside; does nothing when it is not there."""
@@ -347,16 +359,6 @@ class Folder:
                     delete = self._files.delete_dir if info.type == fs.FileType.Directory else self._files.delete_file
                     delete(info.path)
 
-    def move_all(self, moves: Iterable[tuple[str, str]]) -> Iterator[None]:
-        """Move folders, several at a time; yields once for each that has arrived.
-
-        A folder that was moved before is left alone, so a move that was interrupted can be done again.
-
-        Raises:
-            FileExistsError: The target has files, and they did not come from the source.
-        """
-        yield from in_parallel(lambda move: self._move(*move), moves)
-
     def move_files(self, source: str, target: Folder, names: Iterable[str]) -> None:
         """Move files of a folder inside into another folder, perhaps of another file system.
 
@@ -365,37 +367,28 @@ class Folder:
         """
         target._files.create_dir(target._root, recursive=True)
         for name in names:
-            path = self._path(f"{source}/{name}")
-            if self._files.get_file_info(path).type == fs.FileType.NotFound:
+            try:
+                self._move_file(f"{source}/{name}", target, name)
+            except FileNotFoundError:
+                # Another process may have moved it before, or just now.
                 if not target.exists(name):
-                    raise FileNotFoundError(f"{self.location}/{source}/{name} is gone, and not in {target.location}")
-            elif self._files == target._files:
-                self._files.move(path, target._path(name))
-            else:
-                fs.copy_files(
-                    path,
-                    target._path(_COPIED + name),
-                    source_filesystem=self._files,
-                    destination_filesystem=target._files,
-                )
-                target._files.move(target._path(_COPIED + name), target._path(name))
-                self._files.delete_file(path)
+                    raise
 
-    def _move(self, source: str, target: str) -> None:
-        if not self.exists(source):
-            if not self.exists(target):
-                raise FileNotFoundError(f"{self.location}/{source} is gone, and {target} is not there")
+    def _move_file(self, source: str, target: Folder, name: str) -> None:
+        path = self._path(source)
+        if self._files.get_file_info(path).type == fs.FileType.NotFound:
+            raise FileNotFoundError(f"{self.location}/{source} is gone, and not in {target.location}")
+        if self._files == target._files:
+            self._files.move(path, target._path(name))
             return
-        if not self._is_object_store and not self.is_empty(target):
-            raise FileExistsError(f"{self.location}/{target}")
-        self._files.create_dir(posixpath.dirname(self._path(target)), recursive=True)
-        if not self._is_object_store:
-            self._files.move(self._path(source), self._path(target))
-            return
-        for info in self._files.get_file_info(fs.FileSelector(self._path(source), recursive=True)):
-            if info.type == fs.FileType.File:
-                name = posixpath.relpath(info.path, self._path(source))
-                self._files.move(info.path, posixpath.join(self._path(target), name))
+        fs.copy_files(
+            path,
+            target._path(_COPIED + name),
+            source_filesystem=self._files,
+            destination_filesystem=target._files,
+        )
+        target._files.move(target._path(_COPIED + name), target._path(name))
+        self._files.delete_file(path)
 
 
 def _name(info: fs.FileInfo) -> str | None:

@@ -1,9 +1,9 @@
 """Loading source files into a table: what is new, where its data files are staged, and how they become partitions.
 
     discover  the source files that the table does not have yet
-    stage     a Spark job writes data files and a manifest below `_calve_staging`, which no reader looks into
-    publish   in one transaction: the partitions are added, the folders move to their places, the source files are
-              noted, the operation is COMMITTED. Folders move before the commit, so a visible partition has its files.
+    stage     a Spark job writes data files, and a list of them, below `_calve_staging`, which no reader looks into
+    publish   the files move to their places, and then, in one transaction, the partitions are added, the source files
+              are noted, and the operation is COMMITTED (`catalog.publishing`)
 
 A load that was interrupted in `publish` is finished by doing it again; one that is given up is undone by
 `discard_staging`, which the next load of the table begins with.
@@ -12,57 +12,41 @@ A load that was interrupted in `publish` is finished by doing it again; one that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Connection, delete, insert, select
 
-from catalog.appending import FILES, publish_append, undo_append
-from catalog.attempts import attempt_folder, attempts_among
+from catalog.attempts import AttemptName, attempts_among, withdraw_attempt
 from catalog.definitions import Definitions
 from catalog.errors import (
     InvalidPartitionError,
-    LocationNotEmptyError,
     NotFoundError,
     PartitionAlreadyExistsError,
     RefusedPartition,
     SourceFileError,
-    VerificationFailedError,
 )
+from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.partition_names import partition_path
-from catalog.partitions.adding import PartitionAdder, registered
+from catalog.partitions.adding import registered
+from catalog.partitions.spooling import RowSpool, taken_in
 from catalog.places import allowed_files
+from catalog.publishing import Publication, PublishOptions, staged_attempts, withdraw
+from catalog.staging import STAGING, incomplete, staging_name
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import SourceFileRow, TableRow
 from catalog.table_checks import require_value_rows
 from catalog.values import ValueEncoder
 
-STAGING = "_calve_staging"
-REJECTED = "_calve_rejected"
-STAGED_DATA = "data"
-STAGED_MANIFEST = "manifest"
 DISCOVER = "discover"
-_COMPLETE = f"{STAGED_MANIFEST}/_SUCCESS"
 _SHOWN = 20
 
-
-@dataclass(frozen=True)
-class StagedPartition:
-    """A partition in a load's manifest, which has one row with these columns (but `path`) for each.
-
-    Attributes:
-        path: Its Hive-style path, below the staging folder now and below the table's location later.
-    """
-
-    path: str
-    values: tuple[str | None, ...]
-    file_count: int
-    row_count: int
-    size_bytes: int
+Attempt = tuple[str, str, int]
+"""An attempt at a step: the operation's id, the step, and the attempt's number."""
 
 
 class Loading:
@@ -197,19 +181,29 @@ class Loading:
     @staticmethod
     def staging_name(operation: Operation, attempt: int) -> str:
         """Return the staging folder of an attempt, below the table's location."""
-        return f"{STAGING}/{attempt_folder(operation, attempt)}"
+        return staging_name(operation, attempt)
 
-    def discard_staging(self, table: Table, *, keep: str | None = None) -> None:
+    def discard_staging(self, table: Table, attempt: Attempt, *, keep: str | None = None) -> None:
         """Undo what abandoned loads left below the table's location, except the staging folder `keep`.
 
-        Only for the operation that holds the table, because no other load may be at work. What another catalog has
-        staged in the same folder stays.
+        What another catalog has staged in the same folder stays.
+
+        Args:
+            attempt: The attempt that does so; its operation holds the table, so no other load is at work.
+
+        Raises:
+            FencedError: The attempt was given up.
         """
-        folder = Folder(table.location)
-        for name, number, _ in list(attempts_among(self._storage, folder.folders(STAGING))):
-            if f"{STAGING}/{name}" != keep and self._is_of(table, number):
-                self.withdraw(table, name, number)
-                folder.delete(f"{STAGING}/{name}")
+        for staged in staged_attempts(self._storage, table):
+            staging = f"{STAGING}/{staged.name}"
+            if staging != keep and self._is_of(table, staged.number):
+                with self._storage.write() as connection:
+                    own = self._operations.guard(connection, *attempt)
+                    # Of its own operation, only what the latest attempt stages is published.
+                    if staged.number != own.number:
+                        withdraw_attempt(connection, staged, staging)
+                reached(Point.WITHDRAWN)
+                withdraw(self._storage, self._operations, table, staged)
 
     def _is_of(self, table: Table, number: int) -> bool:
         """Return whether an operation is one of a table, or not known, or of a table that was dropped."""
@@ -219,48 +213,9 @@ class Loading:
         with self._storage.read() as connection:
             return connection.scalar(select(TableRow.id).where(TableRow.id == operation.table_id)) is None
 
-    def withdraw(self, table: Table, name: str, number: int) -> None:
-        """Undo what an abandoned load has moved; after that nobody can publish its staging folder.
-
-        Only for a caller that keeps others from publishing.
-
-        Args:
-            name: The staging folder.
-            number: Its operation.
-        """
-        folder, staging = Folder(table.location), f"{STAGING}/{name}"
-        operation = self._operations.find_by_number(number)
-        # What a committed load moved is where it belongs, also when its partitions were dropped since.
-        if operation is not None and not operation.is_committed:
-            self._undo_moves(table, folder, staging)
-            with self._storage.read() as connection:
-                undo_append(connection, table, folder, staging)
-            folder.delete(f"{REJECTED}/{operation.folder}")
-        # Without these, an interrupted deletion does not look like data that was moved.
-        for listed in (STAGED_MANIFEST, FILES):
-            folder.delete(f"{staging}/{listed}")
-
-    def _undo_moves(self, table: Table, folder: Folder, staging: str) -> None:
-        """Delete the folders that an interrupted publish moved without registering their partitions."""
-        for batch in batched(self._manifest(table, folder, staging)):
-            moved = [
-                each
-                for each in batch
-                if not folder.exists(f"{staging}/{STAGED_DATA}/{each.path}") and folder.exists(each.path)
-            ]
-            encoder = ValueEncoder(table)
-            identities = {encoder.identity(each.values): each for each in moved}
-            with self._storage.read() as connection:
-                unregistered = identities.keys() - registered(connection, table, list(identities))
-            for identity in unregistered:
-                folder.delete(identities[identity].path)
-
-    @staticmethod
-    def _manifest(table: Table, folder: Folder, staging: str) -> Iterator[StagedPartition]:
-        if folder.exists(f"{staging}/{_COMPLETE}"):
-            for row in folder.rows(f"{staging}/{STAGED_MANIFEST}"):
-                values = tuple(row.pop("values"))
-                yield StagedPartition(partition_path(table.key_names, values), values, **row)
+    def withdraw(self, table: Table, staged: AttemptName) -> None:
+        """Undo what an attempt has staged and moved, and nobody can publish any longer; see `publishing.withdraw`."""
+        withdraw(self._storage, self._operations, table, staged)
 
     # --- publish ------------------------------------------------------------------------------------------------
 
@@ -277,6 +232,8 @@ class Loading:
     ) -> dict[str, Any]:
         """Make a staged load visible in one transaction; done again after its commit, it returns the same report.
 
+        Nothing is locked while the files move. Until the commit nobody else can add the load's partitions.
+
         Args:
             staging: The staging folder that the Spark job reported.
             is_quarantined: The partitions stay invisible until a quality check releases them.
@@ -288,7 +245,7 @@ class Loading:
             The report: partitions, rows, files and bytes added, and what was refused.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was given up, or another one stages the load.
             ConflictError, UnsupportedFormatError: Nothing can be appended to one of the partitions.
             InvalidPartitionError, PartitionAlreadyExistsError: As `Catalog.add_partitions`.
             LocationNotEmptyError: Files that the catalog does not know are where a partition should go.
@@ -298,14 +255,14 @@ class Loading:
         table = self._definitions.get_table(operation.table)
         folder = Folder(table.location)
         if not operation.is_committed:
-            with self._storage.write() as connection:
-                operation = self._operations.guard(connection, operation_id, step, attempt)
-                if append:
-                    report = publish_append(connection, self._definitions, operation, folder, staging)
-                else:
-                    report = self._publish(connection, operation, table, folder, staging, on_invalid, is_quarantined)
-                self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
-                self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+            staged = next(attempts_among(self._storage, [staging.removeprefix(f"{STAGING}/")]), None)
+            if staged is None or staged.number != operation.number:
+                raise incomplete(folder, staging, table.full_name)
+            options = PublishOptions(on_invalid, is_quarantined, append)
+            publication = Publication(
+                self._storage, self._definitions, self._operations, (operation, step, attempt), table, staged, options
+            )
+            self._publish(publication, step, attempt)
         folder.delete(staging)
         if folder.is_empty(STAGING):
             folder.delete(STAGING)
@@ -313,70 +270,20 @@ class Loading:
             self._operations.advance(connection, operation_id, OperationState.CLEANED)
         return dict(self._operations.get(operation_id).report[step])
 
-    def _publish(
-        self,
-        connection: Connection,
-        operation: Operation,
-        table: Table,
-        folder: Folder,
-        staging: str,
-        on_invalid: OnInvalid,
-        is_quarantined: bool,
-    ) -> dict[str, Any]:
-        if not folder.exists(f"{staging}/{_COMPLETE}"):
-            raise VerificationFailedError(
-                f"table {table.full_name}: {folder.location}/{staging} has no complete manifest of what was written; "
-                "nothing was added. Run the load again from its start"
-            )
-        totals = {"row_count": 0, "file_count": 0, "size_bytes": 0}
-
-        def staged() -> Iterator[NewPartition]:
-            for each in self._manifest(table, folder, staging):
-                yield NewPartition(each.values, None, each.file_count, each.row_count, each.size_bytes)
-
-        adder = PartitionAdder(
-            connection,
-            self._definitions,
-            operation.table,
-            is_quarantined=is_quarantined,
-            operation_number=operation.number,
-            is_bulk=True,
-            every_key=True,
-        )
-        result = adder.add(staged(), if_not_exists=False, on_invalid=on_invalid)
-        refused = {each.partition for each in result.refused}
-        refused_rows = 0
-        for each in self._manifest(table, folder, staging):
-            if each.path in refused:
-                refused_rows += each.row_count
-            else:
-                for name in totals:
-                    totals[name] += getattr(each, name)
-        self._move(table, folder, staging, refused, operation)
-        self._note_sources(connection, table, operation)
-        return {
-            "partitions": result.added,
-            **totals,
-            "refused": len(refused),
-            "refused_rows": refused_rows,
-            "refused_reasons": [str(each) for each in result.refused[:_SHOWN]],
-            "refused_folder": f"{folder.location}/{REJECTED}/{operation.folder}" if refused else None,
-        }
-
-    def _move(self, table: Table, folder: Folder, staging: str, refused: set[str], operation: Operation) -> None:
-        def moves() -> Iterator[tuple[str, str]]:
-            for each in self._manifest(table, folder, staging):
-                above = f"{REJECTED}/{operation.folder}/" if each.path in refused else ""
-                yield f"{staging}/{STAGED_DATA}/{each.path}", f"{above}{each.path}"
-
-        try:
-            for _ in folder.move_all(moves()):
-                pass
-        except FileExistsError as error:
-            raise LocationNotEmptyError(
-                f"folder {error} has files that the catalog does not know; nothing was added. Move them away, or "
-                f"register them as a partition of {operation.table}, and run the load again"
-            ) from None
+    def _publish(self, publication: Publication, step: str, attempt: int) -> None:
+        publication.reserve()
+        reached(Point.RESERVED)
+        with RowSpool() as extensions, taken_in(publication.move(extensions)) as new:
+            reached(Point.MOVED)
+            with self._storage.write() as connection:
+                operation = publication.commit(connection, new.partitions, extensions)
+                if not publication.options.append:
+                    self._note_sources(connection, publication.table, operation)
+                report = publication.report()
+                self._operations.finish_job(operation.id, step, attempt, report, connection=connection)
+                self._operations.advance(connection, operation.id, OperationState.COMMITTED)
+                reached(Point.CHANGED)
+        reached(Point.COMMITTED)
 
     def _note_sources(self, connection: Connection, table: Table, operation: Operation) -> None:
         for batch in batched(self.source_files(operation)):

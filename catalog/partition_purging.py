@@ -25,6 +25,7 @@ from catalog.model import Partition, Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
 from catalog.partitions.adding import registered
+from catalog.partitions.staged import reserved
 from catalog.purging import locations_around, refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
 from catalog.values import ValueEncoder
@@ -139,7 +140,8 @@ def _to_delete(
     if table is not None:
         refuse_needed_files(connection, table)
         identities = ValueEncoder(table).encode_all([folder.values for folder in folders]).identities
-        there = registered(connection, table, identities)
+        # What a load is about to add has its files there, perhaps, before its commit.
+        there = registered(connection, table, identities) | reserved(connection, table, identities)
         folders = [folder for folder, identity in zip(folders, identities, strict=True) if identity not in there]
     purges = []
     for folder in folders:

@@ -4,36 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from catalog import Catalog, FileFormat, Table
-from catalog.appending import DATA, FILES, FILES_SCHEMA
-from catalog.columns import file_layout
+from catalog import Catalog, Table
 from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
-from catalog.files import Folder, in_parallel
 from catalog.key_types import FloatingType, parse_key_type
 from catalog.operations import OperationKind
-from catalog.partition_names import parse_partition_path
+from catalog.staging import STAGED_DATA
 from catalog.table_checks import require_value_rows
-from spark_jobs.file_formats import as_stored, file_options, spark_type, writer_options
+from spark_jobs.file_formats import as_stored, writer_options
 from spark_jobs.reading import reader_errors
 from spark_jobs.session import attempt_here, require_attempt
 from spark_jobs.sources import spark_path
+from spark_jobs.staged_files import list_staged
 from spark_jobs.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
 
 log = logging.getLogger("spark_jobs.value_loading")
 
 APPEND = "append_rows"
 """The step of the operation that an append is."""
-
-_FEW_ROWS = 1_000
-"""Rows up to which the files are counted in this process: there are no more files than rows."""
 
 
 def append_rows(
@@ -82,7 +75,7 @@ def append_rows(
         staging = catalog.loading.staging_name(operation, attempt)
         return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
     with attempt_here(catalog, operation, APPEND) as attempt:
-        catalog.loading.discard_staging(definition)
+        catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
         try:
             staging = catalog.loading.staging_name(operation, attempt)
             _stage(spark, catalog, definition, staging, rows, columns)
@@ -92,7 +85,7 @@ def append_rows(
         except Exception:
             require_attempt()
             # No other operation is at work on the table, so nobody needs what this attempt has written.
-            catalog.loading.discard_staging(definition)
+            catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
             raise
 
 
@@ -146,61 +139,12 @@ def _stage(
     if keys:
         writer = writer.partitionBy(*table.key_names)
     with reader_errors(spark, table):
-        writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{DATA}")
+        writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
     given_rows = check.finish()
-    listed = _list_files(spark, table, staging, given_rows)
+    listed = list_staged(spark, table, staging, given_rows)
     if listed != given_rows:
         raise VerificationFailedError(
             f"table {table.full_name}: {given_rows:,} rows were given and {listed:,} are in the files written to "
             f"{folder}; nothing was added. Append them again"
         )
     log.info("%s: %d rows are staged in %s", table.full_name, listed, folder)
-
-
-def _list_files(spark: SparkSession, table: Table, staging: str, row_count: int) -> int:
-    """Write the list of what is staged; return how many rows that is."""
-    if row_count <= _FEW_ROWS and table.format in (FileFormat.PARQUET, FileFormat.ORC):
-        folder = Folder(f"{table.location}/{staging}")
-        rows = list(_listed_here(table, folder))
-        folder.write_rows(f"{FILES}/part.parquet", pa.Table.from_pylist(rows, FILES_SCHEMA))
-        folder.write_empty(f"{FILES}/_SUCCESS")
-        return sum(row["row_count"] for row in rows)
-    target = f"{spark_path(table.location)}/{staging}/{FILES}"
-    _listed_by_spark(spark, table, f"{spark_path(table.location)}/{staging}/{DATA}").coalesce(1).write.parquet(target)
-    return int(spark.read.parquet(target).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
-
-
-def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
-    data = folder.inside(DATA)
-    files = [(each, each.path.removeprefix(f"{data.location}/")) for each in data.files()]
-    counts = in_parallel(lambda each: data.row_count(each[1], table.format), files)
-    counted = [(path, file.size_bytes, count) for (file, path), count in zip(files, counts, strict=True) if count]
-    for parent, group in groupby(counted, key=lambda each: each[0].rpartition("/")[0]):
-        some = list(group)
-        yield {
-            "values": [value for _, value in parse_partition_path(parent)],
-            "files": [path.rpartition("/")[2] for path, _, _ in some],
-            "row_count": sum(count for _, _, count in some),
-            "size_bytes": sum(size for _, size, _ in some),
-        }
-
-
-def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFrame:
-    keys = [f"`{key}`" for key in table.key_names]
-    schema = [f"`{column.name}` {spark_type(column.type)}" for column in file_layout(table, table.format)]
-    reader = spark.read.format(table.format).options(**file_options(table.format))
-    # Whatever they look like, the keys are texts.
-    written = reader.schema(", ".join([*schema, *[f"{key} string" for key in keys]])).load(folder)
-    files = written.groupBy(
-        *keys, f.col("_metadata.file_name").alias("file"), f.col("_metadata.file_size").alias("size")
-    ).agg(f.count(f.lit(1)).alias("rows"))
-    return (
-        files.groupBy(*keys)
-        .agg(f.collect_list("file").alias("files"), f.sum("rows").alias("row_count"), f.sum("size").alias("size_bytes"))
-        .select(
-            f.array(*keys).cast("array<string>").alias("values"),
-            "files",
-            "row_count",
-            "size_bytes",
-        )
-    )

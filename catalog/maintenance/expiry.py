@@ -19,7 +19,7 @@ from catalog.maintenance.staging import staged_operations
 from catalog.operations import UNFINISHED, OperationKind, Operations, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among
-from catalog.storage.schema import OperationRow
+from catalog.storage.schema import OperationRow, StagedPartitionRow
 
 _BATCH = 1_000
 
@@ -85,4 +85,10 @@ def _remove(storage: Storage, numbers: list[int], before_ms: int) -> int:
     """Remove operations and their jobs, unless one was begun again meanwhile."""
     with storage.write() as connection:
         chosen = among(connection, OperationRow.number, numbers)
-        return connection.execute(delete(OperationRow).where(chosen, _is_expired(before_ms))).rowcount
+        expired = delete(OperationRow).where(chosen, _is_expired(before_ms)).returning(OperationRow.number)
+        removed = connection.scalars(expired).all()
+        # Of loads whose staging folder somebody else has deleted.
+        connection.execute(
+            delete(StagedPartitionRow).where(among(connection, StagedPartitionRow.operation_number, removed))
+        )
+    return len(removed)

@@ -1,20 +1,23 @@
 """Discarding what loads of tables without a partition scheme have left in their staging folders.
 
 The next load of a table begins with that, too (`Loading.discard_staging`), but perhaps none comes. Here the table is in
-use: a folder is withdrawn in a transaction that keeps its operation from going on, and everybody else from publishing.
+use: a short transaction makes sure that nobody publishes a folder, and its files are deleted afterwards.
 """
 
 from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from catalog.attempts import attempts_among
+from catalog.attempts import AttemptName, attempts_among, withdraw_attempt
+from catalog.failpoints import Point, reached
 from catalog.files import Folder
-from catalog.loading import STAGING, Loading
+from catalog.loading import Loading
 from catalog.maintenance.judging import Verdict, committed_operations, created_at_ms, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations import OperationKind, Operations
+from catalog.publishing import staged_attempts
+from catalog.staging import STAGING
 from catalog.storage import Storage
 
 _KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS)
@@ -44,23 +47,24 @@ def discard_old_staging(
         OSError, ValueError: The file system refuses.
     """
     location = Folder(table.location)
-    staged = list(attempts_among(storage, location.folders(STAGING)))
+    staged = staged_attempts(storage, table)
     kept = set()
-    for name, number, attempt in staged:
+    for attempt in staged:
         if is_dry_run:
             with storage.read() as connection:
-                is_over = _is_over(connection, table, number, attempt, cutoff_ms)
+                is_over = _is_over(connection, table, attempt, cutoff_ms)
         else:
             with storage.write() as connection:
-                is_over = _is_over(connection, table, number, attempt, cutoff_ms, hold=True)
-                if is_over and storage.lock_table(connection, table.id, exclusive=True):
-                    loading.withdraw(table, name, number)
+                is_over = _is_over(connection, table, attempt, cutoff_ms, hold=True)
+                if is_over:
+                    withdraw_attempt(connection, attempt, f"{STAGING}/{attempt.name}")
+            reached(Point.WITHDRAWN)
             if is_over:
-                location.delete(f"{STAGING}/{name}")
+                loading.withdraw(table, attempt)
         if is_over:
             tally.add(TableVacuum(table.full_name, staging_folders=1))
         else:
-            kept.add(number)
+            kept.add(attempt.number)
     if staged and not is_dry_run and location.is_empty(STAGING):
         location.delete(STAGING)
     with storage.read() as connection:
@@ -69,10 +73,8 @@ def discard_old_staging(
     return len(done) if is_dry_run else operations.clean(sorted(done))
 
 
-def _is_over(
-    connection: Connection, table: Table, number: int, attempt: int, cutoff_ms: int, *, hold: bool = False
-) -> bool:
-    writer = read_writers(connection, {number}, hold=hold).get(number)
+def _is_over(connection: Connection, table: Table, attempt: AttemptName, cutoff_ms: int, *, hold: bool = False) -> bool:
+    writer = read_writers(connection, {attempt.number}, hold=hold).get(attempt.number)
     since = created_at_ms(connection, table)
-    verdict = judge(attempt, writer, has_known_files=False, table_created_at_ms=since, cutoff_ms=cutoff_ms)
+    verdict = judge(attempt.attempt, writer, has_known_files=False, table_created_at_ms=since, cutoff_ms=cutoff_ms)
     return verdict is Verdict.DELETE

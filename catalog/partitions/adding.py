@@ -25,10 +25,11 @@ from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypte
 from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import folder_template, partition_path, unpack_values
 from catalog.partitions.properties import properties_text
+from catalog.partitions.staged import refuse_reserved
 from catalog.places import require_partition_locations
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
-from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow
+from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow, StagedPartitionRow
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
 
@@ -122,6 +123,19 @@ class PartitionAdder:
             added += len(batch.packed) - len(known)
             existing += len(known) + len(twice)
         return AddResult(added, existing, tuple(refused))
+
+    def check(self, partitions: Sequence[NewPartition], *, on_invalid: OnInvalid) -> Sequence[RefusedPartition]:
+        """Raise what `add` would raise, without adding; return the partitions that it would leave out."""
+        refused: list[RefusedPartition] = []
+        batch, twice = self._encode(partitions, refused)
+        if refused and on_invalid is OnInvalid.REFUSE:
+            raise InvalidPartitionError(self.table.full_name, refused)
+        there = registered(self._connection, self.table, batch.identities)
+        known = [number for number, identity in enumerate(batch.identities) if identity in there]
+        self._check_folders(batch, known)
+        if known or twice:
+            raise self._exists([batch.packed[number] for number in known] + twice)
+        return refused
 
     def _encode(self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]) -> tuple[_Batch, list[str]]:
         """Return the partitions that fit, and the packed values of those named twice; add the others to `refused`.
@@ -272,14 +286,23 @@ class PartitionAdder:
         return locations
 
     def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
-        """Let no new partition lie by default where the files of a renamed one are.
+        """Refuse new partitions whose default folders have the files of renamed ones, or get those of a load.
 
         After the insert, which waits for whoever is renaming a partition of the same values.
 
         Raises:
-            LocationTakenError: There is one.
+            LocationTakenError: A renamed one has its files there.
+            OperationConflictError: A load is about to add one.
         """
-        taken = renamed_from(self._connection, self.table, batch.identities) if batch.identities else set()
+        if not batch.identities:
+            return
+        renamed, staged = (
+            exists().where(row.table_id == self.table.id) for row in (RenamedPartitionRow, StagedPartitionRow)
+        )
+        has_renamed, has_staged = self._connection.execute(select(renamed, staged)).one()
+        if has_staged:
+            refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
+        taken = renamed_from(self._connection, self.table, batch.identities) if has_renamed else set()
         for number, identity in enumerate(batch.identities):
             if identity in taken and number not in known and self._own_locations(batch.only([number])) == [None]:
                 name = partition_path(self.table.key_names, batch.partitions[number].values)
@@ -319,8 +342,6 @@ def own_location(table: Table, values: Sequence[str | None], location: str) -> s
 def renamed_from(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
     """Return those of the identities in whose default folders are the files of partitions that were renamed."""
     row = RenamedPartitionRow
-    if not connection.scalar(select(exists().where(row.table_id == table.id))):
-        return set()
     query = select(row.identity).where(row.table_id == table.id, among(connection, row.identity, identities))
     return set(connection.scalars(query))
 

@@ -25,6 +25,7 @@ from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.properties import properties_text, read_properties
+from catalog.partitions.staged import refuse_reserved
 from catalog.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow, RenamedPartitionRow
@@ -133,6 +134,7 @@ def _rename(
         raise PartitionAlreadyExistsError(
             f"table {table.full_name} has a partition {path}; nothing was renamed. Choose other values, or drop it"
         ) from None
+    refuse_reserved(connection, table, [new.identity])
     for index, key in zip(indexes, new.index_keys, strict=True):
         insert_rows(connection, IndexItemRow, ("index_id", "key", "partition_id"), [(index.id, cut_key(key), new_id)])
     for check in checks:

@@ -136,7 +136,7 @@ class Repairs:
         try:
             with self._operations.attempt(operation_id, _STEP) as attempt:
                 # What an interrupted load has moved is nobody's partition.
-                self._loading.discard_staging(table)
+                self._loading.discard_staging(table, (operation_id, _STEP, attempt))
                 report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt)(mode)
                 with self._storage.write() as connection:
                     self._operations.finish_job(operation_id, _STEP, attempt, report.as_dict(), connection=connection)

@@ -305,6 +305,29 @@ class SourceFileRow(Base):
     operation_number: Mapped[int]
 
 
+class StagedPartitionRow(Base):
+    """Where a load that is being published puts the files of a partition (`catalog.partitions.staged`).
+
+    `attempt` is the one that staged the files; `packed_values` and `identity` are as in `PartitionRow`. With `is_new`
+    the partition comes with the load; `refused` tells why it is left out. The commit deletes these rows.
+    """
+
+    __tablename__ = "calve_staged_partition"
+    __table_args__ = (
+        Index("ix_calve_staged_partition_table_id_identity", "table_id", "identity"),
+        {"sqlite_with_rowid": False},
+    )
+
+    operation_number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    attempt: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    identity: Mapped[bytes] = mapped_column(LargeBinary(16), primary_key=True)
+    table_id: Mapped[int]
+    packed_values: Mapped[str] = mapped_column(Text)
+    location: Mapped[str] = mapped_column(Text)
+    is_new: Mapped[bool]
+    refused: Mapped[str | None] = mapped_column(Text)
+
+
 class PartitionCheckRow(Base):
     """The latest quality check of a partition."""
 

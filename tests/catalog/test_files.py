@@ -1,4 +1,4 @@
-"""Files and folders: what is found, what is left out, how folders move."""
+"""Files and folders: what is found, what is left out, how files move."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.errors import SourceFileError
+from catalog.errors import MissingFileError, SourceFileError
 from catalog.files import Folder, find_files
 
 
@@ -83,34 +83,49 @@ def test_text_that_is_no_utf_8_is_replaced(landing: Path) -> None:
         assert file.read() == "Z\ufffdrich\r\n"
 
 
-def test_folders_move_and_moving_again_changes_nothing(tmp_path: Path) -> None:
+def test_files_move_and_moving_again_changes_nothing(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
-    moves = [(f"staging/k={number}", f"t/k={number}") for number in range(40)]
-    for source, _ in moves:
-        (tmp_path / source).mkdir(parents=True)
-        (tmp_path / source / "data").write_text(source)
+    names = [f"{number}.parquet" for number in range(40)]
+    (tmp_path / "staging").mkdir()
+    for name in names:
+        (tmp_path / "staging" / name).write_text(name)
     for _ in range(2):
-        assert len(list(folder.move_all(moves))) == 40
+        folder.move_files("staging", folder.inside("t/k=1"), names)
         assert folder.is_empty("staging")
-        assert [(tmp_path / target / "data").read_text() for _, target in moves] == [source for source, _ in moves]
+        assert [(tmp_path / "t/k=1" / name).read_text() for name in names] == names
 
 
-def test_a_folder_does_not_move_over_files(tmp_path: Path) -> None:
-    for name in ("source/data", "target/data"):
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(name)
-    (tmp_path / "empty").mkdir()
+def test_a_file_that_another_process_moves_first_is_not_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Folder(str(tmp_path))
-    with pytest.raises(FileExistsError, match="target"):
-        list(folder.move_all([("source", "target")]))
-    assert (tmp_path / "target/data").read_text() == "target/data"
-    list(folder.move_all([("source", "empty")]))
-    assert (tmp_path / "empty/data").read_text() == "source/data"
+    for name in ("staging/a", "t/b"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    move = Folder._move_file
+
+    def be_overtaken(source_folder: Folder, source: str, target: Folder, name: str) -> None:
+        (tmp_path / "staging/a").rename(tmp_path / "t/a")
+        move(source_folder, source, target, name)
+
+    monkeypatch.setattr(Folder, "_move_file", be_overtaken)
+    folder.move_files("staging", folder.inside("t"), ["a"])
+    assert (tmp_path / "t/a").exists()
 
 
-def test_a_folder_that_is_nowhere_does_not_move(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="source is gone"):
-        list(Folder(str(tmp_path)).move_all([("source", "target")]))
+def test_a_file_that_is_nowhere_does_not_move(tmp_path: Path) -> None:
+    folder = Folder(str(tmp_path))
+    with pytest.raises(MissingFileError, match="staging/a is gone"):
+        folder.move_files("staging", folder.inside("t"), ["a"])
+
+
+def test_only_empty_folders_are_deleted_as_such(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("a", "a", "nothing"):
+        Folder(str(tmp_path / name)).delete_if_empty()
+    assert not (tmp_path / "a").exists()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / ".hidden").touch()
+    Folder(str(tmp_path / "b")).delete_if_empty()
+    assert (tmp_path / "b" / ".hidden").exists()
 
 
 def test_deleting_a_folder_that_is_not_there_does_nothing(tmp_path: Path) -> None:

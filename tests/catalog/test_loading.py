@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table
+from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table, publishing
 from catalog.errors import (
     FencedError,
     InvalidPartitionError,
@@ -22,10 +23,11 @@ from catalog.errors import (
     VerificationFailedError,
 )
 from catalog.files import Folder
-from catalog.loading import REJECTED, STAGED_DATA, STAGED_MANIFEST, STAGING, Loading
+from catalog.loading import Loading
 from catalog.operations import OperationState
 from catalog.partition_names import partition_path
 from catalog.schemes.hashing import HashScheme
+from catalog.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"
@@ -67,25 +69,27 @@ class Load:
         return [Path(each.path).name for each in files]
 
     def stage(self, rows: dict[tuple[str | None, ...], int] | None = None) -> None:
-        """Write what the Spark job writes: a folder with data for each partition, and the manifest."""
+        """Write what the Spark job writes: a folder with data for each partition, and the list of the files."""
         rows = ROWS if rows is None else rows
         attempt = self.catalog.operations.start_job(self.name, "write")
         self.staging = Loading.staging_name(self.catalog.operations.get(self.name), attempt)
-        self.catalog.loading.discard_staging(self.table, keep=self.staging)
+        self.catalog.loading.discard_staging(self.table, (self.name, "write", attempt), keep=self.staging)
+        # As Calve's own names do, those of each catalog, and of each attempt, differ.
+        name = f"{self.catalog.storage.identity} {self.name} {attempt}.parquet"
         for values in rows:
             folder = self.folder / self.staging / STAGED_DATA / partition_path(self.table.key_names, values)
             folder.mkdir(parents=True)
-            (folder / "part-0.parquet").write_text(f"{self.name} {attempt}")
-        manifest = self.folder / self.staging / STAGED_MANIFEST
-        manifest.mkdir(parents=True)
+            (folder / name).write_text(f"{self.name} {attempt}")
+        listed = self.folder / self.staging / STAGED_FILES
+        listed.mkdir(parents=True)
         columns = {
             "values": pa.array([list(values) for values in rows], pa.list_(pa.string())),
-            "file_count": [1] * len(rows),
-            "row_count": list(rows.values()),
-            "size_bytes": [100] * len(rows),
+            "files": pa.array([[name]] * len(rows), pa.list_(pa.string())),
+            "row_count": pa.array(rows.values(), pa.int64()),
+            "size_bytes": pa.array([100] * len(rows), pa.int64()),
         }
-        pyarrow.parquet.write_table(pa.table(columns), manifest / "part-0.parquet")
-        (manifest / "_SUCCESS").touch()
+        pyarrow.parquet.write_table(pa.table(columns), listed / "part-0.parquet")
+        (listed / "_SUCCESS").touch()
         self.catalog.operations.finish_job(self.name, "write", attempt, {"staging": self.staging})
 
     def publish(
@@ -114,10 +118,15 @@ def load(catalog: Catalog, table: Table, landing: Path) -> Load:
 
 
 def files_below(table: Table) -> dict[str, str]:
-    """Return every file below a table's location, hidden ones included: path → text; the manifests' left out."""
+    """Return every file below a table's location, hidden ones included: path → text; the lists left out."""
     root = Path(table.location)
-    found = (path for path in root.rglob("*") if path.is_file() and STAGED_MANIFEST not in path.parts)
+    found = (path for path in root.rglob("*") if path.is_file() and STAGED_FILES not in path.parts)
     return {str(path.relative_to(root)): path.read_text() for path in sorted(found)}
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    """Return the folder of each file."""
+    return [path.rpartition("/")[0] for path in files]
 
 
 def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, ...], int], *texts: str) -> None:
@@ -125,10 +134,10 @@ def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, .
     partitions = list(catalog.get_partitions(TABLE))
     assert {partition.values: partition.row_count for partition in partitions} == rows
     files = files_below(table)
-    assert set(files) == {f"{partition_path(table.key_names, values)}/part-0.parquet" for values in rows}
+    assert sorted(folders_of(files)) == sorted(partition_path(table.key_names, values) for values in rows)
     assert not texts or set(files.values()) == set(texts)
     for partition in partitions:
-        assert (Path(partition.location) / "part-0.parquet").exists()
+        assert [*Path(partition.location).iterdir()]
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
@@ -267,8 +276,8 @@ def test_a_staging_folder_that_is_not_complete_is_not_taken_for_an_empty_load(
     if gone == "folder":
         load.staging = f"{STAGING}/99-1"
     else:
-        (load.folder / load.staging / STAGED_MANIFEST / "_SUCCESS").unlink()
-    with pytest.raises(VerificationFailedError, match="no complete manifest"):
+        (load.folder / load.staging / STAGED_FILES / "_SUCCESS").unlink()
+    with pytest.raises(VerificationFailedError, match="no complete list"):
         load.publish()
     assert load.state is OperationState.RUNNING
     assert len(Load(catalog, load.table, load.landing, "run-1").discover()) == 2
@@ -317,11 +326,11 @@ def test_refused_partitions_are_kept_apart_when_the_rest_is_asked_for(
     kept = f"{REJECTED}/{catalog.operations.get('run-1').folder}"
     assert report["refused_folder"] == f"{table.location}/{kept}"
     assert any("'foo', expected int" in reason for reason in report["refused_reasons"])  # type: ignore[attr-defined]
-    assert set(files_below(table)) == {
-        "origin=JFK/month=1/part-0.parquet",
-        f"{kept}/origin=JFK/month=foo/part-0.parquet",
-        f"{kept}/origin=LGA/month=bar/part-0.parquet",
-    }
+    assert sorted(folders_of(files_below(table))) == [
+        f"{kept}/origin=JFK/month=foo",
+        f"{kept}/origin=LGA/month=bar",
+        "origin=JFK/month=1",
+    ]
     assert [partition.values for partition in catalog.get_partitions(TABLE)] == [("JFK", "1")]
 
 
@@ -337,13 +346,15 @@ def kill_before_commit(
 ) -> None:
     """Publish up to the moment when all folders, or so many of them, have moved and nothing is committed."""
 
-    def die_in_between(folder: Folder, moves: Iterable[tuple[str, str]]) -> None:
-        for source, target in list(moves)[:moved]:
-            folder._move(source, target)
+    def in_turn(function: Callable[[Any], None], items: Iterable[Any]) -> Iterator[None]:
+        if function.__name__ != "_move":
+            yield from map(function, items)
+            return
+        yield from map(function, list(items)[:moved])
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "move_all", die_in_between)
+        patch.setattr(publishing, "in_parallel", in_turn)
         with pytest.raises(Killed):
             load.publish(skip=skip)
 
@@ -404,24 +415,23 @@ def test_undoing_is_repeated_when_it_was_interrupted(
 ) -> None:
     load.discover()
     load.stage()
+    kill_before_commit(monkeypatch, load, moved=1)
     foreign = Path(table.location) / "origin=LGA/month=1/mine.parquet"
     foreign.parent.mkdir(parents=True)
     foreign.write_text("mine")
-    with pytest.raises(LocationNotEmptyError):
-        load.publish()
     delete = Folder.delete
 
     def die_halfway(folder: Folder, name: str) -> None:
-        if name == load.staging:
-            delete(folder, f"{name}/{STAGED_DATA}/origin=LGA")
+        if name.endswith(STAGED_DATA):
+            delete(folder, f"{name}/origin=LGA")
             raise Killed
         delete(folder, name)
 
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "delete", die_halfway)
         with pytest.raises(Killed):
-            catalog.loading.discard_staging(table)
-    catalog.loading.discard_staging(table)
+            load.stage({})
+    load.stage({})
     assert files_below(table) == {"origin=LGA/month=1/mine.parquet": "mine"}
 
 
@@ -432,8 +442,9 @@ def test_refused_partitions_of_a_load_that_was_given_up_do_not_stay(
     load.stage(MIXED)
     kill_before_commit(monkeypatch, load, skip=True)
     load.stage(MIXED)
-    assert set(files_below(table)) == {
-        f"{load.staging}/{STAGED_DATA}/{partition_path(table.key_names, values)}/part-0.parquet" for values in MIXED
+    staged = f"{load.staging}/{STAGED_DATA}"
+    assert set(folders_of(files_below(table))) == {
+        f"{staged}/{partition_path(table.key_names, values)}" for values in MIXED
     }
     report = load.publish(skip=True)
     assert (report["partitions"], report["refused"]) == (1, 2)
@@ -465,7 +476,7 @@ def test_the_next_load_leaves_the_files_of_a_committed_one_where_they_are(
     later.publish()
     files = files_below(table)
     assert len(files) == 4
-    assert "origin=JFK/month=1/part-0.parquet" in files, "dropping a partition does not touch its files"
+    assert "origin=JFK/month=1" in folders_of(files), "dropping a partition does not touch its files"
 
 
 # --- vacuum ---------------------------------------------------------------------------------------------------------
@@ -481,7 +492,7 @@ def test_vacuum_undoes_a_load_that_was_given_up_after_its_grace_period(
     load.stage()
     kill_before_commit(monkeypatch, load)
     before = files_below(table)
-    assert before.keys() == {f"{partition_path(table.key_names, values)}/part-0.parquet" for values in ROWS}
+    assert set(folders_of(before)) == {partition_path(table.key_names, values) for values in ROWS}
     for grace, state in ((NOW, OperationState.RUNNING), (timedelta(hours=1), OperationState.FAILED)):
         if state is OperationState.FAILED:
             catalog.operations.fail("run-1", "TEST", "given up by the test")

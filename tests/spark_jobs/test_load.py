@@ -293,7 +293,7 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
 def test_interrupted_publish_is_finished_by_a_second_one(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
-    """The folders have moved, the transaction has not committed: what `kill -9` leaves behind."""
+    """The files have moved, the transaction has not committed: what `kill -9` leaves behind."""
     loader = make_loader()
     loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,2\n"))
     staging = loader.write("op")["staging"]

@@ -1,0 +1,49 @@
+"""Processes of the tests of interrupted loads: each publishes or repairs, and dies or stops at a point."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+
+from catalog import Catalog, publishing
+from catalog.errors import CatalogError, FencedError, OperationConflictError
+from catalog.files import in_parallel
+
+FENCED = 3
+"""The exit code of a process that was told that its attempt was given up."""
+REFUSED = 4
+"""The exit code of a process that met another error of the catalog."""
+
+
+def publish(url: str, operation_id: str, staging: str, variable: str, point: str) -> None:
+    """Publish a load, one folder after the other."""
+    publishing.in_parallel = partial(in_parallel, threads=1)
+    os.environ[variable] = point
+    with Catalog.open(url) as catalog:
+        attempt = catalog.operations.start_job(operation_id, "register")
+        try:
+            catalog.loading.publish(operation_id, "register", attempt, staging)
+        except FencedError:
+            os._exit(FENCED)
+        except CatalogError:
+            os._exit(REFUSED)
+
+
+def repair(url: str, table: str, operation_id: str, variable: str, point: str) -> None:
+    """Repair a table."""
+    os.environ[variable] = point
+    with Catalog.open(url) as catalog:
+        try:
+            catalog.repair_table(table, operation_id=operation_id)
+        except FencedError:
+            os._exit(FENCED)
+
+
+def vacuum(url: str, _table: str, _operation_id: str, variable: str, point: str) -> None:
+    """Delete what loads have left that were given up."""
+    from datetime import timedelta
+
+    os.environ[variable] = point
+    with Catalog.open(url) as catalog, suppress(OperationConflictError):
+        catalog.vacuum(grace=timedelta(0))
