@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,9 @@ def read_table_list(path: Path | None = None) -> TableList:
             name = str(TableName.parse(name))
             if name in configs or name in wrong:
                 raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
-            configs[name] = _table_config(place, name, entry)
+            config = _table_config(place, name, entry)
+            # Only here: in a form it would show its user what the worker knows.
+            configs[name] = replace(config, source=_expand(place, config.source))
         except CatalogError as error:
             configs.pop(name, None)
             wrong[name] = WrongEntry(_located(place, error), _schedule_of_wrong(place, entry))
@@ -311,7 +313,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         defaults["source_options"] = _source_options(place, entry)
     return TableConfig(
         table=str(TableName.parse(name)),
-        source=_expand(place, str(entry.get("source") or "")),
+        source=str(entry.get("source") or ""),
         keys=keys,
         columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
         indexes=_indexes(place, entry),

@@ -118,6 +118,15 @@ def test_form_wins_over_the_entry(write: Any) -> None:
     assert (config.source, config.invalid_partitions, list(config.keys)) == ("/elsewhere", "skip", ["country", "day"])
 
 
+def test_a_form_does_not_read_environment_variables(write: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANTED", "planted")
+    monkeypatch.setenv("ROOT", "${PLANTED}")
+    write(source="${ROOT}/orders")
+    assert configured_load({"table": "shop.orders"}).source == "${PLANTED}/orders"
+    for source in ("${PLANTED}", "/data/${PLANTED}/x"):
+        assert configured_load({"table": "shop.orders", "source": source}).source == source
+
+
 def test_form_alone_describes_a_new_table(write: Any) -> None:
     write()
     config = configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["site varchar(9)", "day date"]})
