@@ -14,6 +14,7 @@ from calve_airflow.errors import catalog_errors
 from calve_airflow.job_process import JobProcess
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -49,6 +50,7 @@ class LookAtPartitionsOperator(BaseOperator):
         self.operation_id = operation_id
         self.tables = tables
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Look."""
         from catalog import Catalog
@@ -121,6 +123,7 @@ class ProposeOperator(BaseOperator):
         self.tables = tables
         self.dry_run_asked = dry_run_asked
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Propose."""
         from catalog import Catalog

@@ -12,6 +12,7 @@ from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog
 from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -46,6 +47,7 @@ class PlanBackfillOperator(BaseOperator):
         self.tables = tables
         self.indexes = indexes
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Compare what is wanted with what is there."""
         from catalog import Catalog

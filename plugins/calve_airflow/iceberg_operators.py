@@ -12,6 +12,7 @@ from calve_airflow.approval import QUESTION, asked_by, key_of, question, require
 from calve_airflow.errors import catalog_errors
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -50,6 +51,7 @@ class PlanIcebergUpkeepOperator(BaseOperator):
         self.operation_id = operation_id
         self.form = form
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan."""
         from catalog import Catalog

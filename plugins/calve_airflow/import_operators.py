@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.summary import Outcome, SummaryOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -45,6 +46,7 @@ class PlanImportOperator(BaseOperator):
         super().__init__(**kwargs)
         self.operation_id = operation_id
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Ask the source for its tables."""
         from catalog import Catalog

@@ -13,6 +13,7 @@ from calve_airflow.errors import catalog_errors
 from calve_airflow.forms import AS_LISTED
 from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -178,6 +179,7 @@ class CreateIndexesOperator(BaseOperator):
         self.table = table
         self.indexes = indexes
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Create what is missing."""
         from catalog import Catalog, IndexState

@@ -13,6 +13,7 @@ from calve_airflow.job_process import JobProcess
 from calve_airflow.rebalance_operators import size
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator, markdown_table
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -59,6 +60,7 @@ class PlanMigrationsOperator(BaseOperator):
         self.operation_id = operation_id
         self.form = form
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Plan."""
         from catalog import Catalog

@@ -12,6 +12,7 @@ from calve_airflow.errors import catalog_errors
 from calve_airflow.job_process import JobProcess
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
+from calve_airflow.templates import for_mapped_tasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,6 +45,7 @@ class PlanVerificationOperator(BaseOperator):
         self.tables = tables
         self.repair = repair
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """List the indexes."""
         from catalog import Catalog, IndexState

@@ -208,6 +208,11 @@ def test_a_job_that_failed_fails_the_run_and_says_why(catalog: Catalog) -> None:
         ({"tables": []}, "tables: there is none"),
         ({"partition_fields": ["days(at)"]}, "partition_fields: 'days\\(at\\)' is no change"),
         ({"partition_fields": ["ADD PARTITION FIELD a; DROP TABLE b"]}, "partition_fields: "),
+        # Airflow would render it, with the rights of the worker, when it maps the task.
+        (
+            {"partition_fields": ["ADD PARTITION FIELD {{ conn.x.password }}"]},
+            "form: .*Airflow would read as a template",
+        ),
         ({"remove_orphan_files": True, "orphan_days": 0}, "orphan_days: files of commits under way"),
     ],
 )
