@@ -111,12 +111,14 @@ class _Deletion:
         for outcome in in_parallel(self.run, folders, **({} if name == "" else {"threads": 1})):
             others += outcome.others
             is_whole = is_whole and outcome.is_gone
-        if is_whole and not others.count:
-            self._folder.delete(name)
-            return _Outcome()
+        # One by one, and the folder only if it is empty: what has arrived since it was listed may be somebody else's.
         for path in own:
             self._folder.delete_file(path)
-        return _Outcome(others, is_gone=False)
+        if not is_whole or others.count:
+            return _Outcome(others, is_gone=False)
+        inside = self._folder.inside(name) if name else self._folder
+        inside.delete_if_empty()
+        return _Outcome(is_gone=not inside.exists())
 
     def _entries(self, name: str) -> tuple[list[str], list[str], OthersFiles, bool]:
         """Return the folders inside, our own files, those of others, and whether nothing has to be kept."""

@@ -20,6 +20,7 @@ from catalog.errors import (
 )
 from catalog.model import READABLE_FORMATS, Buckets, TableKind
 from catalog.operations import OperationKind, OperationState
+from catalog.own_files import _Deletion
 from catalog.storage.schema import TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.table_checks import require_readable_format
@@ -205,6 +206,26 @@ def test_a_purge_deletes_nothing_in_the_folder_of_another_table(
         catalog.create_table("demo.around", columns=COLUMNS, location=str(tmp_path / "lake"))
     catalog.drop_table("demo.t", purge=True)
     assert file.exists()
+
+
+def test_a_file_of_others_that_arrives_while_a_table_is_purged_stays(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = catalog.create_table("demo.t", columns=COLUMNS, partition_keys=[("k", "int")])
+    mine = [file_in(catalog, f"{table.location}/k={number}") for number in range(2)]
+    arriving = Path(table.location, "k=9", "part-00000-of-others.parquet")
+    clear = _Deletion.run
+
+    def clear_late(self: _Deletion, name: str) -> object:
+        if name:
+            arriving.parent.mkdir(exist_ok=True)
+            arriving.write_text("theirs")
+        return clear(self, name)
+
+    monkeypatch.setattr(_Deletion, "run", clear_late)
+    catalog.drop_table("demo.t", purge=True)
+    assert arriving.read_text() == "theirs"
+    assert not any(path.parent.exists() for path in mine)
 
 
 def test_an_interrupted_purge_is_finished_later(
