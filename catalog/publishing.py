@@ -415,7 +415,9 @@ def _undo_moves(storage: Storage, table: Table, folder: Folder, staged: AttemptN
         if destination is None or destination.is_new or destination.refused is not None:
             target.delete_if_empty()
 
-    for batch in batched(read_staged(folder, f"{STAGING}/{staged.name}"), _BATCH):
+    for rows in batched(read_staged(folder, f"{STAGING}/{staged.name}"), _BATCH):
+        # A table that was dropped may have had other keys; its reservations went with it.
+        batch = [partition for partition in rows if len(partition.values) == len(table.key_names)]
         identities = [encoder.identity(partition.values) for partition in batch]
         with storage.read() as connection:
             destinations = read_destinations(connection, staged, identities)

@@ -244,6 +244,17 @@ def test_a_withdrawal_that_is_killed_again_and_again_is_finished(
     assert_nothing_is_left(catalog, staged.table)
 
 
+def test_what_a_dropped_table_has_staged_does_not_stop_loads_of_one_with_other_keys(
+    staged: Load, catalog: Catalog
+) -> None:
+    give_up(catalog, staged.name)
+    catalog.drop_table(TABLE)
+    table = catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("origin", "string")])
+    Load(catalog, table, staged.landing, "run-2").run({("JFK",): 1})
+    assert [partition.values for partition in catalog.get_partitions(TABLE)] == [("JFK",)]
+    assert reserved_count(catalog) == 0
+
+
 # --- stopped, and continued late ------------------------------------------------------------------------------------
 
 
