@@ -32,6 +32,7 @@ from catalog.key_types import (
     IntegerType,
     KeyType,
     KeyValueError,
+    StringType,
     TimestampType,
 )
 
@@ -72,9 +73,14 @@ def value_reader(hive_type: str) -> Reader:
         case DecimalType():
             return lambda text: _decimal(key_type, text)
         case KeyType():
-            return lambda text: str(key_type.parse(text))
+            return lambda text: _text(key_type, text)
         case None:
             raise ValueError(f"a partition key cannot be of type {hive_type}")
+
+
+def _text(key_type: KeyType, text: str) -> str:
+    value = key_type.parse(text)
+    return key_type.text_of(value) if isinstance(key_type, StringType) else str(value)
 
 
 def _bytes(text: str) -> bytes:

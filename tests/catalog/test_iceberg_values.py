@@ -35,6 +35,8 @@ def value(key_type: str, text: str | None) -> PartitionValue:
 def test_every_value_comes_from_its_text_as_files_store_it(data: st.DataObject, key_type: str) -> None:
     drawn = data.draw(values_of(key_type))
     found, expected = value(key_type, plain(drawn)), stored(drawn)
+    if key_type.startswith("char"):
+        expected = expected.rstrip(" ")
     if key_type in FLOATS and math.isnan(expected):
         assert isinstance(found, float)
         assert math.isnan(found)
