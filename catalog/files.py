@@ -312,17 +312,26 @@ class Folder:
                 if self.exists(each):
                     self.delete_file(each)
 
-    def delete_if_empty(self) -> None:
-        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays."""
+    def delete_if_empty(self) -> bool:
+        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays.
+
+        Returns:
+            Whether the folder is gone.
+        """
         if not isinstance(self._files, fs.LocalFileSystem):
-            if self.exists() and self.is_empty(""):
+            is_gone = not self.exists() or self.is_empty("")
+            if is_gone:
                 self.delete("")
-            return
+            return is_gone
         try:
             os.rmdir(self._root)
+        except FileNotFoundError:
+            return True
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
+            return False
+        return True
 
     def delete(self, name: str) -> None:
         """Delete a folder with what is inside; does nothing when it is not there."""

@@ -116,15 +116,15 @@ class _Deletion:
             self._folder.delete_file(path)
         if not is_whole or others.count:
             return _Outcome(others, is_gone=False)
-        inside = self._folder.inside(name) if name else self._folder
-        inside.delete_if_empty()
-        return _Outcome(is_gone=not inside.exists())
+        return _Outcome(is_gone=self._inside(name).delete_if_empty())
+
+    def _inside(self, name: str) -> Folder:
+        return self._folder.inside(name) if name else self._folder
 
     def _entries(self, name: str) -> tuple[list[str], list[str], OthersFiles, bool]:
         """Return the folders inside, our own files, those of others, and whether nothing has to be kept."""
         folders, own, others, is_whole = [], [], OthersFiles(), True
-        inside = self._folder.inside(name) if name else self._folder
-        for info, is_folder in inside.entries(recursive=False):
+        for info, is_folder in self._inside(name).entries(recursive=False):
             path = posixpath.join(name, posixpath.basename(info.path))
             if path in self._kept:
                 is_whole = False
