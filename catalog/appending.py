@@ -25,7 +25,7 @@ from catalog.storage.schema import PartitionRow
 
 
 class Extension(NamedTuple):
-    """What an append adds to a partition that exists."""
+    """Files that an append adds to a partition that exists."""
 
     identity: bytes
     location: str

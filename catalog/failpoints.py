@@ -39,7 +39,7 @@ class Point(StrEnum):
     WITHDRAWN = "withdrawn"
     """Nobody can publish what was staged any longer; its files are still there."""
     STAGED_DATA_DELETED = "staged-data-deleted"
-    """What was staged and had not moved is deleted."""
+    """Staged files that had not moved are deleted."""
     MOVES_UNDONE = "moves-undone"
     """The files that had moved are deleted, and their partitions still reserved."""
     METADATA_WRITTEN = "metadata-written"

@@ -69,7 +69,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """What becomes of staged partitions; see `Loading.publish`."""
+    """How staged partitions are published; see `Loading.publish`."""
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
     is_quarantined: bool = False
@@ -78,7 +78,7 @@ class PublishOptions:
 
 @dataclass
 class Totals:
-    """What moved: new partitions, files that were added to existing ones, and refused partitions."""
+    """Count of what moved: new partitions, files that were added to existing ones, and refused partitions."""
 
     new: int = 0
     extended: int = 0

@@ -39,7 +39,7 @@ STAGED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class StagedPartition:
-    """What is staged for one partition.
+    """Files that are staged for one partition.
 
     Attributes:
         values: Empty for a table without partition keys.

@@ -341,7 +341,10 @@ def _stand_in(spark: SparkSession, table: Table, number: int, has_ids: bool) -> 
     if has_ids:
         schema = schema.add(hidden_name(number), IntegerType())
     schema = StructType(
-        [StructField(each.name, each.dataType, True, {_MARK: number, **known.get(each.name, {})}) for each in schema]
+        [
+            StructField(column.name, column.dataType, True, {_MARK: number, **known.get(column.name, {})})
+            for column in schema
+        ]
     )
     return _frame_of_unknown(spark, schema.json())
 

@@ -38,7 +38,7 @@ def list_staged(spark: SparkSession, table: Table, staging: str, row_count: int)
 
 def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
     data = folder.inside(STAGED_DATA)
-    files = [(each, each.path.removeprefix(f"{data.location}/")) for each in data.files()]
+    files = [(file, file.path.removeprefix(f"{data.location}/")) for file in data.files()]
     counts = in_parallel(lambda each: data.row_count(each[1], table.format), files)
     counted = [(path, file.size_bytes, count) for (file, path), count in zip(files, counts, strict=True) if count]
     for parent, group in groupby(counted, key=lambda each: each[0].rpartition("/")[0]):

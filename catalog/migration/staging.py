@@ -205,7 +205,7 @@ class Staged:
 
     @property
     def warnings(self) -> list[str]:
-        """What files cause, a sentence each."""
+        """Sentences on consequences of files, one for each kind."""
         if not self.unvectorized:
             return []
         return [

@@ -113,7 +113,7 @@ class _PartitionFile:
 
 @dataclass(frozen=True)
 class TakenIn:
-    """Partitions that no code of the caller has to yield any more.
+    """Partitions that are taken from the caller: none of its code runs while they are read.
 
     Attributes:
         is_long: Whether there are more than fit into one statement.

@@ -73,7 +73,7 @@ def start(work: Callable[..., None], *arguments: str) -> BaseProcess:
 
 
 def kill_at(work: Callable[..., None], point: Point, *arguments: str) -> None:
-    """Let a process die at a point."""
+    """Kill a process at a point."""
     process = start(work, *arguments, DIE_AT, point)
     process.join(300)
     assert process.exitcode == -signal.SIGKILL, point
@@ -466,7 +466,7 @@ def append(catalog: Catalog, table: Table) -> Iterator[Append]:
 def test_an_append_extends_and_adds_partitions(append: Append, catalog: Catalog, table: Table) -> None:
     report = append.publish()
     assert (report["partitions_added"], report["partitions_extended"], report["rows"]) == (1, 1, 2)
-    counts = {each.values: (each.row_count, each.file_count) for each in catalog.get_partitions(TABLE)}
+    counts = {row.values: (row.row_count, row.file_count) for row in catalog.get_partitions(TABLE)}
     assert counts == {("JFK", "1"): (3, 2), ("new", "1"): (1, 1)}
     assert sorted(files_below(table)) == [
         "origin=JFK/month=1/appended.parquet",
