@@ -23,6 +23,9 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
 
     Each is a commit of Iceberg's own, which readers see at once.
 
+    Args:
+        spark: Knows the Iceberg catalog `calve`, see `catalog.iceberg.jdbc.catalog_settings`.
+
     Returns:
         `answers`: of each statement, its text and the rows that it returned.
 
@@ -31,7 +34,6 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
         EngineError: A statement fails.
     """
     require_packages(spark)
-    use_catalog(spark, catalog)
     answers = []
     for number, statement in enumerate(job.statements, 1):
         step = f"{job.step}-{number}"
@@ -49,12 +51,6 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
     return {"answers": answers}
 
 
-def use_catalog(spark: SparkSession, catalog: Catalog) -> None:
-    """Let a session know Iceberg's catalog `calve`, if it does not yet; its password is in no command line."""
-    for key, value in catalog_settings(catalog.storage.url).items():
-        spark.conf.set(key, value)
-
-
 def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> None:
     found = maintain_iceberg(spark, catalog, job)
     with catalog.storage.write() as connection:
@@ -63,4 +59,6 @@ def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIce
 
 
 if __name__ == "__main__":
-    raise SystemExit(run_job(MaintainIcebergJob, _maintain_and_record))
+    raise SystemExit(
+        run_job(MaintainIcebergJob, _maintain_and_record, settings=lambda catalog: catalog_settings(catalog.storage.url))
+    )

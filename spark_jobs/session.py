@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -34,12 +34,16 @@ def run_job(
     request_type: type[Request],
     function: Callable[[SparkSession, Catalog, Request], dict[str, Any] | None],
     arguments: Sequence[str] | None = None,
+    *,
+    settings: Callable[[Catalog], Mapping[str, str]] | None = None,
 ) -> int:
     """Run a job's function for a request, and record its result or error in the catalog.
 
     A function that records its result itself, in the transaction of its own commit, returns None.
 
     Args:
+        settings: Returns what the session starts with besides; among them whatever is secret, because Spark redacts in
+            the events of its jobs only what it was started with.
         arguments: The path of the file with the request; by default from the command line, which says no more, because
             every user of the host can read it.
 
@@ -53,7 +57,8 @@ def run_job(
     with Catalog.open() as catalog:
         try:
             alive = SignOfLife(catalog, request, ends_process=True)
-            with alive as life, spark_session(request) as spark, life.watching(spark):
+            conf = settings(catalog) if settings else {}
+            with alive as life, spark_session(request, conf) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
             if result is not None:
                 catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
@@ -72,10 +77,10 @@ def _message(error: BaseException) -> str:
     return text if isinstance(error, CatalogError) else text[:2000]
 
 
-def spark_session(request: JobRequest) -> SparkSession:
-    """Start the session of a job; master and settings come from spark-submit."""
+def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:
+    """Start the session of a job; master and further settings come from spark-submit."""
     builder = SparkSession.builder.appName(f"calve {request.step} {request.table}")
-    return configure(builder.config("spark.ui.showConsoleProgress", "false").getOrCreate())
+    return configure(builder.config(map={**settings, "spark.ui.showConsoleProgress": "false"}).getOrCreate())
 
 
 def configure(spark: SparkSession) -> SparkSession:

@@ -16,6 +16,7 @@ from catalog import Catalog
 from catalog.model import NewPartition
 from standalone.preparation import AIRFLOW_DATABASE
 from standalone.stack import CATALOG_DATABASE
+from tests.catalog.iceberg_tables import append, make_orders, migrate
 from tests.end_to_end.conftest import PLANTED
 
 if TYPE_CHECKING:
@@ -95,12 +96,20 @@ def test_secrets_are_found_nowhere(
     catalog.create_database("secrets", if_not_exists=True)
     catalog.create_table(table, columns=[("id", "bigint")], partition_keys=[("month", "int")])
     catalog.add_partitions(table, [NewPartition([str(month)]) for month in range(1, 13)])
+    make_orders(catalog, "secrets.orders")
+    migrate(catalog, "secrets.orders")
+    for number in range(8, 14):
+        append(stack.settings.catalog_url, [number], "secrets.orders")
     lines = CommandLines()
     with lines.watched():
         runs = {
             "indexed": start_dag("build_partition_index", {"table": table, "index": "by_month", "keys": ["month"]}),
             "answered": start_dag(
                 "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM range(3)"}
+            ),
+            # Its session connects to the catalog's database by itself.
+            "maintained": start_dag(
+                "maintain_iceberg", {"tables": ["secrets.orders"], "expire_snapshots": False, "dry_run": False}
             ),
             "refused": start_dag(
                 "run_statement",
@@ -125,6 +134,7 @@ def test_secrets_are_found_nowhere(
         }
         runs["indexed"].wait()
         runs["answered"].wait()
+        runs["maintained"].wait()
         runs["refused"].wait("failed")
         for name in ("foreign", "located", "loaded", "imported"):
             runs[name].wait("failed")
