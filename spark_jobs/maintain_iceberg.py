@@ -58,7 +58,9 @@ def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIce
         catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
 
 
+def _settings(catalog: Catalog) -> dict[str, str]:
+    return catalog_settings(catalog.storage.url)
+
+
 if __name__ == "__main__":
-    raise SystemExit(
-        run_job(MaintainIcebergJob, _maintain_and_record, settings=lambda catalog: catalog_settings(catalog.storage.url))
-    )
+    raise SystemExit(run_job(MaintainIcebergJob, _maintain_and_record, settings=_settings))
