@@ -8,11 +8,11 @@ opens the files that a path in the place of a table names.
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, NoReturn
 
 from py4j.java_gateway import JavaObject, is_instance_of
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from catalog.errors import CatalogError, RefusedStatementError, TableNotFoundError
 from spark_jobs.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
@@ -50,6 +50,9 @@ _CLAUSES = {
 _PATTERNS = ("UNRESOLVED_FUNCTION", "PLAN_EXPRESSION", "UNRESOLVED_IDENTIFIER")
 """Spark's marks of expressions that contain a function, a subquery, or a name that is computed."""
 
+_CLOCK_OR_USER = ("CURRENT_LIKE",)
+"""Spark's mark of expressions that contain the current time, catalog, database or user."""
+
 _KINDS: dict[str, str] = {}
 """Java class → plan, expression, collection, product or leaf."""
 
@@ -67,6 +70,20 @@ def check_query(spark: SparkSession, sql: str, statement: str) -> None:
         ParseException: Spark cannot read it.
     """
     _check(spark, spark._jsparkSession.sessionState().sqlParser().parsePlan(sql), sql, statement)
+
+
+def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
+    """Refuse an answer with the name of the user that the worker runs as.
+
+    Spark takes `user`, `session_user` and `current_user` for columns, and only if there is no such column for the user.
+
+    Raises:
+        RefusedStatementError: It has the user's name.
+    """
+    analysed = frame._jdf.queryExecution().analyzed()
+    for _, name, _ in _nodes(spark, analysed, _CLOCK_OR_USER, plans_too=True):
+        if name == "CurrentUser":
+            _refuse("the function current_user")
 
 
 def check_expression(spark: SparkSession, sql: str) -> None:
@@ -87,7 +104,7 @@ def allowed_functions() -> frozenset[str]:
 
 def _check(spark: SparkSession, root: Any, sql: str, statement: str) -> None:
     functions = allowed_functions()
-    for node, name, kind in _nodes(spark, root):
+    for node, name, kind in _nodes(spark, root, _PATTERNS):
         try:
             if kind == "plan":
                 _check_plan(node, name)
@@ -135,12 +152,17 @@ def _text(names: Any) -> str:
     return ".".join(str(names.apply(position)) for position in range(names.size()))
 
 
-def _nodes(spark: SparkSession, root: Any) -> Iterator[tuple[Any, str, str]]:
-    """Yield every plan, and every expression that may contain a function or a plan, from a plan or expression on.
+def _nodes(
+    spark: SparkSession, root: Any, patterns: Sequence[str], *, plans_too: bool = False
+) -> Iterator[tuple[Any, str, str]]:
+    """Yield every plan, and every expression that contains one of Spark's patterns, from a plan or expression on.
 
     All fields of all nodes are looked at, because children are not all: a named window keeps its expressions in a map.
+
+    Args:
+        plans_too: Leave out the plans that contain none of the patterns, too.
     """
-    patterns = _patterns(spark)
+    marks = _marks(spark, patterns)
     rest = [root]
     while rest:
         node = rest.pop()
@@ -148,7 +170,8 @@ def _nodes(spark: SparkSession, root: Any) -> Iterator[tuple[Any, str, str]]:
             continue
         class_name = str(node.getClass().getName())
         kind = _KINDS.get(class_name) or _KINDS.setdefault(class_name, _kind(spark, node))
-        if kind == "expression" and not any(node.containsPattern(pattern) for pattern in patterns):
+        is_marked = kind == "expression" or (plans_too and kind == "plan")
+        if is_marked and not any(node.containsPattern(mark) for mark in marks):
             continue
         if kind in ("plan", "expression"):
             yield node, class_name.rpartition(".")[2], kind
@@ -160,10 +183,10 @@ def _nodes(spark: SparkSession, root: Any) -> Iterator[tuple[Any, str, str]]:
             rest += [node.productElement(position) for position in range(node.productArity())]
 
 
-def _patterns(spark: SparkSession) -> list[Any]:
+def _marks(spark: SparkSession, patterns: Sequence[str]) -> list[Any]:
     assert spark.sparkContext._jvm is not None
     known = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
-    return [getattr(known, name)() for name in _PATTERNS]
+    return [getattr(known, name)() for name in patterns]
 
 
 def _kind(spark: SparkSession, node: Any) -> str:

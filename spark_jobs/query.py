@@ -32,7 +32,7 @@ from catalog.key_types import CharType, DateType, KeyValueError, StringType, Tim
 from catalog.partitions.counting import count_visible
 from spark_jobs.catalyst import Catalyst, items, kind_of, operands
 from spark_jobs.char_columns import char_metadata
-from spark_jobs.checked_plans import check_query
+from spark_jobs.checked_plans import check_analysed, check_query
 from spark_jobs.iceberg_reading import read_metadata_file
 from spark_jobs.join_regions import Source
 from spark_jobs.joining import join_partition_wise
@@ -162,7 +162,10 @@ def prune_query(
                 _with_ids(each.frame, table, number) if number in statement.id_places else each.frame
                 for number, (each, table) in enumerate(zip(pruned, statement.tables, strict=True))
             ]
-            frame = _as_of_now(statement.over(frames))
+            frame = statement.over(frames)
+            if untrusted is not None:
+                check_analysed(spark, frame)
+            frame = _as_of_now(frame)
             # Midnight between the two plans may have changed which partitions are meant.
             if planned is None or not _reads_clock(planned) or _conditions(planned, statement.tables) == conditions:
                 break

@@ -90,6 +90,8 @@ def configure(spark: SparkSession) -> SparkSession:
     # With pruning, Spark would not notice that a line has too few or unreadable fields.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
+    # Texts such as `${env:PASSWORD}` in statements and values are data; Spark would put in what they name.
+    spark.conf.set("spark.sql.variable.substitute", "false")
     return spark
 
 

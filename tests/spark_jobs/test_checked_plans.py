@@ -132,6 +132,42 @@ _REFUSALS = (
 
 
 @on_sqlite
+def test_references_to_variables_are_text(session: Session) -> None:
+    references = ["${env:HOME}", "${system:user.home}", "${spark.app.id}", "${hiveconf:spark.master}"]
+    answer = session.execute(f"SELECT {', '.join(map(repr, references))}")
+    assert list(answer.rows[0]) == references
+    session.execute(f"INSERT INTO t SELECT 1, '{references[0]}'")
+    assert session.execute("SELECT name FROM t").rows[0][0] == references[0]
+    with pytest.raises(CatalogError) as caught:
+        session.execute("SELECT * FROM text.`${env:HOME}`")
+    assert str(Path.home()) not in str(caught.value)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT current_user",
+        "SELECT session_user FROM t",
+        "SELECT `user`",
+        "SELECT id FROM t WHERE name < User",
+        "SELECT (SELECT max(x) FROM (SELECT CURRENT_USER AS x) GROUP BY ALL)",
+        "WITH a AS (SELECT user AS x) SELECT count(*) FROM a JOIN t ON x = name",
+        "INSERT INTO t SELECT 1, user",
+    ],
+)
+def test_names_that_mean_the_user_of_the_worker_are_refused(session: Session, query: str) -> None:
+    with pytest.raises(RefusedStatementError, match="the function current_user cannot be used"):
+        session.execute(query)
+
+
+@on_sqlite
+def test_a_column_may_be_called_user(session: Session) -> None:
+    answer = session.execute("SELECT user, CURRENT_USER FROM VALUES ('a', 'b') AS v (user, current_user)")
+    assert [list(row) for row in answer.rows] == [["a", "b"]]
+
+
+@on_sqlite
 def test_the_error_points_at_what_is_refused(session: Session) -> None:
     statement = "SELECT id, reflect('java.lang.System', 'getenv', 'HOME') FROM t"
     with pytest.raises(RefusedStatementError, match="the function reflect cannot be used") as caught:
