@@ -21,21 +21,6 @@ _SAME_FILES = {**_SAME_SCHEMES, "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"
 _SINGLE_CLUSTER = ("hdfs", "viewfs")
 _MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
 _MOST_ESCAPES = 8
-# What stands behind the colon may have slashes and `@`, but is no port.
-_PASSWORD = re.compile(r"://[^/:@]*:(?![0-9]+([/?]|$)).*@", re.DOTALL)
-_SECRET_OPTION = re.compile(
-    r"([?&](?:sig|[^=&/]*(?:secret|passw|token|signature|access_?key|account_?key)[^=&/]*)=)[^&]*", re.IGNORECASE
-)
-
-
-def without_passwords(address: str) -> str:
-    """Return an address with asterisks for the user and password in front of its host, and for options with secrets.
-
-    Addresses without any stay as they are.
-    """
-    if "://" not in address:
-        return address
-    return _SECRET_OPTION.sub(r"\1***", _PASSWORD.sub("://***@", address))
 
 
 def location_key(location: str) -> bytes:

@@ -1,9 +1,10 @@
 """Where tables, sources and metastores may lie: below the folders, and on the hosts, that the settings allow.
 
 `CALVE_ALLOWED_LOCATIONS` names folders beside the warehouse (`CALVE_WAREHOUSE`) and the sources of the YAML list
-(`CALVE_TABLES`); `CALVE_ALLOWED_HOSTS` names hosts of metastores and of Glue's endpoints. Both are lists with commas
-between; `*` allows everything. Whatever somebody names is checked here, whichever front door it came through: what the
-catalog derives by itself, such as the folder of a table below its database's, is not.
+(`CALVE_TABLES`), of which those in the root folder count for nothing; `CALVE_ALLOWED_HOSTS` names hosts of metastores
+and of Glue's endpoints. Both are lists with commas between; `*` allows everything. Whatever somebody names is checked
+here, whichever front door it came through: what the catalog derives by itself, such as the folder of a table below its
+database's, is not.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from catalog.credentials import has_credentials, without_credentials
 from catalog.environment import tables_path
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
-from catalog.locations import is_plainly_within, location_key, without_passwords
+from catalog.locations import is_plainly_within, location_key
 
 if TYPE_CHECKING:
     from catalog.model import Table
@@ -30,6 +32,9 @@ EVERYWHERE = "*"
 _GLOB = re.compile(r"[*?\[]")
 _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
+_ROOT = re.compile(rb"/|[^/]*:/+|file:/*", re.IGNORECASE)
+"""Keys of what contains all files of this machine, or of a scheme: a source there makes no allowed folder."""
+
 _PATH_PROPERTIES = frozenset(
     (
         *("path", "location", "write.data.path", "write.metadata.path"),
@@ -52,12 +57,11 @@ def require_location(location: str, field: str = "location") -> None:
         InvalidLocationError: It has a password in it, which every log and page would show.
         LocationNotAllowedError: It is not.
     """
-    _require_locations([location], field)
+    require_no_password(location, field)
+    _require_below_allowed([location], field)
 
 
-def _require_locations(locations: Sequence[str], field: str = "location") -> None:
-    for location in locations:
-        require_no_password(location, field)
+def _require_below_allowed(locations: Sequence[str], field: str = "location") -> None:
     if not locations or EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
@@ -78,10 +82,10 @@ def require_no_password(location: str, field: str) -> None:
     Raises:
         InvalidLocationError: It has one.
     """
-    if (shown := without_passwords(location)) != location:
+    if has_credentials(location):
         raise InvalidLocationError(
-            f"{field} {shown!r} has a password in it; give credentials of storage in the environment, or in Spark's "
-            "configuration"
+            f"{field} {without_credentials(location)!r} has a password in it, or an option that may be one; give "
+            "credentials of storage in the environment, or in Spark's configuration"
         )
 
 
@@ -92,9 +96,17 @@ def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
         locations: As `catalog.definitions.normalise_location` returns them.
 
     Raises:
+        InvalidLocationError: One has a password in it.
         LocationNotAllowedError: One is not.
     """
-    _require_locations([location for location in locations if not is_plainly_within(location, table.location)])
+    outside = []
+    for location in locations:
+        # In its table's folder only its values are its own, whose escaped characters may look like options.
+        if "?" in location or not location.startswith(f"{table.location}/"):
+            require_no_password(location, "location")
+        if not is_plainly_within(location, table.location):
+            outside.append(location)
+    _require_below_allowed(outside)
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
@@ -176,9 +188,10 @@ def _setting(name: str) -> list[str]:
 def _listed_sources() -> Iterable[str]:
     path = tables_path()
     try:
-        return _sources_of(path, path.stat().st_mtime_ns, tuple(sorted(os.environ.items())))
+        folders = _sources_of(path, path.stat().st_mtime_ns, tuple(sorted(os.environ.items())))
     except OSError:
         return ()
+    return (folder for folder in folders if not any(_ROOT.fullmatch(key) for key, _ in _places(folder)))
 
 
 @lru_cache(maxsize=4)
@@ -195,7 +208,10 @@ def _sources_of(path: Path, _changed: int, _environment: object) -> tuple[str, .
 def _fixed_part(source: str) -> str:
     """Return the folder in which the matches of a glob are; of everything else, the source itself."""
     wildcard = _GLOB.search(source)
-    return source if wildcard is None else source[: source.rfind("/", 0, wildcard.start())] or "/"
+    if wildcard is None:
+        return source
+    folder, slash, _ = source[: wildcard.start()].rpartition("/")
+    return folder or slash or "."
 
 
 def _places(location: str) -> Iterator[Place]:

@@ -7,16 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
+from ipaddress import ip_address
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from catalog.credentials import decoded, has_credentials
 from catalog.errors import InvalidSourceError
 from catalog.identifiers import TableName
-from catalog.locations import without_passwords
 
 HMS_PORT = 9083
 
-_SERVICE = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?")
-"""The service of a Kerberos principal, and its host where that is another than the address's."""
+_HOST = re.compile(r"(?=.{1,253}\Z)\w[\w-]{0,62}(\.\w[\w-]{0,62})*\.?", re.ASCII)
+_PLAIN = re.compile(r"[\w.-]+", re.ASCII)
+_AUTHORITY = re.compile(r"(?P<host>\[.*\]|[^:]*)(:(?P<port>.*))?", re.DOTALL)
+_PORT = re.compile("[0-9]{1,5}")
+_REGION = re.compile(r"[a-z0-9-]{0,63}")
 
 _FORMS = "hms://host:port[/database[.table]] or glue://region[/database[.table]]"
 
@@ -33,6 +37,24 @@ class SourceKind(StrEnum):
 _OPTIONS: Mapping[SourceKind, frozenset[str]] = {
     SourceKind.HMS: frozenset({"timeout_seconds", "tls", "kerberos"}),
     SourceKind.GLUE: frozenset({"endpoint_url", "catalog_id", "profile"}),
+}
+
+_MAX_SECONDS = 86_400
+_VALUES = {
+    "timeout_seconds": re.compile("[0-9]{1,5}"),
+    "tls": re.compile("true|false"),
+    "kerberos": re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)?"),
+    "endpoint_url": re.compile(r"https?://[A-Za-z0-9._\[\]:-]+(/[!-~]*)?"),
+    "catalog_id": re.compile(r"[A-Za-z0-9._:/-]{1,255}"),
+    "profile": re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,255}"),
+}
+_MEANINGS = {
+    "timeout_seconds": f"a whole number from 1 to {_MAX_SECONDS}",
+    "tls": "true or false",
+    "kerberos": "the metastore's service, such as hive or hive/host",
+    "endpoint_url": "a URL such as http://host:port",
+    "catalog_id": "the number of an account",
+    "profile": "the name of a profile",
 }
 
 
@@ -58,34 +80,23 @@ class SourceAddress:
         """Read an address, and the patterns of databases and tables behind it, of which there may be none.
 
         Raises:
-            InvalidSourceError: It has not one of the two forms, an option that there is not, or a password.
+            InvalidSourceError: It has neither of the two forms, or has an unknown option or a password. What it has is
+                shown once it is known to be no password.
         """
-        if (shown := without_passwords(text)) != text:
-            raise InvalidSourceError(f"source {shown!r} has a password in it; set credentials in the environment")
+        scheme, _, rest = text.strip().partition("://")
         try:
-            parts = urlsplit(text.strip())
-            port = parts.port
-        except ValueError as error:
-            raise InvalidSourceError(f"source {text!r} cannot be read: {error}; write {_FORMS}") from None
-        try:
-            kind = SourceKind(parts.scheme)
+            kind = SourceKind(scheme.lower())
         except ValueError:
-            raise InvalidSourceError(f"source {text!r} is neither hms:// nor glue://; write {_FORMS}") from None
-        if parts.username is not None or parts.password is not None:
-            raise InvalidSourceError("source: its address has credentials; set them in the environment")
-        host = parts.hostname or ""
-        if kind is SourceKind.HMS and not host:
-            raise InvalidSourceError(f"source {text!r} names no host; write {_FORMS}")
-        if kind is SourceKind.GLUE and port is not None:
-            raise InvalidSourceError(
-                f"source {text!r} has a port where a region is meant; write glue://region?endpoint_url=http://host:port"
-            )
-        options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        _check_options(text, kind, options)
-        patterns = tuple(each.strip() for each in unquote(parts.path).strip("/").split(",") if each.strip())
-        if kind is SourceKind.HMS:
-            return cls(kind, host=host, port=port or HMS_PORT, options=options), patterns
-        return cls(kind, region=host or None, options=options), patterns
+            raise InvalidSourceError(f"source is neither hms:// nor glue://; write {_FORMS}") from None
+        place, options = _read_options(kind, rest)
+        authority, _, path = place.partition("/")
+        if "@" in decoded(authority):
+            raise InvalidSourceError(f"source {kind}://*** has a password in it; set credentials in the environment")
+        selected = tuple(pattern.strip() for pattern in unquote(path).strip("/").split(",") if pattern.strip())
+        if kind is SourceKind.GLUE:
+            return cls(kind, region=_region(authority), options=options), selected
+        host, port = _host_and_port(authority)
+        return cls(kind, host=host, port=port, options=options), selected
 
     def __str__(self) -> str:
         """Return the address without patterns."""
@@ -103,22 +114,68 @@ class SourceAddress:
         return f"{self.kind}://{where}{path}{'?' if query else ''}{query}"
 
 
-def _check_options(text: str, kind: SourceKind, options: Mapping[str, str]) -> None:
-    known = _OPTIONS[kind]
-    if unknown := sorted(options.keys() - known):
+def _host_and_port(authority: str) -> tuple[str, int]:
+    match = _AUTHORITY.fullmatch(authority)
+    host, port = (authority, None) if match is None else (match["host"], match["port"])
+    if not host:
+        raise InvalidSourceError(f"source hms:// names no host; write {_FORMS}")
+    if port and not (_PORT.fullmatch(port) and 0 < int(port) < 65_536):
+        raise InvalidSourceError(f"source hms://*** cannot be read: its port is no number below 65536; write {_FORMS}")
+    name = host[1:-1] if host.startswith("[") and _is_ipv6(host[1:-1]) else host
+    if name == host and not _HOST.fullmatch(host):
+        shown = f" {host[:80]!r}" if _PLAIN.fullmatch(host) else ""
+        raise InvalidSourceError(f"source hms://*** cannot be read: its host{shown} is no host's name; write {_FORMS}")
+    return name.lower(), int(port or HMS_PORT)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ip_address(text).version == 6
+    except ValueError:
+        return False
+
+
+def _region(authority: str) -> str | None:
+    region, colon, _ = authority.partition(":")
+    if colon:
         raise InvalidSourceError(
-            f"source {text!r} has the option {', '.join(unknown)}; the options of {kind}:// are "
-            f"{', '.join(sorted(known))}"
+            "source glue://*** has a port where a region is meant; write glue://region?endpoint_url=http://host:port"
         )
-    timeout = options.get("timeout_seconds", "1")
-    if not (timeout.isascii() and timeout.isdigit() and int(timeout) > 0):
-        raise InvalidSourceError(f"source {text!r}: timeout_seconds is {timeout!r}; write a whole number above 0")
-    if (tls := options.get("tls", "true")) not in {"true", "false"}:
-        raise InvalidSourceError(f"source {text!r}: tls is {tls!r}; write true or false")
-    if not _SERVICE.fullmatch(service := options.get("kerberos", "hive")):
+    if not _REGION.fullmatch(region.lower()):
+        raise InvalidSourceError(f"source glue://*** cannot be read: its region is no region's name; write {_FORMS}")
+    return region.lower() or None
+
+
+def _read_options(kind: SourceKind, rest: str) -> tuple[str, dict[str, str]]:
+    """Return what stands in front of an address's options, and the options."""
+    if "#" in rest:
+        raise InvalidSourceError(f"source {kind}://*** has a # in it; write it as %23, or {_FORMS}")
+    place, _, query = rest.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := sorted(options.keys() - _OPTIONS[kind]):
         raise InvalidSourceError(
-            f"source {text!r}: kerberos is {service!r}; write the metastore's service, such as hive or hive/host"
+            f"source {kind}://*** has the option {', '.join(unknown)[:200]!r}; the options of {kind}:// are "
+            f"{', '.join(sorted(_OPTIONS[kind]))}"
         )
+    for name, value in options.items():
+        if has_credentials(value):
+            raise InvalidSourceError(
+                f"source {kind}://*** has a password in its option {name}; set credentials in the environment"
+            )
+        if not _is_right(name, value):
+            raise InvalidSourceError(f"source {kind}://***: {name} is {value[:80]!r}; write {_MEANINGS[name]}")
+    return place, options
+
+
+def _is_right(name: str, value: str) -> bool:
+    if not _VALUES[name].fullmatch(value):
+        return False
+    if name == "timeout_seconds":
+        return 0 < int(value) <= _MAX_SECONDS
+    try:
+        return name != "endpoint_url" or urlsplit(value).port != 0
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from threading import Semaphore
 from typing import Any
+from urllib.parse import unquote
 
 import psycopg
 from sqlalchemy import Connection, Engine, create_engine, event, func, make_url, select, update
@@ -22,6 +23,7 @@ from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import translated
 from catalog.storage.schema import CatalogRow, TableRow, new_version
+from catalog.storage.urls import shown_url
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
@@ -42,7 +44,7 @@ class Storage:
         """Prepare connections; none is opened yet.
 
         Raises:
-            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite.
+            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite, or a parameter of it is wrong.
         """
         self.url = _normalise_url(url)
         self.is_postgresql = self.url.get_backend_name() == "postgresql"
@@ -61,20 +63,15 @@ class Storage:
     def _create_engine(self, isolation: str = "READ COMMITTED", **options: Any) -> Engine:
         if self.is_postgresql:
             # Never the server's default: under a snapshot, a writer that waited for a lock misses what it waited for.
-            engine = create_engine(
-                self.url,
-                connect_args={"application_name": "calve"},
-                isolation_level=isolation,
-                **_pool_settings(),
-                **options,
-            )
+            arguments = {"application_name": "calve"}
+            engine = _new_engine(self.url, connect_args=arguments, isolation_level=isolation, **options)
             if isolation == "AUTOCOMMIT":
                 event.listen(engine, "connect", _pin_isolation)
             _ping_after_a_pause(engine)
             return engine
         if self.url.database:
             _make_folder(Path(self.url.database).expanduser().absolute().parent)
-        engine = create_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000}, **_pool_settings())
+        engine = _new_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -239,8 +236,22 @@ def _setting(name: str, default: int, *, minimum: int) -> int:
     return int(text)
 
 
+def _new_engine(url: URL, **options: Any) -> Engine:
+    try:
+        return create_engine(url, **_pool_settings(), **options)
+    except (ArgumentError, ValueError):
+        # Not their messages, which may show a value.
+        raise CatalogUnavailableError(
+            f"the catalog {shown_url(url)} has a parameter in its URL that cannot be used; correct hosts, ports and "
+            "options in CALVE_CATALOG_URL"
+        ) from None
+
+
 def _normalise_url(text: str) -> URL:
     try:
+        text.encode()
+        if "\0" in unquote(text):
+            raise ValueError
         url = make_url(text)
         backend = url.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):

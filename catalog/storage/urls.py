@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from sqlalchemy import URL
 
-SECRETS = ("password", "sslpassword", "passfile")
+SECRETS = ("password", "sslpassword", "passfile", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Parameters of a URL's query that are secrets, or lead to one; libpq takes them as it takes the user's password."""
+
+_SHOWN = frozenset(
+    """
+    application_name cache client_encoding connect_timeout dbname host hostaddr keepalives keepalives_count
+    keepalives_idle keepalives_interval load_balance_hosts mode port sslmode target_session_attrs tcp_user_timeout user
+    """.split()  # noqa: SIM905 - one word after the other reads better
+)
+"""Parameters that messages may show; a password under a name that libpq does not know would be refused in one."""
 
 
 def shown_url(url: URL) -> str:
-    """Return a URL for messages, with asterisks for passwords wherever they stand in it."""
-    masked = {name: "***" for name in SECRETS if name in url.query}
+    """Return a URL for messages, with asterisks for passwords, and for parameters that may be one."""
+    masked = {name: "***" for name in url.query if name not in _SHOWN}
     return url.update_query_dict(masked).render_as_string(hide_password=True)
 
 

@@ -96,6 +96,22 @@ def test_every_other_location_is_refused(warehouse: Path, location: str) -> None
         "s3://lake/sales?secret_key=planted&region=eu-west-1",
         "abfss://box@account/sales?tenant_id=1&client_secret=planted",
         "https://account/box/a.csv?sv=1&sig=planted",
+        *(
+            "s3a:/KEY:planted@b/x",
+            "s3a:KEY:planted@b/x",
+            "s3a:\\\\KEY:planted@b",
+            "KEY%3Aplanted@b",
+            " s3://K:planted@b",
+        ),
+        *("s3a://KEY%3Aplanted@b/x", "s3a://KEY:planted%2540b/x", "s3a%3A//KEY:planted@b/x", "s3a://a\n:planted@b/x"),
+        *("s3a://KEY:12/planted@b/x", "s3a://KEY:9083/planted@b", "s3a://KEY:1?planted@b/x", "sftp://u:1/@h/planted"),
+        *("https://planted@host", "ftp://u:1234@h/planted", "s3a://KEY:@b/planted", "abfss://c:planted@a/x"),
+        *("s3://b/x?%73ecret_key=planted", "s3://b/x%3Fpwd%3Dplanted", "s3://b/x?endpoint_override=u:planted@h"),
+        *("abfss://c@a/x?sv=1;sig=planted", "abfss://c@a/x#sig=planted", "abfss://c@a/x;SIG=planted"),
+        *(f"s3://b/x?{name}=planted" for name in ("access-key", "account-key", "api_key", "key", "pass", "sas")),
+        *(f"s3://b/x?{name}=planted" for name in ("credential", "auth", "private_key", "sharedkey", "bearer")),
+        *("jdbc:postgresql:db?user=a&password=planted", "jdbc:sqlserver://h;user=a;password=planted"),
+        *("jdbc:oracle:thin:scott/planted@h:1521/x", "jdbc:mysql://(host=h,password=planted)/db"),
     ],
 )
 def test_a_password_in_a_location_is_refused_and_not_shown(
@@ -128,10 +144,62 @@ def test_a_password_in_a_location_is_refused_and_not_shown(
 )
 def test_a_statement_with_a_password_in_a_location_is_refused_when_it_is_read(statement: str) -> None:
     assert parse_statement(statement.format(place="'s3://lake/x'"))
-    with pytest.raises(InvalidLocationError, match=r"'s3://\*\*\*@lake/x' has a password") as refusal:
+    with pytest.raises(InvalidLocationError, match=r"'s3://\*\*\*' has a password") as refusal:
         parse_statement(statement.format(place="'s3://key:planted@lake/x'"))
     assert "planted" not in str(refusal.value)
     assert refusal.value.position is not None
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("/data/x?password=1", "file:/data/a:b@c", "hdfs://name:8020/data/a@b", "viewfs://cluster/x@y"),
+        *("abfss://box@account.dfs.core.windows.net/x", "wasb://box@account/x?version=1", "s3://lake/a@b/c:d"),
+        *("s3://lake/m=0?/d=1/*.csv", "s3://lake?region=eu-west-1&endpoint_override=h:80", "s3://lake/k=a%3Bb/j=%40"),
+        *("s3://lake/a#b", "hdfs://[::1]:8020/x", "gs://lake/t/at=10%3A30"),
+    ],
+)
+def test_a_location_without_a_password_is_taken(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, location: str
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
+    require_location(location)
+
+
+@on_sqlite
+def test_a_value_of_a_partition_may_look_like_an_option(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "s3://lake")
+    catalog.create_database("shop")
+    catalog.create_table("shop.t", columns=[("id", "int")], partition_keys=[("k", "string")], location="s3://lake/t")
+    catalog.add_partitions("shop.t", [NewPartition(["a?pass=b"], "s3://lake/t/k=a%3Fpass%3Db")])
+    for place in ("s3://lake/t/x?pass=planted", "s3://lake/u/k=a%3Fpass%3Dplanted"):
+        with pytest.raises(InvalidLocationError, match="has a password") as refusal:
+            catalog.add_partitions("shop.t", [NewPartition(["c"], place)])
+        assert "planted" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["/*.csv", "//*.csv", "/*/a.csv", "/[e]tc/*", "/etc/../*.csv", "file:///*.csv", "s3://*/x", "s3://", "/"]
+)
+def test_a_listed_source_in_the_root_allows_nothing(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    (warehouse.parent / "tables.yaml").write_text(f"tables:\n  shop.t:\n    source: '{source}'\n    keys: {{k: int}}\n")
+    for location in ("/etc", "/", "s3://other/x", str(warehouse.parent / "foreign")):
+        with pytest.raises(LocationNotAllowedError):
+            require_location(location)
+    require_location(str(warehouse))
+
+
+def test_a_listed_glob_without_folder_allows_the_working_folder(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (warehouse.parent / "tables.yaml").write_text("tables:\n  shop.t:\n    source: '*.csv'\n    keys: {k: int}\n")
+    monkeypatch.chdir(warehouse.parent / "landing")
+    assert [Path(file.path).name for file in allowed_files("*.csv")] == ["a.csv"]
+    monkeypatch.chdir("/")
+    with pytest.raises(LocationNotAllowedError):
+        require_location("/etc")
 
 
 def test_a_text_with_a_password_is_data() -> None:

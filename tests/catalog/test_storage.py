@@ -21,6 +21,29 @@ from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, Par
 from catalog.storage.upgrade import downgrade, upgrade
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:planted@/db?host=a,b&port=x",
+        "postgresql://u:planted@/db?host=a,b&port=1,2,3",
+        "postgresql://127.0.0.1:1/db?host=a&host=b&port=1&password=planted",
+        "postgresql://127.0.0.1:1/db?user=u&pass=planted",
+        "postgresql://127.0.0.1:1/db?options=-c%20x=planted&nosuch=planted",
+        "postgresql://127.0.0.1:1/db?oauth_client_secret=planted",
+        "postgresql://u:planted@127.0.0.1:1/db\ud800",
+        "postgresql://u:planted@127.0.0.1:1/d%00b",
+        "postgresql://u:planted@127.0.0.1:99999999/db",
+        "sqlite:///x.db?timeout=planted",
+        "sqlite:///x.db?check_same_thread=planted",
+        "sqlite:///x\0.db?password=planted",
+    ],
+)
+def test_a_wrong_url_is_named_without_its_secrets(url: str) -> None:
+    with pytest.raises(CatalogUnavailableError, match="catalog") as refused:
+        Catalog.open(url).list_databases()
+    assert "planted" not in str(refused.value)
+
+
 @pytest.fixture
 def storage(catalog_url: str) -> Iterator[Storage]:
     """The database of a fresh catalog."""

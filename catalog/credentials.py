@@ -1,0 +1,72 @@
+"""Addresses with credentials in them, which every log, page and journal would show: recognised by one strict rule.
+
+Nothing is searched for that looks like a secret. An address may have what its scheme needs, and nothing else: a bucket,
+a container of an account, or a host with its port; and options whose names are known to carry no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+HARMLESS_OPTIONS = frozenset(
+    """
+    allow_bucket_creation allow_bucket_deletion allow_delayed_open blob_storage_authority dfs_storage_authority
+    enable_tls endpoint_override project_id region replication retry_limit_seconds scheme version versionid
+    """.split()  # noqa: SIM905 - one word after the other reads better
+)
+"""Options of a location that carry no secret. Source: PyArrow's URIs of file systems."""
+
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*):[/\\]*([^/\\?#;]*)(.*)", re.IGNORECASE | re.DOTALL)
+_HOST = r"(\[[0-9a-f:.]+\]|[^@:]*)(?P<port>:[0-9]{1,5})?"
+_AUTHORITY = re.compile(_HOST, re.IGNORECASE)
+_ACCOUNT = re.compile(f"([^@:]+@)?{_HOST}", re.IGNORECASE)
+_OF_ACCOUNTS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+"""Schemes whose authority is `container@account`."""
+_OF_NAME_NODES = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+"""Schemes that know no passwords: behind their port, `@` is a character of a path."""
+_MOST_ESCAPES = 8
+
+
+def has_credentials(address: str) -> bool:
+    """Return whether an address has, or may have, credentials in it; a path of this machine never has."""
+    match = _ADDRESS.match(decoded(address).strip())
+    if match is None or (scheme := match[1].lower()) == "file":
+        return False
+    # The addresses of JDBC are of one kind for each database.
+    return scheme == "jdbc" or _is_odd_authority(scheme, match[2], match[3]) or _has_odd_option(match[3])
+
+
+def without_credentials(address: str) -> str:
+    """Return an address for messages: of one that has, or may have, credentials, only the scheme is left."""
+    if not has_credentials(address):
+        return address
+    scheme, mark, _ = address.strip().partition("://")
+    return f"{scheme}://***" if mark and scheme.isalnum() else "***"
+
+
+def decoded(text: str) -> str:
+    """Return a text without escapes, of which there may be several, one around the other."""
+    for _ in range(_MOST_ESCAPES):
+        decoded = unquote(text, errors="surrogateescape") if "%" in text else text
+        if decoded == text:
+            break
+        text = decoded
+    return text
+
+
+def _is_odd_authority(scheme: str, authority: str, rest: str) -> bool:
+    match = (_ACCOUNT if scheme in _OF_ACCOUNTS else _AUTHORITY).fullmatch(authority)
+    if match is None:
+        return True
+    # A secret may begin like a port, and have slashes: s3a://KEY:12/34@bucket.
+    return match["port"] is not None and "@" in rest and scheme not in _OF_NAME_NODES
+
+
+def _has_odd_option(rest: str) -> bool:
+    # `?` is a wildcard, too: what stands behind it is an option only if its name has no slash.
+    for part in re.split(r"[?#;&]", rest)[1:]:
+        name, equals, value = part.partition("=")
+        if equals and "/" not in name and (name.strip().lower() not in HARMLESS_OPTIONS or "@" in value):
+            return True
+    return False
