@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import click
 
 from catalog.catalog import Catalog
 from catalog.errors import FilesNotDeletedError, VerificationFailedError
+from catalog.fields import hours
 from catalog.model import IndexState, PartitionState, Table
 from catalog.operations import UNFINISHED, Operation
 from catalog.places import allow_everything_by_default
@@ -309,7 +310,7 @@ def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) 
     Hive-style partitions that were dropped without PURGE stay. Ends with an error when something could not be deleted.
     """
     with Catalog.open() as catalog:
-        report = catalog.vacuum(table, grace=timedelta(hours=grace_hours), dry_run=dry_run)
+        report = catalog.vacuum(table, grace=hours("--grace-hours", grace_hours), dry_run=dry_run)
     click.echo(json.dumps(report.as_json()) if as_json else report)
     if report.problems:
         raise FilesNotDeletedError("; ".join(report.problems))

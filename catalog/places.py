@@ -32,6 +32,7 @@ EVERYWHERE = "*"
 _GLOB = re.compile(r"[*?\[]")
 _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
+_NO_PATH = re.compile("[\0\ud800-\udfff]")
 _ROOT = re.compile(rb"/|[^/]*:/+|file:/*", re.IGNORECASE)
 """Keys of what contains all files of this machine, or of a scheme: a source there makes no allowed folder."""
 
@@ -74,14 +75,18 @@ def _require_below_allowed(locations: Sequence[str], field: str = "location") ->
 
 
 def require_no_password(location: str, field: str) -> None:
-    """Make sure that a location has no password in it, which every log and page would show.
+    """Make sure that a location can be stored, and has no password in it, which every log and page would show.
 
     Args:
         field: What a message calls it.
 
     Raises:
-        InvalidLocationError: It has one.
+        InvalidLocationError: It has one, or characters that no path can have.
     """
+    if odd := _NO_PATH.search(location):
+        raise InvalidLocationError(
+            f"{field} has the character {odd.group()!r}, which no path can have; write it without"
+        )
     if has_credentials(location):
         raise InvalidLocationError(
             f"{field} {without_credentials(location)!r} has a password in it, or an option that may be one; give "

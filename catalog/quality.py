@@ -77,7 +77,7 @@ class QualityRules:
         Raises:
             InvalidConfigurationError: A field is unknown, or its value is not what it has to be.
         """
-        _check_fields("quality", config, ("on_failure", "row_count", "columns", "agree"))
+        _check_fields("quality", _mapping("quality", config), ("on_failure", "row_count", "columns", "agree"))
         on_failure = config.get("on_failure", OnFailure.WARN)
         if on_failure not in list(OnFailure):
             raise InvalidConfigurationError(f"quality.on_failure is {on_failure!r}, expected warn, fail or quarantine")

@@ -14,6 +14,7 @@ from croniter import croniter
 
 from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
+from catalog.fields import require_known, text, texts
 from catalog.identifiers import TableName, normalise_identifier
 from catalog.key_types import parse_key_type
 from catalog.model import READABLE_FORMATS, Table
@@ -80,18 +81,20 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     """Return what to load: the table's entry, and over it what a form says.
 
     Args:
-        form: `table`, and perhaps other fields of `TableConfig`; `keys` as a list of texts such as `day date`, in
-            order. Fields of other names are left alone.
+        form: `table`, and perhaps `source`, `source_format`, `invalid_partitions`, and `keys` as a list of texts such
+            as `day date`, in order; `dry_run` and `reload` are the caller's.
 
     Raises:
         InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
+        WrongFieldError: The form has another field: what else a load does is for the list to say.
     """
+    require_known(form, ("table", *_FORM_FIELDS, "keys", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
     listed = read_table_list().get(name)
     entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
-    entry |= {each: form[each] for each in _FIELDS & form.keys()}
+    entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
     if "keys" in form:
-        entry["keys"] = dict(_name_and_type(f"table {name}", str(text)) for text in form["keys"])
+        entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
     if not entry.get("source"):
         raise InvalidConfigurationError(
             f"table {name} is not in {tables_path()}; name its source, and its keys if it is new"
@@ -99,6 +102,7 @@ def configured_load(form: Mapping[str, Any]) -> TableConfig:
     return _table_config(f"table {name}", name, entry)
 
 
+_FORM_FIELDS = ("source", "source_format", "invalid_partitions")
 _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 

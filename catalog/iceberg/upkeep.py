@@ -11,6 +11,7 @@ from typing import Any, Self
 from sqlalchemy import Connection
 
 from catalog.errors import WrongFieldError
+from catalog.fields import days, flag, require_known, texts, whole_number
 from catalog.iceberg.jdbc import CATALOG
 from catalog.iceberg.pointers import shared_locations
 from catalog.identifiers import TableName
@@ -20,6 +21,9 @@ from catalog.model import Table, TableKind
 _FIELD = r"[^;'\"]+"
 _CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
 _MEBIBYTE = 1024 * 1024
+_MOST_MEBIBYTES = 1024 * 1024
+_MOST_SNAPSHOTS = 1_000_000
+_FLAGS = frozenset({"rewrite_data_files", "expire_snapshots", "remove_orphan_files", "dry_run"})
 _DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshots", "remove_orphan_files"))
 
 
@@ -57,18 +61,27 @@ class Upkeep:
         """Return what a form says.
 
         Raises:
-            WrongFieldError: A field is missing, or is not right.
+            WrongFieldError: A field is missing, unknown, or not right.
         """
-        if not form.get("tables"):
+        require_known(form, list(cls.__dataclass_fields__))
+        if not (tables := texts("tables", form.get("tables"))):
             raise WrongFieldError("tables", "there is none; write database.table, or a pattern such as database.*")
-        for text in form.get("partition_fields") or ():
-            if not _CHANGE.fullmatch(text.strip()):
+        changes = texts("partition_fields", form.get("partition_fields"))
+        for change in changes:
+            if not _CHANGE.fullmatch(change):
                 raise WrongFieldError(
-                    "partition_fields", f"{text!r} is no change; write for instance ADD PARTITION FIELD days(at)"
+                    "partition_fields", f"{change!r} is no change; write for instance ADD PARTITION FIELD days(at)"
                 )
+        for name in _FLAGS & form.keys():
+            flag(name, form[name])
+        for name in ("older_than_days", "orphan_days"):
+            days(name, form.get(name, 0))
         if form.get("remove_orphan_files") and form.get("orphan_days", 3) < 1:
             raise WrongFieldError("orphan_days", "files of commits under way would be deleted; give at least 1")
-        return cls(**{**form, "partition_fields": tuple(each.strip() for each in form.get("partition_fields") or ())})
+        whole_number("retain_last", form.get("retain_last", 1), _MOST_SNAPSHOTS)
+        if form.get("target_file_mib") is not None:
+            whole_number("target_file_mib", form["target_file_mib"], _MOST_MEBIBYTES)
+        return cls(**{**form, "tables": tables, "partition_fields": changes})
 
     @property
     def deletes_files(self) -> bool:

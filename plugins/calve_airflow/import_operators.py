@@ -50,11 +50,12 @@ class PlanImportOperator(BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Ask the source for its tables."""
         from catalog import Catalog
+        from catalog.fields import text, texts
 
         form = context["params"]
         wishes = _wishes(form)
         with catalog_errors(), Catalog.open() as catalog:
-            plan = catalog.imports.plan(form["source"], form["tables"] or ())
+            plan = catalog.imports.plan(text("source", form["source"]), texts("tables", form["tables"]))
             if not wishes.is_dry_run:
                 for difference in catalog.imports.import_databases(plan, updates=wishes.updates):
                     self.log.warning("%s", difference)

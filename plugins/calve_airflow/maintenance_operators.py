@@ -41,7 +41,7 @@ class PlanVacuumOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, str] | None:
         """Compare the grace period with the usual one."""
-        if self.is_dry_run or not _is_hasty(self.grace_hours):
+        if not _is_hasty(_grace(self.grace_hours)) or self.is_dry_run:
             return None
         body = (
             f"{asked_by(context)} asks for a vacuum of all tables that leaves files for **{self.grace_hours} hours** "
@@ -80,11 +80,12 @@ class VacuumOperator(BaseOperator):
         """Delete."""
         from catalog import Catalog
 
-        if not self.is_dry_run and _is_hasty(self.grace_hours):
+        grace = _grace(self.grace_hours)
+        if not self.is_dry_run and _is_hasty(grace):
             require_approval(self.approval, _vacuum_key(self.grace_hours))
 
         with catalog_errors(), Catalog.open() as catalog:
-            report = catalog.vacuum(grace=timedelta(hours=self.grace_hours), dry_run=self.is_dry_run)
+            report = catalog.vacuum(grace=grace, dry_run=self.is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
         for problem in report.problems:
@@ -113,11 +114,11 @@ class ExpireOperationsOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """End and forget."""
         from catalog import Catalog
+        from catalog.fields import days
 
         with catalog_errors(), Catalog.open() as catalog:
-            report = catalog.maintenance.expire_operations(
-                older_than=timedelta(days=self.retention_days), dry_run=self.is_dry_run
-            )
+            age = days("retention_days", self.retention_days)
+            report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
         for operation_id in report.abandoned:
             self.log.info("Nobody works on operation %s any more", operation_id)
         for problem in report.problems:
@@ -171,10 +172,17 @@ class SummariseMaintenanceOperator(SummaryOperator):
         return found
 
 
-def _is_hasty(grace_hours: float) -> bool:
+def _grace(grace_hours: object) -> timedelta:
+    from catalog.fields import hours
+
+    with catalog_errors():
+        return hours("grace_hours", grace_hours)
+
+
+def _is_hasty(grace: timedelta) -> bool:
     from catalog.maintenance.maintenance import GRACE
 
-    return timedelta(hours=grace_hours) < GRACE
+    return grace < GRACE
 
 
 def _vacuum_key(grace_hours: float) -> str:

@@ -237,11 +237,14 @@ def _statement(context: Context) -> str:
     """Return the statement of a run, without blanks and comments around it.
 
     Raises:
-        AirflowFailException: There are several, or none.
+        AirflowFailException: There are several, or none, or it is no string.
     """
+    from catalog.fields import text
     from catalog.statements.splitting import split
 
-    texts = [each.text for each in split(context["params"][STATEMENT])]
+    with catalog_errors():
+        statement = text(STATEMENT, context["params"][STATEMENT])
+    texts = [each.text for each in split(statement)]
     if len(texts) != 1:
         raise AirflowFailException(
             f"statement: there are {len(texts)} statements, and a run takes one; for several, use calve sql --file"

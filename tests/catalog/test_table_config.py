@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from catalog.errors import InvalidConfigurationError
+from catalog.errors import InvalidConfigurationError, WrongFieldError
 from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, Table
 from catalog.places import allowed_locations
@@ -74,6 +74,8 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"keys": ["day"]}, r"keys is \['day'\], expected a mapping"),
         ({"keys": {"day": "array<int>"}}, "type 'array<int>' cannot be the type of a partition key"),
         ({"indexes": {"i": "day"}}, "indexes is"),
+        ({"quality": 5}, "quality is 5, expected a mapping"),
+        ({"quality": ["agree"]}, "expected a mapping"),
         ({"quality": {"on_failure": "panic"}}, "on_failure is 'panic'"),
         ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),
         ({"rebalance": True}, "rebalance is True, expected a mapping"),
@@ -125,6 +127,29 @@ def test_a_form_does_not_read_environment_variables(write: Any, monkeypatch: pyt
     assert configured_load({"table": "shop.orders"}).source == "${PLANTED}/orders"
     for source in ("${PLANTED}", "/data/${PLANTED}/x"):
         assert configured_load({"table": "shop.orders", "source": source}).source == source
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ({"source_options": {"sep": ";"}}, "source_options: the form has no such field"),
+        ({"quality": {}}, "quality: the form has no such field"),
+        ({"columns": {}}, "columns: the form has no such field"),
+        ({"indexes": {}}, "indexes: the form has no such field"),
+        ({"format": "orc"}, "format: the form has no such field"),
+        ({"schedule": "@daily"}, "schedule: the form has no such field"),
+        ({"rebalance": {"apply": True}}, "rebalance: the form has no such field"),
+        ({"keys": "day date"}, "keys: 'day date' is no list of strings"),
+        ({"keys": [5]}, "keys: 5 is no string"),
+        ({"source": ["/data"]}, "source: .* is no string"),
+        ({"source": "/data/\ud800"}, "source: .* is no string in the encoding UTF-8"),
+        ({"source_format": {}}, "source_format: {} is no string"),
+    ],
+)
+def test_a_form_changes_only_its_own_fields(write: Any, form: dict[str, Any], said: str) -> None:
+    write()
+    with pytest.raises(WrongFieldError, match=said):
+        configured_load({"table": "shop.orders", **form})
 
 
 def test_form_alone_describes_a_new_table(write: Any) -> None:

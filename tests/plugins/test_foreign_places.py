@@ -44,14 +44,18 @@ def context(form: dict[str, Any]) -> Context:
         {"source": "{folder}/secrets.csv"},
         {"source": "file:///etc/pass*"},
         {"source": "{folder}/warehouse/../secrets.csv"},
-        {"source": "{folder}/warehouse/x.csv", "source_options": {"fs.s3a.endpoint": "http://attacker"}},
-        {"source": "{folder}/warehouse/x.csv", "source_options": {"path": "/etc/passwd"}},
+        {"source": "{folder}/warehouse/x\0.csv"},
+        {"source": "{folder}/warehouse/\ud800.csv"},
+        *(
+            {"source": "{folder}/warehouse/x.csv", field: {}}
+            for field in ("source_options", "quality", "columns", "indexes", "format", "schedule", "rebalance")
+        ),
     ],
 )
 def test_a_load_reads_no_foreign_file(catalog: Catalog, tmp_path: Path, load: dict[str, Any]) -> None:
     form = {"table": "demo.t", "keys": ["day int"], **load, "source": load["source"].format(folder=tmp_path)}
     operator = DiscoverSourcesOperator(task_id="discover", operation_id="load")
-    with pytest.raises(AirflowFailException, match=r"^(LocationNotAllowed|InvalidConfiguration)Error: "):
+    with pytest.raises(AirflowFailException, match=r"^(LocationNotAllowed|InvalidLocation|WrongField)Error: "):
         operator.execute(context(form))
     assert catalog.operations.find("load") is None
 
