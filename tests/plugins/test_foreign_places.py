@@ -83,9 +83,12 @@ def test_a_password_in_a_source_is_refused_and_shown_nowhere(
 ) -> None:
     for setting in ("CALVE_ALLOWED_LOCATIONS", "CALVE_ALLOWED_HOSTS"):
         monkeypatch.setenv(setting, "*")
-    form = {"table": "demo.t", "keys": ["day int"], "source": source, "tables": None}
-    form |= {"update": False, "drop_vanished": False, "dry_run": True}
-    form["statement"] = f"CREATE TABLE demo.t (id int) STORED AS PARQUET LOCATION '{source}'"
+    form: dict[str, Any] = {"source": source, "dry_run": True}
+    if operator is DISCOVER:
+        form |= {"table": "demo.t", "keys": ["day int"]}
+    else:
+        statement = f"CREATE TABLE demo.t (id int) STORED AS PARQUET LOCATION '{source}'"
+        form |= {"tables": None, "update": False, "drop_vanished": False, "statement": statement}
     with pytest.raises(AirflowFailException, match=r"^Invalid(Location|Source)Error: (source|location) ") as failure:
         operator.execute(context(form))
     assert "planted" not in str(failure.value)
