@@ -224,7 +224,7 @@ def test_a_field_that_is_not_right_is_named(catalog: Catalog, fields: dict[str, 
 
 def test_the_form_offers_what_there_is() -> None:
     offered = {name: param.value for name, param in forms.iceberg_params().items() if name != "tables"}
-    assert Upkeep.read({**offered, "tables": [NAME]}) == Upkeep(tables=[NAME])
+    assert Upkeep.read({**offered, "tables": [NAME]}) == Upkeep(tables=(NAME,))
 
 
 def test_the_database_is_reached_through_jdbc_with_its_password() -> None:
