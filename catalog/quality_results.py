@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -84,8 +84,8 @@ class QualityResults:
             return None
         return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
 
-    def group_row_counts(self, table: str, keys: Sequence[str]) -> Iterator[tuple[tuple[str | None, ...], int]]:
-        """Yield the rows of a table's partitions by some of its keys: (values, rows), in no order.
+    def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
+        """Return the rows of a table's partitions by the values of some of its keys.
 
         Quarantined partitions count too; a partition whose rows are not known counts as none.
         """
@@ -98,5 +98,5 @@ class QualityResults:
                 .where(PartitionRow.table_id == definition.id)
                 .group_by(*pieces)
             )
-            for *values, rows in connection.execute(query):
-                yield tuple(unpack_values("/".join(values))), int(rows)
+            groups = connection.execute(query)
+            return {tuple(unpack_values("/".join(values))): int(rows) for *values, rows in groups}

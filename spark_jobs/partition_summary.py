@@ -57,7 +57,7 @@ def usual_ratios(
     if rule.usual is None:
         return {}
     positions = [table.key_names.index(key) for key in rule.per]
-    rows_of = dict(catalog.quality.group_row_counts(table.full_name, rule.per))
+    rows_of = catalog.quality.group_row_counts(table.full_name, rule.per)
     ratio_of: dict[tuple[str | None, ...], float | None] = {}
     for group in {tuple(partition.values[position] for position in positions) for partition in partitions}:
         others = [rows for other, rows in rows_of.items() if other != group]

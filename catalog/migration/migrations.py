@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
@@ -162,12 +163,16 @@ class Migrations:
     def folders(self, operation: Operation, page_size: int = 1_000) -> Iterator[Sequence[SourceFolder]]:
         """Yield what has to be listed, in the order of the typed partition values, a page at a time.
 
-        A table without partition keys is one folder. All pages are of one state of the catalog.
+        A table without partition keys is one folder. All pages are of one state of the catalog, and no connection is
+        held while the caller works on them.
         """
         with self._storage.read() as connection:
             table = self._definitions.get_hive_table(operation.table, connection)
             selection = self._target(connection, operation).selection
-            yield from batched(source_folders(connection, table, selection), page_size)
+            folders = source_folders(connection, table, selection)
+            # They are sorted, so that all have been read when the first one comes.
+            first = list(islice(folders, 1))
+        yield from batched(chain(first, folders), page_size)
 
     def skipped_folders(self, operation: Operation) -> frozenset[str]:
         """Return the folders that no listing of the table's files looks into."""

@@ -221,6 +221,20 @@ def test_folders_come_in_the_order_of_typed_values_whatever_fits_into_memory(
     assert [each for page in catalog.migrations.folders(operation) for each in page] == found
 
 
+@pytest.mark.parametrize("fits_into_memory", [True, False])
+def test_many_listings_under_way_hold_no_connection(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fits_into_memory: bool
+) -> None:
+    make_orders(catalog, partitions={})
+    catalog.add_partitions(NAME, [NewPartition(("a", str(year))) for year in range(10)])
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    monkeypatch.setattr("catalog.migration.sources._RUN", 100 if fits_into_memory else 5)
+    listings = [catalog.migrations.folders(operation, 2) for _ in range(40)]
+    assert [len(next(pages)) for pages in listings] == [2] * 40
+    assert catalog.get_table(NAME).name == "orders"
+    assert [len(list(pages)) for pages in listings] == [4] * 40
+
+
 # --- what an Iceberg table cannot do ----------------------------------------------------------------------------------
 
 WHOLE = {"country": "nl", "year": "2024"}
@@ -245,7 +259,7 @@ REFUSED: dict[str, Callable[[Catalog], object]] = {
     "rename": lambda c: c.alter_table(NAME, rename_to="o"),
     "properties": lambda c: c.alter_table(NAME, properties={"a": "b"}),
     "advice": lambda c: c.rebalancing.advise(NAME),
-    "groups": lambda c: list(c.quality.group_row_counts(NAME, ["year"])),
+    "groups": lambda c: c.quality.group_row_counts(NAME, ["year"]),
     "discover": lambda c: c.loading.discover("l", NAME, "/nowhere"),
 }
 
