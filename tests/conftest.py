@@ -27,6 +27,16 @@ if TYPE_CHECKING:
     from tests.hive_metastore import HiveMetastoreServer
 
 REPOSITORY = Path(__file__).parent.parent
+
+# Airflow reads these when it is imported, which test modules do before any fixture runs.
+AIRFLOW = {
+    "AIRFLOW_HOME": tempfile.mkdtemp(prefix="calve-airflow-"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__DAGS_FOLDER": str(REPOSITORY / "dags"),
+    "AIRFLOW__CORE__PLUGINS_FOLDER": str(REPOSITORY / "plugins"),
+}
+os.environ.update(AIRFLOW)
+
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _END_TO_END = "tests/end_to_end/"
@@ -37,6 +47,10 @@ _ON_BOTH_DATABASES = (
     "tests/spark_jobs/test_killed_",
 )
 """Tests that run on both databases in `make test`; others run on PostgreSQL, and on SQLite in `make test-all`."""
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(AIRFLOW["AIRFLOW_HOME"], ignore_errors=True)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -65,7 +79,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the developer's catalog and Airflow out of every test; set before any test imports Airflow."""
+    """Keep the developer's catalog and Airflow out of every test."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("CALVE_", "AIRFLOW"))]:
@@ -77,10 +91,8 @@ def isolated_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         patch.setenv("PGPASSFILE", str(home / "pgpass"))
         patch.setenv("CALVE_ALLOWED_LOCATIONS", "*")
         patch.setenv("CALVE_ALLOWED_HOSTS", "*")
-        patch.setenv("AIRFLOW_HOME", str(home / "airflow"))
-        patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
-        patch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(REPOSITORY / "dags"))
-        patch.setenv("AIRFLOW__CORE__PLUGINS_FOLDER", str(REPOSITORY / "plugins"))
+        for name, value in AIRFLOW.items():
+            patch.setenv(name, value)
         patch.setenv("GX_ANALYTICS_ENABLED", "false")
         yield
 

@@ -1,10 +1,8 @@
-"""An Airflow of its own for these tests, without any component running."""
+"""Fixtures for tests of what runs inside Airflow, without any of its components running."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,20 +13,6 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
     from catalog import Catalog
-
-# Airflow reads these when it is imported, which the test modules below do before any fixture runs.
-AIRFLOW_HOME = tempfile.mkdtemp(prefix="calve-airflow-")
-os.environ.update(
-    {
-        "AIRFLOW_HOME": AIRFLOW_HOME,
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parents[2] / "plugins"),
-    }
-)
-
-
-def pytest_unconfigure() -> None:
-    shutil.rmtree(AIRFLOW_HOME, ignore_errors=True)
 
 
 @pytest.fixture
@@ -57,8 +41,11 @@ def catalog(empty_catalog: Catalog) -> Catalog:
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
     """Airflow's own tables, for `dag.test()`."""
+    from airflow import settings
     from airflow.utils.db import initdb
 
+    assert settings.SQL_ALCHEMY_CONN is not None
+    assert os.environ["AIRFLOW_HOME"] in settings.SQL_ALCHEMY_CONN, "Airflow was imported before its settings were made"
     initdb()
 
 
