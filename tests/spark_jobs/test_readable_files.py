@@ -27,7 +27,9 @@ from pyiceberg.types import (
     IcebergType,
     IntegerType,
     LongType,
+    NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
 )
@@ -226,6 +228,26 @@ def test_zeros_in_orc_files_are_filtered_as_in_hive(
     table = StaticTable.from_metadata(location)
     for zero in (0.0, -0.0):
         assert len(list(table.scan(row_filter=EqualTo("c", zero)).plan_files())) == 1
+
+
+def test_nulls_inside_of_null_structs_in_orc_files_are_filtered_as_in_hive(
+    iceberg_spark: SparkSession, tmp_path: Path
+) -> None:
+    """ORC's statistics of a field do not count the nulls of its struct, so that readers skip them, of Hive tables, too.
+
+    Metrics in manifests count them, and readers of these find the file.
+    """
+    rows = "(0L, named_struct('a', 1)), (1L, CAST(null AS struct<a:int>))"
+    iceberg_spark.sql(f"SELECT * FROM VALUES {rows} AS t (id, s)").coalesce(1).write.orc(str(tmp_path / "hive"))
+    (path,) = (tmp_path / "hive").glob("part-*.orc")
+    kind = StructType(NestedField(3, "a", IntegerType(), required=False))
+    location = write_metadata(layout({"id": LongType(), "s": kind}), FileFormat.ORC, [path], tmp_path)
+    hive = iceberg_spark.read.schema("id bigint, s struct<a:int>").orc(str(path))
+    iceberg = iceberg_spark.read.format("iceberg").load(location)
+    for condition, count in (("s.a IS NULL", 0), ("s.a = 1", 1), ("s IS NULL", 1)):
+        assert (hive.where(condition).count(), iceberg.where(condition).count()) == (count, count), condition
+    table = StaticTable.from_metadata(location)
+    assert len(list(table.scan(row_filter=IsNull("s.a")).plan_files())) == 1
 
 
 @pytest.mark.parametrize(
