@@ -16,7 +16,8 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from catalog.errors import ConflictError, PartitionAlreadyExistsError, UnsupportedFormatError
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.partition_names import given_values, pack_values, partition_path
-from catalog.partitions.adding import PartitionAdder, renamed_from
+from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.folders import taken_default_folders
 from catalog.partitions.properties import read_properties
 from catalog.partitions.staged import Destination
 from catalog.staging import StagedPartition
@@ -55,7 +56,9 @@ def append_destinations(
     """
     table = adder.table
     there = _rows(connection, table, list(staged))
-    taken = renamed_from(connection, table, list(staged))
+    key_count = len(table.key_names)
+    packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in staged.items()}
+    taken = taken_default_folders(connection, table, list(packed_values.values()))
     new, destinations = [], []
     for identity, partition in staged.items():
         path = partition_path(table.key_names, partition.values)
@@ -64,11 +67,10 @@ def append_destinations(
         elif identity not in occupied:
             raise _changed(table, path)
         else:
-            is_free = identity not in taken and not occupied[identity]
+            is_free = packed_values[identity] not in taken and not occupied[identity]
             location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
             new.append(NewPartition(partition.values, location))
-        packed = pack_values(partition.values, len(table.key_names))
-        destinations.append(Destination(identity, packed, location, identity not in there))
+        destinations.append(Destination(identity, packed_values[identity], location, identity not in there))
     if new:
         try:
             adder.check(new, on_invalid=OnInvalid.REFUSE)

@@ -453,7 +453,8 @@ class Catalog:
             purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
                 (`catalog.own_files`), except what other tables and their partitions have in it; nothing of it when
                 another table has its files all around. Partitions
-                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive.
+                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. Until the
+                files are deleted, no table and no partition can be in the folder.
 
         Returns:
             The files that a purge has left, because Calve did not write them.
@@ -525,8 +526,8 @@ class Catalog:
         """Add partitions, each with its item in every index of the table, in one transaction.
 
         The iterable is taken in completely before anything is locked, into a temporary file if it is long, so a slow
-        one stops nobody and a million partitions need little memory. While more than 10,000 are being added, other
-        changes of the table's partitions wait.
+        one stops nobody and a million partitions need little memory. While more than 10,000, or partitions with
+        locations of their own, are being added, other changes of the table's partitions wait.
 
         Args:
             if_not_exists: Leave out those that exist, instead of refusing the batch.
@@ -537,12 +538,14 @@ class Catalog:
             TableNotFoundError: There is no such table.
             InvalidPartitionError: A partition does not fit an index, or has more values than the table has keys.
             PartitionAlreadyExistsError: One exists, or is named twice, and `if_not_exists` is false.
+            LocationInUseError: Another table, or another partition, has its files in the folder of one; or a load is
+                about to put them there, or a purge to delete them.
         """
         if not is_here(partitions):
             # Before anything is consumed for nothing.
             require_partition_keys(self._definitions.get_hive_table(table))
         with taken_in(partitions) as taken, self.storage.write() as connection:
-            adder = PartitionAdder(connection, self._definitions, table, is_bulk=taken.is_long)
+            adder = PartitionAdder(connection, self._definitions, table, is_bulk=taken.is_bulk)
             return adder.add(taken.partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
 
     def get_partitions(
@@ -664,7 +667,7 @@ class Catalog:
         definition = self.get_table(table)
         partitions = sorted(self.get_partitions(table, expression), key=lambda partition: partition.id)
         folders, kept = own_folders(definition, partitions)
-        refuse_reached_folders(self.storage, definition.full_name, [folder.location for folder in folders])
+        refuse_reached_folders(self.storage, definition.full_name, folders)
         dropped, purged, others = 0, 0, OthersFiles()
         for batch in batched(partitions):
             with self.storage.write() as connection:
@@ -754,9 +757,12 @@ class Catalog:
             InvalidTableError: There is no such format.
             InvalidPartitionError: A partition index does not admit the new values, or an encrypted partition.
             PartitionAlreadyExistsError: Another partition has the new values.
+            LocationInUseError: Another table, or another partition, has its files in the new location; or a load is
+                about to put them there, or a purge to delete them.
         """
         with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=False)
+            is_bulk = location is not None
+            held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
             change = PartitionChange(
                 location,
                 None if format is None else parse_format(format),

@@ -26,6 +26,7 @@ from catalog.errors import (
 from catalog.iceberg.pointers import find_pointer, pointer_locations
 from catalog.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.key_types import parse_key_type
+from catalog.locations import keys_above
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
 from catalog.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
@@ -33,6 +34,7 @@ from catalog.places import require_location, require_properties
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs
 from catalog.storage.locks import hold
 from catalog.storage.schema import (
@@ -335,6 +337,23 @@ class Definitions:
         return [
             replace(table, metadata_location=pointers.get((table.database, table.name))) if table.is_iceberg else table
             for table in tables
+        ]
+
+    def tables_around(self, connection: Connection, keys: Iterable[bytes]) -> list[Table]:
+        """Return the tables whose locations are around folders, or the folders themselves.
+
+        Args:
+            keys: The folders, as `catalog.locations.location_key` returns them.
+        """
+        above = sorted({around for key in keys for around in keys_above(key)})
+        row = TableRow.__table__
+        query = select(DatabaseRow.name.label("database_name"), row).join(
+            DatabaseRow, TableRow.database_id == DatabaseRow.id
+        )
+        return [
+            _table(found.database_name, found)
+            for batch in batched(above)
+            for found in connection.execute(query.where(among(connection, TableRow.location_key, batch)))
         ]
 
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:

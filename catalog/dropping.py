@@ -19,6 +19,7 @@ from catalog.indexes.items import ITEMS
 from catalog.model import Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles
+from catalog.purged_folders import claim_folders, release_folders
 from catalog.purging import purge
 from catalog.storage import Storage
 from catalog.storage.bulk import Rows
@@ -28,7 +29,6 @@ from catalog.storage.schema import (
     OperationRow,
     PartitionIndexRow,
     PartitionRow,
-    RenamedPartitionRow,
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
@@ -40,7 +40,6 @@ BATCH = 10_000
 _ROWS_OF_TABLES = (
     Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,)),
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
-    Rows(RenamedPartitionRow, RenamedPartitionRow.table_id, (RenamedPartitionRow.identity,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
     Rows(
         StagedPartitionRow,
@@ -75,7 +74,9 @@ def drop_table(
         return None
     operation_id = f"drop-{table.full_name}-{uuid4().hex}"
     request = {"location": table.location if with_files else None, "index_ids": list(index_ids)}
-    operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
+    operation = operations.record(connection, operation_id, OperationKind.DROP_TABLE, table, request)
+    if with_files:
+        claim_folders(connection, operation, [table.location])
     return operation_id
 
 
@@ -101,9 +102,9 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
         for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
             for _ in rows.delete_all(storage, owner_id, turn, BATCH):
                 reached(Point.PARTLY_COMMITTED)
-    location = operation.request["location"]
-    others = OthersFiles() if location is None else purge(storage, operation.table, location)
+    others = OthersFiles() if operation.request["location"] is None else purge(storage, operations, operation)
     with storage.write() as connection:
+        release_folders(connection, operation.number)
         operations.advance(connection, operation.id, OperationState.CLEANED)
     return others
 

@@ -74,8 +74,9 @@ CatalogError
 │   ├── OperationConflictError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
-│   ├── LocationTakenError           a partition's default folder has the files of a renamed one
 │   ├── LocationInUseError           a location is another table's, or inside or around it
+│   │   ├── LocationTakenError       another partition of the table has the folder of a partition
+│   │   └── FolderBeingPurgedError   a purge that has not ended deletes the files there
 │   ├── IndexedKeyError              a partition index needs the key as it is
 │   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
 │   ├── PlanConflictError            the table is not any more as the plan expects it
@@ -745,30 +746,62 @@ class LocationNotEmptyError(ConflictError):
     retryable: ClassVar[bool] = False
 
 
-class LocationTakenError(ConflictError):
-    """The default folder of a partition has the files of one that was renamed."""
-
-    retryable: ClassVar[bool] = False
-
-
 class LocationInUseError(ConflictError):
-    """A table, or a partition, would lie in another table's location, or around it.
+    """A table, or a partition, would lie where another has its files.
 
     Attributes:
         table: The table that cannot have the location.
         location: The location.
-        owner, owner_location: The other table, and its location.
+        owner, owner_location: The other table, which is in it or around it, and its location.
     """
 
     retryable: ClassVar[bool] = False
 
+    def __init__(
+        self, table: str, location: str, owner: str, owner_location: str, *, reason: str | None = None
+    ) -> None:
+        """Keep the values and build the message; the reason names the owner, and what to do."""
+        self.table, self.location, self.owner, self.owner_location = table, location, owner, owner_location
+        reason = reason or (
+            f"table {owner} lies in {owner_location}, and the files of one table may not be below another's location; "
+            "choose another location"
+        )
+        super().__init__(f"table {table}: {location} cannot be used, because {reason}")
+
+
+class FolderBeingPurgedError(LocationInUseError):
+    """A table, or a partition, would lie where a purge that has not ended deletes the files.
+
+    Attributes:
+        operation: The id of the purge's operation; `owner` is the same.
+    """
+
+    retryable: ClassVar[bool] = True
+
+    def __init__(self, table: str, location: str, operation: str, purged_location: str) -> None:
+        """Keep the values and build the message."""
+        self.operation = operation
+        reason = (
+            f"operation {operation} is deleting the files in {purged_location}; wait until it has ended, or, if it "
+            "was interrupted, run `calve vacuum`, which finishes it"
+        )
+        super().__init__(table, location, operation, purged_location, reason=reason)
+
+
+class LocationTakenError(LocationInUseError):
+    """A partition would lie in the folder of another partition of its table.
+
+    Attributes:
+        owner, owner_location: The other partition, and its folder.
+    """
+
     def __init__(self, table: str, location: str, owner: str, owner_location: str) -> None:
         """Keep the values and build the message."""
-        self.table, self.location, self.owner, self.owner_location = table, location, owner, owner_location
-        super().__init__(
-            f"table {table}: {location} cannot be used, because table {owner} lies in {owner_location}, and the files "
-            "of one table may not be below another's location; choose another location"
+        reason = (
+            f"{owner} has its files in {owner_location}, and both would return them; nothing was changed. Give the "
+            "partition another location"
         )
+        super().__init__(table, location, owner, owner_location, reason=reason)
 
 
 class IndexedKeyError(ConflictError):

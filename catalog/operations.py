@@ -228,7 +228,7 @@ class Operations:
 
     def record(
         self, connection: Connection, operation_id: str, kind: OperationKind, table: Table, request: Mapping[str, Any]
-    ) -> None:
+    ) -> Operation:
         """Journal a change that the caller's transaction makes, and that has something left to do after the commit."""
         connection.execute(
             insert(OperationRow).values(
@@ -245,6 +245,7 @@ class Operations:
                 heartbeat_at_ms=CurrentMs(),
             )
         )
+        return _operation(_existing(connection, operation_id))
 
     def committed(self, kind: OperationKind) -> list[Operation]:
         """Return the operations of a kind that have something left to do after their commit, the oldest first."""

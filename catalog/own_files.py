@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from catalog.files import Folder, in_parallel
 
 SHOWN = 5
 """Files of others that a message names."""
+
+_BATCH = 1_000
+"""Folders that are listed together."""
 
 _JOB = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWN = re.compile(
@@ -74,7 +78,9 @@ class OthersFiles:
         return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
 
 
-def delete_own_files(location: str, catalog: str, kept: Iterable[str] = ()) -> OthersFiles:
+def delete_own_files(
+    location: str, catalog: str, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
+) -> OthersFiles:
     """Delete the files in a folder that this catalog wrote, and the folders that are empty then, this one included.
 
     Done again, it does the rest. A link inside is somebody else's, and is not followed.
@@ -82,6 +88,8 @@ def delete_own_files(location: str, catalog: str, kept: Iterable[str] = ()) -> O
     Args:
         catalog: The catalog's `Storage.identity`.
         kept: Paths below the folder that stay with what is inside.
+        may_go_on: Asked between listing files and deleting them: false ends the deletion. What has arrived later has
+            names of its own, and stays.
 
     Returns:
         What stays beside `kept`.
@@ -89,51 +97,71 @@ def delete_own_files(location: str, catalog: str, kept: Iterable[str] = ()) -> O
     Raises:
         OSError, ValueError: The file system refuses.
     """
-    return _Deletion(Folder(location), catalog, frozenset(kept)).run("").others
+    return _Deletion(Folder(location), catalog, frozenset(kept), may_go_on).run()
 
 
-@dataclass(frozen=True)
-class _Outcome:
-    others: OthersFiles = OthersFiles()
-    is_gone: bool = True
+class _Contents(NamedTuple):
+    """What is in one folder: folders, our own files, those of others, and whether any of it has to be kept."""
+
+    folders: list[str]
+    own: list[str]
+    others: OthersFiles
+    has_kept: bool
 
 
 class _Deletion:
-    def __init__(self, folder: Folder, catalog: str, kept: Collection[str]) -> None:
+    def __init__(self, folder: Folder, catalog: str, kept: Collection[str], may_go_on: Callable[[], bool]) -> None:
         self._folder = folder
         self._catalog = catalog
         self._kept = kept
+        self._may_go_on = may_go_on
 
-    def run(self, name: str) -> _Outcome:
-        """Clear one folder inside."""
-        folders, own, others, is_whole = self._entries(name)
-        # Only the uppermost folders side by side: threads that wait for threads would wait for ever.
-        for outcome in in_parallel(self.run, folders, **({} if name == "" else {"threads": 1})):
-            others += outcome.others
-            is_whole = is_whole and outcome.is_gone
-        # One by one, and the folder only if it is empty: what has arrived since it was listed may be somebody else's.
-        for path in own:
-            self._folder.delete_file(path)
-        if not is_whole or others.count:
-            return _Outcome(others, is_gone=False)
-        return _Outcome(is_gone=self._inside(name).delete_if_empty())
+    def run(self) -> OthersFiles:
+        """Clear the folder; many folders are listed before the first file of theirs goes."""
+        others = OthersFiles()
+        pending, listed, staying = [""], list[str](), set[str]()
+        while pending:
+            names = pending[-_BATCH:]
+            del pending[-_BATCH:]
+            own: list[str] = []
+            for name, contents in zip(names, in_parallel(self._contents, names), strict=True):
+                listed.append(name)
+                pending += contents.folders
+                own += contents.own
+                others += contents.others
+                if contents.has_kept or contents.others.count:
+                    staying.add(name)
+            if not self._may_go_on():
+                return others
+            # One by one, and no folder as a whole: what has arrived since it was listed may be somebody else's.
+            for _ in in_parallel(self._folder.delete_file, own):
+                pass
+        self._delete_empty(listed, staying)
+        return others
+
+    def _delete_empty(self, names: Iterable[str], staying: set[str]) -> None:
+        """Delete the folders in which nothing stays, from the innermost."""
+        by_depth: dict[int, list[str]] = {}
+        for name in names:
+            by_depth.setdefault(name.count("/") + 1 if name else 0, []).append(name)
+        for depth in sorted(by_depth, reverse=True):
+            empty = [name for name in by_depth[depth] if name not in staying]
+            are_gone = in_parallel(lambda name: self._inside(name).delete_if_empty(), empty)
+            staying.update(name for name, is_gone in zip(empty, are_gone, strict=True) if not is_gone)
+            staying.update(posixpath.dirname(name) for name in by_depth[depth] if name in staying)
 
     def _inside(self, name: str) -> Folder:
         return self._folder.inside(name) if name else self._folder
 
-    def _entries(self, name: str) -> tuple[list[str], list[str], OthersFiles, bool]:
-        """Return the folders inside, our own files, those of others, and whether nothing has to be kept."""
-        folders, own, others, is_whole = [], [], OthersFiles(), True
+    def _contents(self, name: str) -> _Contents:
+        contents = _Contents([], [], OthersFiles(), has_kept=False)
         for info, is_folder in self._inside(name).entries(recursive=False):
             path = posixpath.join(name, posixpath.basename(info.path))
             if path in self._kept:
-                is_whole = False
-            elif self._folder.is_link(path):
-                others += OthersFiles(1, (f"{self._folder.location}/{path}",))
-            elif is_folder:
-                folders.append(path)
-            elif is_own_file(path, self._catalog):
-                own.append(path)
+                contents = contents._replace(has_kept=True)
+            elif self._folder.is_link(path) or not (is_folder or is_own_file(path, self._catalog)):
+                other = OthersFiles(1, (f"{self._folder.location}/{path}",))
+                contents = contents._replace(others=contents.others + other)
             else:
-                others += OthersFiles(1, (f"{self._folder.location}/{path}",))
-        return folders, own, others, is_whole
+                (contents.folders if is_folder else contents.own).append(path)
+        return contents

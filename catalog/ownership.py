@@ -17,12 +17,10 @@ from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUs
 from catalog.files import Folder
 from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key, location_keys
 from catalog.model import Table
+from catalog.purged_folders import LONGEST_KEY, refuse_purged
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
-
-_LONGEST_BYTES = 2_000
-"""PostgreSQL's indexes take no more than about 2,700 bytes."""
 
 LOCATIONS = "calve locations"
 """The lock that keeps tables' locations as they are: shared by those that look, and alone for one that adds one."""
@@ -72,36 +70,35 @@ def claim_held_location(connection: Connection, location: str, table: str, table
 
     Raises:
         InvalidTableError: The location is too long.
-        LocationInUseError: Another table has the location, or a folder around or inside it.
+        LocationInUseError: Another table has the location, or a folder around or inside it; or a purge deletes one.
     """
     if not location:
         return None
     key = location_key(location)
-    if len(key) > _LONGEST_BYTES:
+    if len(key) > LONGEST_KEY:
         raise InvalidTableError(
-            f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {_LONGEST_BYTES:,} bytes are "
+            f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {LONGEST_KEY:,} bytes are "
             "the most; choose a shorter one"
         )
     owner = _near(connection, key, location, table_id)
     if owner is not None:
         raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
+    refuse_purged(connection, table, {key: location})
     return key
 
 
 def _near(connection: Connection, key: bytes, location: str, table_id: int) -> Row[Any] | None:
     """Return another table that is in a location or around it, or has a partition there that is elsewhere."""
-    spellings = sorted(_spellings(location))
+    texts = sorted(spellings(location))
     above = [
         spelling[:end]
-        for spelling in spellings
+        for spelling in texts
         for end in range(1, len(spelling) + 1)
         if spelling[end : end + 1] in ("/", "")
     ]
-    inside = {f"spelling_{number}": spelling for number, spelling in enumerate(spellings)}
+    inside = {f"spelling_{number}": spelling for number, spelling in enumerate(texts)}
     bounds = {"key": key, "end": end_of_keys_inside(key), "keys_above": list(keys_above(key))}
-    return connection.execute(
-        _near_query(len(spellings)), {"table": table_id, "above": above, **inside, **bounds}
-    ).first()
+    return connection.execute(_near_query(len(texts)), {"table": table_id, "above": above, **inside, **bounds}).first()
 
 
 @cache
@@ -136,7 +133,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     The caller holds the table; no other table gets such a location before the commit.
 
     Raises:
-        LocationInUseError: One of them is.
+        LocationInUseError: One of them is, or a purge deletes the files there.
     """
     by_key = location_keys(location for location in locations if not is_plainly_within(location, table.location))
     if not by_key:
@@ -152,6 +149,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
         for key in keys_above(other or b""):
             if key in by_key:
                 _refuse(connection, row == other, by_key[key], table.full_name, table.id)
+    refuse_purged(connection, table.full_name, by_key)
 
 
 def _some(locations: Collection[str]) -> str:
@@ -166,11 +164,15 @@ def _refuse(connection: Connection, condition: ColumnElement[bool], location: st
         raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
 
 
-def _spellings(location: str) -> set[str]:
-    """Return a location as partitions may have it, without a slash at the end."""
-    key = location_key(location).decode().rstrip("/")
-    scheme, mark, rest = key.partition("://")
+def spellings(location: str, key: bytes | None = None) -> set[str]:
+    """Return a location as partitions may have it, without a slash at the end.
+
+    Args:
+        key: Its key, where that is known.
+    """
+    text = (key or location_key(location)).decode().rstrip("/")
+    scheme, mark, rest = text.partition("://")
     if mark:
         return {f"{name}://{rest}" for name in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,))}
-    paths = {key, posixpath.normpath(_LOCAL.sub("/", location, count=1))}
+    paths = {text, posixpath.normpath(_LOCAL.sub("/", location, count=1))}
     return {f"{form}{path.rstrip('/')}" for path in paths for form in ("", "file:", "file://")}

@@ -8,39 +8,39 @@ from __future__ import annotations
 
 import logging
 import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select, update
 
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, NotFoundError, UnreadableMetadataError
 from catalog.files import in_parallel
-from catalog.locations import comparable, is_within
+from catalog.locations import comparable, is_within, location_key, location_keys
 from catalog.model import Partition, Table, TableKind
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
-from catalog.partitions.adding import registered
-from catalog.partitions.staged import reserved
-from catalog.purging import locations_around, refuse_needed_files, refuse_reached_folders
+from catalog.ownership import LOCATIONS
+from catalog.partitions.folders import default_folders, has_default_folders_inside, owners_of_default_folders
+from catalog.purged_folders import claim_folders, is_unfinished, release_folders
+from catalog.purging import (
+    locations_around,
+    partition_locations_around,
+    refuse_needed_files,
+    refuse_reached_folders,
+)
 from catalog.storage import Storage
-from catalog.values import ValueEncoder
+from catalog.storage.bulk import batched
+from catalog.storage.locks import hold
+from catalog.storage.schema import OperationRow
 
 log = logging.getLogger(__name__)
 
 BATCH = 100
-"""Folders that are deleted under one lock of their table."""
-
-
-class PurgedFolder(NamedTuple):
-    """The folder of a dropped partition, and its values, which another partition may have by now."""
-
-    location: str
-    values: Sequence[str | None]
+"""Folders of one operation, which are claimed together."""
 
 
 @dataclass(frozen=True)
@@ -66,18 +66,18 @@ class PartitionPurge:
         return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
 
 
-def own_folders(table: Table, partitions: Iterable[Partition]) -> tuple[list[PurgedFolder], str]:
+def own_folders(table: Table, partitions: Iterable[Partition]) -> tuple[list[str], str]:
     """Return the folders of partitions that lie in the folder of a managed table, and why others stay."""
     if table.kind is not TableKind.MANAGED:
         return [], f"{table.full_name} is an external table"
     root = comparable(table.location)
-    folders = [PurgedFolder(comparable(partition.location), partition.values) for partition in partitions]
-    own = [each for each in folders if is_within(each.location, root) and each.location != root]
+    folders = [comparable(partition.location) for partition in partitions]
+    own = [folder for folder in folders if is_within(folder, root) and folder != root]
     return own, "" if len(own) == len(folders) else f"they lie outside {table.location}"
 
 
 def journal_partition_purge(
-    connection: Connection, operations: Operations, table: Table, folders: Sequence[PurgedFolder]
+    connection: Connection, operations: Operations, table: Table, folders: Sequence[str]
 ) -> list[str]:
     """Journal, in the transaction that drops partitions, that their folders have to go; return the operations' ids.
 
@@ -86,10 +86,9 @@ def journal_partition_purge(
     """
     refuse_needed_files(connection, table)
     ids = []
-    for start in range(0, len(folders), BATCH):
+    for batch in batched(folders, BATCH):
         ids.append(f"drop-partitions-{table.full_name}-{uuid4().hex}")
-        request = {"folders": list(folders[start : start + BATCH])}
-        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table, request)
+        operations.record(connection, ids[-1], OperationKind.DROP_PARTITIONS, table, {"folders": batch})
     return ids
 
 
@@ -98,65 +97,116 @@ def finish_partition_purge(
 ) -> tuple[int, OthersFiles]:
     """Delete the files of dropped partitions, except what tables and partitions have there, and what others wrote.
 
+    The folders are claimed first, so that nothing new lies there while they go (`catalog.purged_folders`). Does no harm
+    when done again, or by several at once.
+
     Returns:
         How many folders were cleared, and the files in them that stay, because Calve did not write them.
-
-    The table is held, so that no partition is added to a folder while it goes. Does no harm when done again.
 
     Raises:
         FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
     """
-    folders = [PurgedFolder(*folder) for folder in operation.request["folders"]]
+    # Earlier versions journaled the values of the partitions, too.
+    folders = [folder if isinstance(folder, str) else folder[0] for folder in operation.request["folders"]]
     try:
-        refuse_reached_folders(storage, operation.table, [folder.location for folder in folders])
+        refuse_reached_folders(storage, operation.table, folders)
     except (FilesNeededError, UnreadableMetadataError) as error:
         raise FilesNotDeletedError(
             f"table {operation.table}: its partitions are dropped, and their files stay: {error}"
         ) from error
     with storage.write() as connection:
-        purges = _to_delete(connection, definitions, operation.table, folders)
-        problems, others = [], OthersFiles()
-        for problem, left in in_parallel(partial(_delete, storage.identity), purges):
-            problems += [problem] if problem else []
-            others += left
-        if problems:
-            raise FilesNotDeletedError(
-                f"table {operation.table}: its partitions are dropped, but the files of {len(problems):,} could not be "
-                f"deleted: {problems[0]}; correct that and run vacuum"
-            )
+        claimed = _claim(connection, definitions, operation, folders)
+    with storage.read() as connection:
+        purges = [(folder, _inside(connection, folder)) for folder in claimed]
+    problems, others = [], OthersFiles()
+    delete = partial(_delete, storage.identity, partial(is_unfinished, operations, operation))
+    for problem, left in in_parallel(delete, purges):
+        problems += [problem] if problem else []
+        others += left
+    if problems:
+        raise FilesNotDeletedError(
+            f"table {operation.table}: its partitions are dropped, but the files of {len(problems):,} could not be "
+            f"deleted: {problems[0]}; correct that and run vacuum"
+        )
+    with storage.write() as connection:
+        release_folders(connection, operation.number)
         operations.advance(connection, operation.id, OperationState.CLEANED)
     if others.count:
         log.warning("table %s: its partitions are dropped; left %s", operation.table, others)
-    return len(purges), others
+    return len(claimed), others
 
 
-def _to_delete(
-    connection: Connection, definitions: Definitions, name: str, folders: Sequence[PurgedFolder]
-) -> list[tuple[str, list[str]]]:
-    """Hold the table; return the folders that no table and no partition has, and the locations inside each to keep."""
-    table: Table | None = None
+def _claim(
+    connection: Connection, definitions: Definitions, operation: Operation, folders: Sequence[str]
+) -> Sequence[str]:
+    """Claim the folders that no table and no partition has; return them.
+
+    What was claimed once stays claimed, and what was not has files of others, and is not looked at again.
+    """
     with suppress(NotFoundError):
-        table = definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
-    if table is not None:
+        # Against those who add partitions, and loads, which reserve them.
+        table = definitions.lock_table(connection, operation.table, exclusive=False, or_iceberg=True, is_bulk=True)
         refuse_needed_files(connection, table)
-        identities = ValueEncoder(table).encode_all([folder.values for folder in folders]).identities
-        # What a load is about to add has its files there, perhaps, before its commit.
-        there = registered(connection, table, identities) | reserved(connection, table, identities)
-        folders = [folder for folder, identity in zip(folders, identities, strict=True) if identity not in there]
-    purges = []
-    for folder in folders:
-        locations = set(locations_around(connection, folder.location))
-        if table is None and any(is_within(folder.location, location) for location in locations):
-            log.warning("%s stays, because a table that was %s, or is in its place, has it", folder.location, name)
-        elif folder.location not in locations:
-            purges.append((folder.location, [each for each in locations if is_within(each, folder.location)]))
-    return purges
+    # Against tables, and partitions of others.
+    hold(connection, LOCATIONS)
+    this = OperationRow.number == operation.number
+    request = connection.scalar(select(OperationRow.request).where(this).with_for_update())
+    if request is None or "claimed" in request:
+        return [] if request is None else list(request["claimed"])
+    keys = location_keys(folders)
+    in_use = _in_use(connection, definitions, operation, keys)
+    for folder in in_use:
+        log.warning("%s stays, because another table or partition has it", folder)
+    claimed = [folder for folder in keys.values() if folder not in in_use]
+    connection.execute(update(OperationRow).where(this).values(request={**request, "claimed": claimed}))
+    claim_folders(connection, operation, claimed)
+    return claimed
 
 
-def _delete(catalog: str, purge: tuple[str, list[str]]) -> tuple[str | None, OthersFiles]:
-    """Delete our files in a folder, except some locations inside; return why it could not be, and what stays."""
+def _in_use(
+    connection: Connection, definitions: Definitions, operation: Operation, folders: Mapping[bytes, str]
+) -> set[str]:
+    """Return those of some folders, given by their keys, that are the folder of a partition or inside one.
+
+    So are all in the location of another table, and those that hold default folders of partitions.
+    """
+    in_use = set[str]()
+    for table in definitions.tables_around(connection, folders):
+        root = location_key(table.location)
+        inside = {key: folder for key, folder in folders.items() if key.startswith(root)}
+        if table.id != operation.table_id:
+            in_use.update(inside.values())
+            continue
+        defaults = default_folders(table, inside)
+        taken = {path for path, _ in owners_of_default_folders(connection, table, defaults.values())}
+        in_use.update(folder for key, folder in inside.items() if key in defaults and defaults[key].path in taken)
+        in_use.update(
+            folder
+            for key, folder in inside.items()
+            if key not in defaults and has_default_folders_inside(connection, table, key)
+        )
+    for folder in folders.values():
+        if any(is_within(folder, location) for location in partition_locations_around(connection, folder)):
+            in_use.add(folder)
+    return in_use
+
+
+def _inside(connection: Connection, folder: str) -> list[str]:
+    """Return the paths of what tables and partitions have inside a folder."""
+    locations = set(locations_around(connection, folder))
+    return [
+        posixpath.relpath(location, folder)
+        for location in locations
+        if location != folder and is_within(location, folder)
+    ]
+
+
+def _delete(
+    catalog: str, may_go_on: Callable[[], bool], purge: tuple[str, list[str]]
+) -> tuple[str | None, OthersFiles]:
+    """Delete our files in a folder, except some paths inside; return why it could not be, and what stays."""
     folder, kept = purge
     try:
-        return None, delete_own_files(folder, catalog, (posixpath.relpath(location, folder) for location in kept))
+        return None, delete_own_files(folder, catalog, kept, may_go_on=may_go_on)
     except (CatalogError, OSError, ValueError) as error:
         return f"{folder}: {error}", OthersFiles()

@@ -1,7 +1,7 @@
 """Deleting the files of a dropped table.
 
-That a table's folder has to go is journaled in the transaction that drops the table, and the folder goes after the
-commit (`catalog.dropping`).
+That a table's folder has to go is journaled, and the folder claimed (`catalog.purged_folders`), in the transaction that
+drops the table; the folder goes after the commit (`catalog.dropping`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import posixpath
 from collections.abc import Collection, Iterator
+from functools import partial
 
 from sqlalchemy import Connection, exists, or_, select
 
@@ -16,8 +17,12 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.iceberg.pointers import shared_locations
 from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
+from catalog.operations import Operation, Operations
 from catalog.own_files import OthersFiles, delete_own_files
+from catalog.ownership import LOCATIONS
+from catalog.purged_folders import claim_folders, is_unfinished
 from catalog.storage import Storage
+from catalog.storage.locks import hold
 from catalog.storage.schema import PartitionRow, TableRow
 
 log = logging.getLogger(__name__)
@@ -77,10 +82,11 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
         raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 
-def purge(storage: Storage, name: str, location: str) -> OthersFiles:
+def purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
     """Delete the files of a dropped table, except what other tables have in its folder, and what Calve did not write.
 
-    Does no harm when done again.
+    The folder was claimed in the transaction that dropped the table, so nothing new lies there. Does no harm when done
+    again, or by several at once.
 
     Returns:
         The files that stay, because Calve did not write them.
@@ -88,19 +94,25 @@ def purge(storage: Storage, name: str, location: str) -> OthersFiles:
     Raises:
         FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
     """
+    name, location = operation.table, operation.request["location"]
     try:
         refuse_reached_folders(storage, name, [location])
     except (FilesNeededError, UnreadableMetadataError) as error:
         raise FilesNotDeletedError(f"table {name} is dropped, and its files stay: {error}") from error
     root = comparable(location)
-    with storage.read() as connection:
+    with storage.write() as connection:
+        hold(connection, LOCATIONS)
         others = set(locations_around(connection, root))
-    if covering := [other for other in others if is_within(root, other)]:
-        log.warning("%s stays, because another table has its files in %s", location, covering[0])
-        return OthersFiles()
+        if covering := [other for other in others if is_within(root, other)]:
+            log.warning("%s stays, because another table has its files in %s", location, covering[0])
+            return OthersFiles()
+        # Earlier versions did not claim it when they dropped the table.
+        claim_folders(connection, operation, [location])
     try:
         kept = [posixpath.relpath(other, root) for other in others if is_within(other, root)]
-        others_files = delete_own_files(location, storage.identity, kept)
+        others_files = delete_own_files(
+            location, storage.identity, kept, may_go_on=partial(is_unfinished, operations, operation)
+        )
     except (CatalogError, OSError, ValueError) as error:
         raise FilesNotDeletedError(
             f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or correct "
@@ -115,6 +127,11 @@ def locations_around(connection: Connection, root: str) -> Iterator[str]:
     """Yield the locations of tables and partitions that hold a folder or are in it, and perhaps others."""
     for location in connection.scalars(select(TableRow.location).where(TableRow.kind != TableKind.VIEW)):
         yield comparable(location)
+    yield from partition_locations_around(connection, root)
+
+
+def partition_locations_around(connection: Connection, root: str) -> Iterator[str]:
+    """Yield the own locations of partitions that hold a folder or are in it, and perhaps others."""
     parts = root.split("/")
     above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
     column = PartitionRow.location

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from catalog.definitions import Definitions, normalise_location
 from catalog.errors import UnsupportedSourceTableError
@@ -19,15 +19,16 @@ from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.locations import comparable
 from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import given_values, partition_path
+from catalog.partition_names import given_values, pack_values, partition_path
 from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
+from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.repairing import Digests
 from catalog.places import require_partition_locations
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import PartitionRow, RenamedPartitionRow
+from catalog.storage.schema import PartitionRow
 from catalog.values import EncodedBatch, ValueEncoder
 
 BATCH = 10_000
@@ -119,6 +120,7 @@ class PartitionImport:
         known = self._registered(encoded.identities)
         new: dict[bytes, NewPartition] = {}
         changed: dict[int, NewPartition] = {}
+        moved: list[int] = []
         for number, (partition, identity) in enumerate(zip(batch, encoded.identities, strict=True)):
             row = known.get(identity)
             if row is None and identity not in new:
@@ -127,13 +129,15 @@ class PartitionImport:
                 self._refuse_twin(partition, row, encoded, number)
             elif self._differs(row, partition):
                 changed[row.id] = partition
+                if self._is_moved(row, partition):
+                    moved.append(row.id)
                 self.counts.changed.add(self._name(partition))
         if self._wishes.is_dry_run:
             self.counts.added += len(new)
         elif new:
             self._add(list(new.values()))
         if changed and self._wishes.updates and not self._wishes.is_dry_run:
-            self._update(changed)
+            self._update(changed, moved)
 
     def _registered(self, identities: Sequence[bytes]) -> Mapping[bytes, StoredRow]:
         row = PartitionRow
@@ -157,7 +161,7 @@ class PartitionImport:
         return partition_path(self._table.key_names, partition.values)
 
     def _differs(self, row: StoredRow, partition: NewPartition) -> bool:
-        if comparable(self._effective(row)) != comparable(self._location(partition)):
+        if self._is_moved(row, partition):
             return True
         properties, own_format = read_properties(row.properties)
         if dict(properties) != dict(partition.properties or {}):
@@ -166,6 +170,9 @@ class PartitionImport:
             return True
         counts = ((getattr(row, name), getattr(partition, name)) for name in _COUNTS)
         return any(there is not None and here != there for here, there in counts)
+
+    def _is_moved(self, row: StoredRow, partition: NewPartition) -> bool:
+        return comparable(self._effective(row)) != comparable(self._location(partition))
 
     @staticmethod
     def _location(partition: NewPartition) -> str:
@@ -179,22 +186,23 @@ class PartitionImport:
     def _add(self, new: Sequence[NewPartition]) -> None:
         with self._storage.write() as connection:
             self._guard(connection)
-            adder = PartitionAdder(connection, self._definitions, self._table)
+            adder = PartitionAdder(connection, self._definitions, self._table, is_bulk=True)
             result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
             reached(Point.CHANGED)
         self.counts.added += result.added
         for refused in result.refused:
             self.counts.refused.add(str(refused))
 
-    def _update(self, changed: Mapping[int, NewPartition]) -> None:
+    def _update(self, changed: Mapping[int, NewPartition], moved: Iterable[int]) -> None:
         """Change partitions in place, by two statements however many they are; no value of a key changes."""
-        row, renamed = PartitionRow, RenamedPartitionRow
+        row = PartitionRow
         with self._storage.write() as connection:
             self._guard(connection)
-            table = self._definitions.lock_table(connection, self._table, exclusive=False)
+            table = self._definitions.lock_table(connection, self._table, exclusive=False, is_bulk=True)
             admitted = self._admitted(connection, table, changed)
             if not admitted:
                 return
+            moved = [number for number in moved if number in admitted]
             # As whoever changes a single partition: a build that reads these waits.
             hold_ranges(connection, table.id, IdRange(min(admitted), max(admitted)))
             fields = ("location", "properties", *_COUNTS)
@@ -204,14 +212,16 @@ class PartitionImport:
                 .values({name: bindparam(f"new_{name}") for name in fields})
             )
             changes = [self._fields(table, number, each) for number, each in admitted.items()]
-            own_locations = [location for change in changes if (location := change["new_location"]) is not None]
+            new_locations = {change["this"]: change["new_location"] for change in changes}
+            own_locations = [location for location in new_locations.values() if location is not None]
             require_partition_locations(table, own_locations)
             refuse_locations_in_use(connection, table, own_locations)
             connection.execute(statement, changes)
-            connection.execute(
-                delete(renamed).where(
-                    renamed.table_id == table.id, among(connection, renamed.partition_id, list(admitted))
-                )
+            refuse_shared_folders(
+                connection,
+                table,
+                [pack_values(admitted[number].values, len(table.key_names)) for number in moved],
+                [new_locations[number] for number in moved],
             )
             reached(Point.CHANGED)
         self.counts.updated += len(admitted)

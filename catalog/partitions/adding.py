@@ -14,7 +14,6 @@ from sqlalchemy import Connection, exists, select
 from catalog.definitions import Definitions, normalise_location
 from catalog.errors import (
     InvalidPartitionError,
-    LocationTakenError,
     PartitionAlreadyExistsError,
     PartitionProblem,
     RefusedPartition,
@@ -24,14 +23,19 @@ from catalog.indexes.keys import cut_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import folder_template, partition_path, unpack_values
+from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.properties import properties_text
 from catalog.partitions.staged import refuse_reserved
 from catalog.places import require_partition_locations
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
-from catalog.storage.schema import IndexItemRow, PartitionRow, RenamedPartitionRow, StagedPartitionRow
+from catalog.storage.failures import violates_unique_index
+from catalog.storage.schema import IndexItemRow, PartitionRow, StagedPartitionRow
 from catalog.table_checks import refuse_view
 from catalog.values import ValueEncoder
+
+_IDENTITIES = next(index for index in PartitionRow.metadata.tables[PartitionRow.__tablename__].indexes if index.unique)
+"""The index that allows one partition of the same values."""
 
 _GREATEST = 2**63 - 1
 """The greatest count that the databases keep."""
@@ -91,7 +95,7 @@ class PartitionAdder:
         """Hold the table, and see which indexes it has from now on until the transaction ends.
 
         Args:
-            is_bulk: More than one batch of partitions may be added.
+            is_bulk: More than one batch of partitions may be added, or one with locations of its own.
             every_key: Refuse values that are not of their key's type, also of a key without an index.
 
         Raises:
@@ -228,7 +232,7 @@ class PartitionAdder:
                 with self._connection.begin_nested():
                     self._insert(batch.only(new) if known else batch)
             except Exception as error:
-                if not _is_unique_violation(error):
+                if not violates_unique_index(error, _IDENTITIES):
                     raise
                 self._looks_first = True
             else:
@@ -286,31 +290,22 @@ class PartitionAdder:
         return locations
 
     def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
-        """Refuse new partitions whose default folders have the files of renamed ones, or get those of a load.
+        """Refuse new partitions that a load is about to add, and those in folders of others.
 
         After the insert, which waits for whoever is renaming a partition of the same values.
 
         Raises:
-            LocationTakenError: A renamed one has its files there.
             OperationConflictError: A load is about to add one.
+            LocationInUseError: Another partition has its files there, or a purge deletes them.
         """
         if not batch.identities:
             return
-        renamed, staged = (
-            exists().where(row.table_id == self.table.id) for row in (RenamedPartitionRow, StagedPartitionRow)
-        )
-        has_renamed, has_staged = self._connection.execute(select(renamed, staged)).one()
-        if has_staged:
+        staged = exists().where(StagedPartitionRow.table_id == self.table.id)
+        if self._connection.scalar(select(staged)):
             refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
-        taken = renamed_from(self._connection, self.table, batch.identities) if has_renamed else set()
-        for number, identity in enumerate(batch.identities):
-            if identity in taken and number not in known and self._own_locations(batch.only([number])) == [None]:
-                name = partition_path(self.table.key_names, batch.partitions[number].values)
-                raise LocationTakenError(
-                    f"table {self.table.full_name}: {self.table.default_partition_location(name)} has the files of a "
-                    f"partition that was called {name} before it was renamed; nothing was added. Give the new one a "
-                    "location of its own"
-                )
+        there = set(known)
+        new = batch.only([n for n in range(len(batch.packed)) if n not in there]) if there else batch
+        refuse_shared_folders(self._connection, self.table, new.packed, self._own_locations(new))
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
         names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
@@ -339,21 +334,9 @@ def own_location(table: Table, values: Sequence[str | None], location: str) -> s
     return None if is_default and len(values) == len(table.partition_keys) else location
 
 
-def renamed_from(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
-    """Return those of the identities in whose default folders are the files of partitions that were renamed."""
-    row = RenamedPartitionRow
-    query = select(row.identity).where(row.table_id == table.id, among(connection, row.identity, identities))
-    return set(connection.scalars(query))
-
-
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
     """Return those of the identities that partitions of the table have."""
     query = select(PartitionRow.identity).where(
         PartitionRow.table_id == table.id, among(connection, PartitionRow.identity, identities)
     )
     return set(connection.scalars(query))
-
-
-def _is_unique_violation(error: Exception) -> bool:
-    """Say whether a driver refused a row for an identity that exists; bulk statements bypass SQLAlchemy's errors."""
-    return getattr(error, "sqlstate", None) == "23505" or "UNIQUE constraint failed" in str(error)

@@ -24,11 +24,12 @@ from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
+from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.staged import refuse_reserved
 from catalog.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
-from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow, RenamedPartitionRow
+from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow
 from catalog.values import EncodedValues, ValueEncoder
 
 
@@ -65,14 +66,16 @@ def alter_partition(
         refuse_locations_in_use(connection, table, [after])
         # What was counted was elsewhere.
         fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
-        _forget_renames(connection, table, row.id)
     if change.rename_to is None:
-        given = given_values(row.packed_values)
-        fields["location"] = own_location(table, given, after)
+        packed, values = row.packed_values, given_values(row.packed_values)
+        fields["location"] = own_location(table, values, after)
         connection.execute(update(PartitionRow).where(PartitionRow.id == row.id).values(**fields))
-        return given
-    _rename(connection, table, indexes, row, tuple(change.rename_to), {**fields, "location": after})
-    return tuple(change.rename_to)
+    else:
+        values = tuple(change.rename_to)
+        packed = _rename(connection, table, indexes, row, values, {**fields, "location": after})
+    if after != before:
+        refuse_shared_folders(connection, table, [packed], [own_location(table, values, after)])
+    return values
 
 
 def _held_row(connection: Connection, table: Table, values: Sequence[str | None]) -> Row[Any]:
@@ -111,8 +114,8 @@ def _rename(
     row: Row[Any],
     values: tuple[str | None, ...],
     fields: Mapping[str, Any],
-) -> None:
-    """Put a partition with other values, and an id of its own, into a partition's place.
+) -> str:
+    """Put a partition with other values, and an id of its own, into a partition's place; return the packed values.
 
     Under one id the values never change: who has found a partition by its values, and goes on by its id, finds none.
     """
@@ -139,7 +142,7 @@ def _rename(
         insert_rows(connection, IndexItemRow, ("index_id", "key", "partition_id"), [(index.id, cut_key(key), new_id)])
     for check in checks:
         connection.execute(insert(PartitionCheckRow).values({**check._mapping, "partition_id": new_id}))
-    _note_rename(connection, table, row, new_id, location)
+    return new.packed
 
 
 def _encoded(table: Table, indexes: Sequence[PartitionIndex], values: tuple[str | None, ...]) -> EncodedValues:
@@ -147,21 +150,3 @@ def _encoded(table: Table, indexes: Sequence[PartitionIndex], values: tuple[str 
     if isinstance(encoded, RefusedPartition):
         raise InvalidPartitionError(table.full_name, [encoded], reason=f"{encoded}. Nothing was renamed")
     return encoded
-
-
-def _note_rename(connection: Connection, table: Table, row: Row[Any], new_id: int, location: str | None) -> None:
-    """Keep in mind in whose default folder the files of a renamed partition are."""
-    renamed = RenamedPartitionRow
-    if location is None:
-        _forget_renames(connection, table, row.id)
-    elif row.location is None and location == _default_location(table, row):
-        connection.execute(delete(renamed).where(renamed.table_id == table.id, renamed.identity == row.identity))
-        connection.execute(insert(renamed).values(table_id=table.id, identity=row.identity, partition_id=new_id))
-    connection.execute(
-        update(renamed).where(renamed.table_id == table.id, renamed.partition_id == row.id).values(partition_id=new_id)
-    )
-
-
-def _forget_renames(connection: Connection, table: Table, partition_id: int) -> None:
-    renamed = RenamedPartitionRow
-    connection.execute(delete(renamed).where(renamed.table_id == table.id, renamed.partition_id == partition_id))

@@ -13,7 +13,7 @@ from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import PartitionRow, RenamedPartitionRow
+from catalog.storage.schema import PartitionRow
 from catalog.values import ValueEncoder
 
 BATCH = 10_000
@@ -38,10 +38,6 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
             .returning(PartitionRow.id, PartitionRow.packed_values)
         ).all()
         dropped += len(rows)
-        renamed = RenamedPartitionRow
-        connection.execute(
-            delete(renamed).where(renamed.table_id == table.id, among(connection, renamed.partition_id, chunk))
-        )
         for index, encoder in encoders:
             keys = item_keys(encoder, [row.packed_values for row in rows])
             items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]

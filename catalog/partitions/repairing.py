@@ -20,12 +20,13 @@ from catalog.definitions import Definitions
 from catalog.errors import FencedError, InvalidPartitionError, VerificationFailedError
 from catalog.files import Folder, in_parallel
 from catalog.loading import Loading
-from catalog.locations import comparable
+from catalog.locations import comparable, location_key
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.operations import OperationKind, Operations, OperationState
 from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions
+from catalog.purged_folders import find_purged
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -224,8 +225,10 @@ class _Repair:
     def _match(self, batch: Sequence[_Found], *, adds: bool) -> None:
         """Find out which folders are the locations of partitions, and add partitions for the others."""
         identities = self._encoder.encode_all([each.values for each in batch]).identities
+        root = location_key(self._table.location)
         with self._storage.read() as connection:
             known = self._registered(connection, identities)
+            purged = dict(find_purged(connection, {root + f"{each.path}/".encode(): each.path for each in batch}))
         at_home, new = [], dict[bytes, _Found]()
         for each, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
@@ -233,6 +236,8 @@ class _Repair:
                 at_home.append(identity)
             elif self._is_taken(each):
                 continue
+            elif each.path in purged:
+                self._found.refuse(f"folder {each.path}: operation {purged[each.path][0]} is deleting the files in it")
             elif row is None and identity not in new:
                 new[identity] = each
             else:

@@ -116,11 +116,11 @@ class TakenIn:
     """Partitions that are taken from the caller: none of its code runs while they are read.
 
     Attributes:
-        is_long: Whether there are more than fit into one statement.
+        is_bulk: Whether there are more than fit into one statement, or any has a location of its own.
     """
 
     partitions: Iterable[NewPartition]
-    is_long: bool
+    is_bulk: bool
 
 
 def is_here(partitions: Iterable[NewPartition]) -> TypeGuard[Sequence[NewPartition]]:
@@ -132,7 +132,7 @@ def is_here(partitions: Iterable[NewPartition]) -> TypeGuard[Sequence[NewPartiti
 def taken_in(partitions: Iterable[NewPartition]) -> Iterator[TakenIn]:
     """Consume an iterable completely, and keep what it yielded until the end of the block."""
     if is_here(partitions):
-        yield TakenIn(partitions, len(partitions) > BATCH)
+        yield TakenIn(partitions, _is_bulk(partitions))
         return
     batches = batched(partitions)
     first = list(chain.from_iterable(islice(batches, _ROWS_IN_MEMORY // BATCH)))
@@ -142,7 +142,11 @@ def taken_in(partitions: Iterable[NewPartition]) -> Iterator[TakenIn]:
             rest = _PartitionFile(file)
             for batch in batches:
                 rest.append(batch)
-        yield TakenIn(chain(first, rest), len(first) > BATCH)
+        yield TakenIn(chain(first, rest), _is_bulk(first))
+
+
+def _is_bulk(partitions: Sequence[NewPartition]) -> bool:
+    return len(partitions) > BATCH or any(partition.location is not None for partition in partitions)
 
 
 def _plain(partition: NewPartition) -> tuple[Any, ...]:

@@ -147,7 +147,8 @@ class Storage:
 
         Args:
             is_bulk: Of those who share the table, be the only one. For transactions that lock partitions batch by
-                batch: each batch is locked in one order, but several batches would wait for others' in a circle.
+                batch: each batch is locked in one order, but several batches would wait for others' in a circle. Also
+                for those that compare the locations of partitions (`catalog.partitions.folders`).
             version: Only hold it, exclusively, when it has this version still.
         """
         if self.is_postgresql:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
+from sqlalchemy import Index
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError, StatementError, TimeoutError
 
@@ -125,3 +126,11 @@ def _unavailable(message: str, shown: str) -> CatalogUnavailableError:
     return CatalogUnavailableError(
         f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server runs"
     )
+
+
+def violates_unique_index(error: Exception, index: Index) -> bool:
+    """Return whether a driver refused a row for a unique index; bulk statements bypass SQLAlchemy's errors."""
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return error.diag.constraint_name == index.name
+    columns = ", ".join(f"{column.table.name}.{column.name}" for column in index.columns)
+    return str(error) == f"UNIQUE constraint failed: {columns}"

@@ -146,19 +146,6 @@ class PartitionRow(Base):
     created_at_ms: Mapped[int]
 
 
-class RenamedPartitionRow(Base):
-    """What a partition was called before: its files still lie in the default folder of these values.
-
-    Another partition of these values needs another folder, or both would read the same files.
-    """
-
-    __tablename__ = "calve_renamed_partition"
-
-    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    identity: Mapped[bytes] = mapped_column(LargeBinary(16), primary_key=True)
-    partition_id: Mapped[int]
-
-
 class DataFileRow(Base):
     """A data file of a table with a partition scheme; its rows are what readers see.
 
@@ -326,6 +313,20 @@ class StagedPartitionRow(Base):
     location: Mapped[str] = mapped_column(Text)
     is_new: Mapped[bool]
     refused: Mapped[str | None] = mapped_column(Text)
+
+
+class PurgedFolderRow(Base):
+    """A folder that a purge deletes, as long as its operation is not CLEANED (`catalog.purged_folders`).
+
+    `location_key` is as in `TableRow`; of a location that is too long, that of a folder around it.
+    """
+
+    __tablename__ = "calve_purged_folder"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
+
+    location_key: Mapped[bytes] = mapped_column(LargeBinary, primary_key=True)
+    operation_number: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    location: Mapped[str] = mapped_column(Text)
 
 
 class PartitionCheckRow(Base):

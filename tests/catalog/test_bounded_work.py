@@ -22,7 +22,6 @@ from catalog.storage.schema import (
     IndexItemRow,
     PartitionIndexRow,
     PartitionRow,
-    RenamedPartitionRow,
     SourceFileRow,
 )
 from tests.catalog import killed_changes
@@ -128,7 +127,7 @@ def rows_left(catalog: Catalog, table: Table) -> dict[str, int]:
     with catalog.storage.read() as connection:
         counts = {
             row.__tablename__: connection.scalar(select(func.count()).where(row.table_id == table.id)) or 0
-            for row in (PartitionRow, DataFileRow, RenamedPartitionRow, SourceFileRow, PartitionIndexRow)
+            for row in (PartitionRow, DataFileRow, SourceFileRow, PartitionIndexRow)
         }
         return counts | {"items": connection.scalar(select(func.count()).select_from(IndexItemRow)) or 0}
 

@@ -18,6 +18,7 @@ from catalog.errors import (
     DuplicateFilesError,
     ExpressionError,
     FileProblem,
+    FolderBeingPurgedError,
     IndexedKeyError,
     InvalidPartitionError,
     LocationInUseError,
@@ -94,6 +95,7 @@ def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
         errors.StorageError,
         CatalogUnavailableError,
         SourceUnavailableError,
+        FolderBeingPurgedError,
     }
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, select, update
 
-from catalog import Catalog, FileFormat, NewPartition
+from catalog import Catalog, FileFormat, NewPartition, purging
 from catalog.errors import (
     CatalogError,
     ConflictError,
     FilesNotDeletedError,
+    FolderBeingPurgedError,
     InvalidIdentifierError,
     InvalidTableError,
+    LocationInUseError,
     NotATableError,
     TableAlreadyExistsError,
     UnsupportedFormatError,
 )
 from catalog.model import READABLE_FORMATS, Buckets, TableKind
 from catalog.operations import OperationKind, OperationState
-from catalog.own_files import _Deletion
-from catalog.storage.schema import TableRow
+from catalog.own_files import OthersFiles, _Deletion
+from catalog.storage.schema import PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.table_checks import require_readable_format
 from tests.catalog.written_files import own_name
@@ -214,15 +218,14 @@ def test_a_file_of_others_that_arrives_while_a_table_is_purged_stays(
     table = catalog.create_table("demo.t", columns=COLUMNS, partition_keys=[("k", "int")])
     mine = [file_in(catalog, f"{table.location}/k={number}") for number in range(2)]
     arriving = Path(table.location, "k=9", "part-00000-of-others.parquet")
-    clear = _Deletion.run
+    clear = _Deletion._delete_empty
 
-    def clear_late(self: _Deletion, name: str) -> object:
-        if name:
-            arriving.parent.mkdir(exist_ok=True)
-            arriving.write_text("theirs")
-        return clear(self, name)
+    def clear_late(self: _Deletion, names: Iterable[str], staying: set[str]) -> None:
+        arriving.parent.mkdir()
+        arriving.write_text("theirs")
+        clear(self, names, staying)
 
-    monkeypatch.setattr(_Deletion, "run", clear_late)
+    monkeypatch.setattr(_Deletion, "_delete_empty", clear_late)
     catalog.drop_table("demo.t", purge=True)
     assert arriving.read_text() == "theirs"
     assert not any(path.parent.exists() for path in mine)
@@ -246,14 +249,90 @@ def test_an_interrupted_purge_is_finished_later(
     assert not file.parent.exists()
 
 
-def test_a_table_that_took_the_folder_meanwhile_keeps_it(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+NEWCOMERS: dict[str, Callable[[Catalog, str], object]] = {
+    "onto": lambda catalog, root: catalog.create_table("demo.new", columns=COLUMNS, location=root),
+    "into": lambda catalog, root: catalog.create_table("demo.new", columns=COLUMNS, location=f"file:{root}/k=1"),
+    "around": lambda catalog, root: catalog.create_table("demo.new", columns=COLUMNS, location=f"{root}/.."),
+    "moved": lambda catalog, root: catalog.alter_table("demo.moved", location=f"{root}/"),
+    "partition": lambda catalog, root: catalog.add_partitions("demo.by", [NewPartition(["9"], location=f"{root}/k=1")]),
+    "moved partition": lambda catalog, root: catalog.alter_partition("demo.by", ["1"], location=f"{root}/k=1"),
+}
+
+
+@pytest.mark.parametrize("come", NEWCOMERS.values(), ids=NEWCOMERS)
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_no_table_and_no_partition_comes_to_a_folder_before_its_purge_has_ended(
+    catalog: Catalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    come: Callable[[Catalog, str], object],
+    is_interrupted: bool,
+) -> None:
+    root = f"{tmp_path}/lake/t"
+    catalog.create_table("demo.t", columns=COLUMNS, partition_keys=[("k", "int")], location=root)
+    catalog.create_table("demo.by", columns=COLUMNS, partition_keys=[("k", "int")])
+    catalog.add_partitions("demo.by", [NewPartition(["1"])])
+    catalog.create_table("demo.moved", columns=COLUMNS)
+    file = file_in(catalog, f"{root}/k=1")
+    delete, refused = purging.delete_own_files, list[str]()
+
+    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+        with pytest.raises(FolderBeingPurgedError, match=r"run `calve vacuum`") as error:
+            come(catalog, root)
+        refused.append(error.value.operation)
+        if is_interrupted and len(refused) == 1:
+            raise KeyboardInterrupt
+        return delete(location, *arguments, **options)
+
+    monkeypatch.setattr(purging, "delete_own_files", refuse_and_delete)
+    if is_interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            catalog.drop_table("demo.t", purge=True)
+        with pytest.raises(LocationInUseError, match=refused[0]):
+            come(catalog, root)
+        assert catalog.vacuum().purged == ("demo.t",)
+    else:
+        catalog.drop_table("demo.t", purge=True)
+    assert not file.exists()
+    come(catalog, root)
+    with catalog.storage.read() as connection:
+        assert connection.scalars(select(PurgedFolderRow.location)).all() == []
+
+
+def test_a_purge_that_another_process_has_finished_deletes_nothing_of_the_next_table(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = catalog.create_table("demo.t", columns=COLUMNS, partition_keys=[("k", "int")]).location
+    file_in(catalog, f"{root}/k=1")
+    delete, files = purging.delete_own_files, list[Path]()
+
+    def delete_late(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+        if not files:
+            files.append(Path())
+            assert catalog.vacuum().purged == ("demo.t",)
+            catalog.create_table("demo.t", columns=COLUMNS, partition_keys=[("k", "int")])
+            files.append(file_in(catalog, f"{root}/k=1"))
+        return delete(location, *arguments, **options)
+
+    monkeypatch.setattr(purging, "delete_own_files", delete_late)
+    catalog.drop_table("demo.t", purge=True)
+    assert files[1].exists()
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_a_purge_of_an_earlier_version_goes_on_unless_a_table_is_there(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, is_taken: bool
+) -> None:
     file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS).location)
     with monkeypatch.context() as patched:
         patched.setattr("catalog.catalog.finish_drop", lambda *_: None)
         catalog.drop_table("demo.t", purge=True)
-    catalog.create_table("demo.t", columns=COLUMNS)
+    with catalog.storage.write() as connection:
+        connection.execute(delete(PurgedFolderRow))
+    if is_taken:
+        catalog.create_table("demo.t", columns=COLUMNS)
     assert catalog.finish_drops() == 1
-    assert file.exists()
+    assert file.exists() is is_taken
 
 
 def test_files_that_cannot_be_deleted_are_named(catalog: Catalog) -> None:

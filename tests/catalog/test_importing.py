@@ -282,6 +282,41 @@ def test_no_partition_moves_into_another_tables_location(catalog: Catalog, sales
     assert all(partition.location.startswith(LOCATION) for partition in catalog.get_partitions(TABLE))
 
 
+@pytest.mark.parametrize("location", [f"{LOCATION}/day=2024-01-01/n=2", "/apart"])
+def test_no_partition_comes_or_moves_to_the_folder_of_another(
+    catalog: Catalog, sales: GlueEndpoint, location: str
+) -> None:
+    sales.add_partitions("sales", "orders", iter([partition("2024-01-02", 1, location="file:/apart/")]))
+    import_all(catalog, sales)
+    before = sorted(catalog.get_partitions(TABLE))
+    moved = partition("2024-01-01", 1, location=location)
+    sales.client.update_partition(
+        DatabaseName="sales", TableName="orders", PartitionValueList=moved["Values"], PartitionInput=moved
+    )
+    for updates in (True, False):
+        report = import_all(catalog, sales, updates=updates)[TABLE]
+        assert report.outcome is ImportOutcome.REFUSED
+        assert "LocationTakenError" in str(report.reason)
+        assert sorted(catalog.get_partitions(TABLE)) == before
+        if updates:
+            # New ones come without being asked for.
+            sales.add_partitions("sales", "orders", iter([partition("2024-01-03", 1, location=location)]))
+
+
+def test_partitions_that_change_places_are_updated(catalog: Catalog, sales: GlueEndpoint) -> None:
+    import_all(catalog, sales)
+    places = [partition("2024-01-01", n, location=f"{LOCATION}/day=2024-01-01/n={1 - n}") for n in range(2)]
+    for moved in places:
+        sales.client.update_partition(
+            DatabaseName="sales", TableName="orders", PartitionValueList=moved["Values"], PartitionInput=moved
+        )
+    assert import_all(catalog, sales, updates=True)[TABLE].partitions.updated == 2
+    assert [
+        catalog.get_partition(TABLE, moved["Values"]).location == moved["StorageDescriptor"]["Location"]
+        for moved in places
+    ] == [True, True]
+
+
 def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Catalog, sales: GlueEndpoint) -> None:
     catalog.create_database("sales")
     keys = [("day", "date"), ("n", "int")]

@@ -1,0 +1,352 @@
+"""A folder belongs to one partition: of two, both would return its rows; and no purge deletes what a partition has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text
+
+from catalog import Catalog, IndexDefinition, NewPartition, Table, partition_purging
+from catalog.errors import CatalogError, FolderBeingPurgedError, LocationInUseError, LocationTakenError
+from catalog.failpoints import Point
+from catalog.own_files import OthersFiles
+from catalog.partitions.adding import PartitionAdder
+from catalog.storage.schema import PurgedFolderRow
+from tests.catalog.index_items import assert_every_partition_has_its_item
+from tests.catalog.stopped_loads import publish
+from tests.catalog.test_loading import Load
+from tests.catalog.test_loading import landing as landing
+from tests.catalog.test_publishing import kill_at
+from tests.catalog.written_files import own_name, write_file
+
+TABLE = "demo.t"
+NOW = timedelta(0)
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """The table `demo.t` with the keys (origin string, month int) and an index on month."""
+    return catalog.create_table(
+        TABLE,
+        columns=[("v", "int")],
+        partition_keys=[("origin", "string"), ("month", "int")],
+        indexes=[IndexDefinition("by_month", ("month",))],
+    )
+
+
+def add(catalog: Catalog, *partitions: tuple[Sequence[str | None], str | None]) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(values, location) for values, location in partitions])
+
+
+def put(catalog: Catalog, folder: str) -> Path:
+    return write_file(Path(folder) / own_name(catalog))
+
+
+def folders(catalog: Catalog) -> list[str]:
+    return sorted(partition.location for partition in catalog.get_partitions(TABLE))
+
+
+# --- one folder, one partition --------------------------------------------------------------------------------------
+
+PLACES = {
+    "default": "{root}/origin=JFK/month=1",
+    "default, spelled in another way": "file:{root}/origin=BOS/../origin=JFK//month=1/",
+    "own": "{root}/apart",
+    "own, spelled in another way": "file://{root}/x/../apart",
+    "outside": "{root}/../outside",
+}
+
+
+ACTS: dict[str, Callable[[Catalog, str], object]] = {
+    "add": lambda catalog, location: add(catalog, (("ZZ", "9"), location)),
+    "add several": lambda catalog, location: add(
+        catalog, (("ZZ", "8"), None), (("ZZ", "9"), location), (("ZZ", "7"), "/other")
+    ),
+    "move": lambda catalog, location: catalog.alter_partition(TABLE, ("LGA", "2"), location=location),
+    "move and rename": lambda catalog, location: catalog.alter_partition(
+        TABLE, ("LGA", "2"), location=location, rename_to=("ZZ", "9")
+    ),
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("come", ACTS.values(), ids=ACTS)
+def test_no_partition_comes_to_the_folder_of_another(
+    catalog: Catalog, table: Table, place: str, come: Callable[[Catalog, str], object]
+) -> None:
+    add(
+        catalog,
+        (("JFK", "1"), None),
+        (("JFK", "2"), f"{table.location}/apart"),
+        (("JFK", "3"), f"{Path(table.location).parent}/outside"),
+        (("LGA", "2"), None),
+    )
+    location, before = place.format(root=table.location), folders(catalog)
+    with pytest.raises(LocationTakenError, match="both would return them") as refused:
+        come(catalog, location)
+    assert refused.value.owner.startswith("partition origin=JFK/month=")
+    assert folders(catalog) == before
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+def test_two_new_partitions_do_not_share_a_folder(catalog: Catalog, table: Table) -> None:
+    for pair in (
+        [(("C", "1"), "/x/shared"), (("D", "1"), "file:/x//shared")],
+        [(("C", "1"), None), (("D", "1"), f"{table.location}/origin=C/month=1")],
+    ):
+        with pytest.raises(LocationTakenError):
+            add(catalog, *pair)
+    assert folders(catalog) == []
+
+
+def test_no_partition_comes_to_its_default_folder_when_another_lies_there(catalog: Catalog, table: Table) -> None:
+    default = f"{table.location}/origin=JFK/month=1"
+    add(catalog, (("ZZ", "9"), default), (("JFK", "2"), "/x"))
+    for come in (
+        lambda: add(catalog, (("JFK", "1"), None), (("JFK", "3"), None)),
+        lambda: catalog.alter_partition(TABLE, ("JFK", "2"), location=default, rename_to=("JFK", "1")),
+    ):
+        with pytest.raises(LocationTakenError, match="partition origin=ZZ/month=9 has its files in"):
+            come()
+    assert folders(catalog) == sorted(["/x", default])
+    # Of another spelling, it is another folder.
+    add(catalog, (("JFK", "01"), None))
+
+
+def test_what_is_free_is_not_refused(catalog: Catalog, table: Table) -> None:
+    add(catalog, (("JFK", "1"), None), (("ZZ", "9"), f"{table.location}/origin=JFK"), (("ZZ", "8"), "/x/1"))
+    catalog.alter_partition(TABLE, ("JFK", "1"), location=f"file:{table.location}/origin=JFK/month=1")
+    catalog.alter_partition(TABLE, ("JFK", "1"), location=f"{table.location}/origin=JFK/month=1")
+    catalog.alter_partition(TABLE, ("ZZ", "8"), location="/x/2")
+    add(catalog, (("ZZ", "7"), "/x/1"), (("ZZ", "6"), f"{table.location}/origin=JFK/month=01"))
+    catalog.drop_partitions(TABLE, "origin = 'JFK'")
+    add(catalog, (("ZZ", "5"), f"{table.location}/origin=JFK/month=1"))
+    # Several tables may read one folder that is no table's.
+    catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
+    catalog.add_partitions("demo.other", [NewPartition(["1"], "/x/1")])
+    assert len(folders(catalog)) == 5
+
+
+@pytest.mark.parametrize("come", ACTS.values(), ids=ACTS)
+def test_no_partition_comes_to_a_folder_that_a_load_fills(
+    catalog: Catalog, catalog_url: str, table: Table, landing: Path, come: Callable[[Catalog, str], object]
+) -> None:
+    load = Load(catalog, table, landing)
+    load.discover()
+    load.stage()
+    kill_at(publish, Point.MOVED, catalog_url, load.name, load.staging)
+    add(catalog, (("LGA", "2"), None))
+    with pytest.raises(LocationInUseError, match="which operation run-1 is about to add"):
+        come(catalog, f"{table.location}/origin=JFK/month=1")
+    load.publish()
+    assert len(folders(catalog)) == len(set(folders(catalog))) == 4
+
+
+def test_no_load_fills_the_folder_of_a_partition_with_other_values(
+    catalog: Catalog, table: Table, landing: Path
+) -> None:
+    add(catalog, (("ZZ", "9"), f"{table.location}/origin=JFK/month=1"))
+    load = Load(catalog, table, landing)
+    load.discover()
+    load.stage()
+    with pytest.raises(LocationTakenError, match="partition origin=ZZ/month=9 has its files in"):
+        load.publish()
+    assert not Path(table.location, "origin=JFK").exists()
+
+
+def test_partitions_that_come_at_once_do_not_share_a_folder(catalog: Catalog, table: Table) -> None:
+    default = f"{table.location}/origin=JFK/month=1"
+    acts: list[Callable[[], object]] = [
+        lambda: add(catalog, (("JFK", "1"), None)),
+        lambda: add(catalog, (("ZZ", "9"), default)),
+        lambda: add(catalog, (("ZZ", "8"), f"file:{default}")),
+        lambda: catalog.alter_partition(TABLE, ("LGA", "1"), location=default),
+    ]
+    for _ in range(5):
+        add(catalog, (("LGA", "1"), None))
+        barrier, outcomes = Barrier(len(acts)), list[bool]()
+
+        def run(act: Callable[[], object], barrier: Barrier = barrier, outcomes: list[bool] = outcomes) -> None:
+            barrier.wait()
+            try:
+                act()
+                outcomes.append(True)
+            except LocationTakenError:
+                outcomes.append(False)
+
+        threads = [Thread(target=run, args=(act,)) for act in acts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(outcomes) == [False, False, False, True]
+        catalog.drop_partitions(TABLE)
+
+
+# --- purges ---------------------------------------------------------------------------------------------------------
+
+
+def interrupt_purge(catalog: Catalog, expression: str | None = None) -> None:
+    """Drop partitions with their files, and die before a file goes."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("catalog.catalog.finish_partition_purge", die)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.purge_partitions(TABLE, expression)
+
+
+NEWCOMERS: dict[str, Callable[[Catalog, Table], object]] = {
+    "add": lambda catalog, table: add(catalog, (("a", "1"), None)),
+    "repair": lambda catalog, table: catalog.repair_table(TABLE),
+    "location": lambda catalog, table: add(catalog, (("c", "1"), f"file:{table.location}/origin=a/month=1")),
+    "around": lambda catalog, table: add(catalog, (("c", "1"), f"{table.location}/origin=a")),
+    "rename": lambda catalog, table: [
+        add(catalog, (("a", "1"), None)),
+        catalog.alter_partition(TABLE, ("a", "1"), rename_to=("c", "1")),
+    ],
+}
+
+
+@pytest.mark.parametrize("come", NEWCOMERS.values(), ids=NEWCOMERS)
+def test_an_interrupted_purge_leaves_the_folder_of_a_partition_that_came_meanwhile(
+    catalog: Catalog, table: Table, come: Callable[[Catalog, Table], object]
+) -> None:
+    add(catalog, (("a", "1"), None), (("z", "1"), None))
+    file, other = (put(catalog, f"{table.location}/origin={origin}/month=1") for origin in "az")
+    catalog.alter_partition(TABLE, ("a", "1"), rename_to=("b", "1"))
+    interrupt_purge(catalog)
+    come(catalog, table)
+    assert [str(file) for _ in catalog.get_partitions(TABLE, "origin <> 'z'")] == [str(file)]
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert file.exists()
+    # What was not deleted for its sake stays when it is dropped without its files.
+    catalog.drop_partitions(TABLE)
+    catalog.vacuum(grace=NOW)
+    assert file.exists()
+    assert other.exists() is (come is NEWCOMERS["repair"])
+
+
+@pytest.mark.parametrize("is_reserved", [False, True])
+def test_a_purge_leaves_default_folders_inside(
+    catalog: Catalog, catalog_url: str, table: Table, landing: Path, is_reserved: bool
+) -> None:
+    add(catalog, (("x", "1"), f"{table.location}/origin=JFK"))
+    interrupt_purge(catalog)
+    if is_reserved:
+        load = Load(catalog, table, landing)
+        load.discover()
+        load.stage({("JFK", "1"): 1})
+        kill_at(publish, Point.MOVED, catalog_url, load.name, load.staging)
+    else:
+        add(catalog, (("JFK", "1"), None))
+    file = put(catalog, f"{table.location}/origin=JFK/month=1")
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert file.exists()
+
+
+COMING: dict[str, Callable[[Catalog, Table], object]] = {
+    **NEWCOMERS,
+    "inside": lambda catalog, table: add(catalog, (("c", "1"), f"{table.location}/origin=a/month=1/x")),
+    "move": lambda catalog, table: catalog.alter_partition(
+        TABLE, ("LGA", "1"), location=f"{table.location}/origin=a/month=1"
+    ),
+}
+
+
+@pytest.mark.parametrize("come", COMING.values(), ids=COMING)
+def test_no_partition_comes_to_a_folder_while_a_purge_deletes_its_files(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, come: Callable[[Catalog, Table], object]
+) -> None:
+    add(catalog, (("a", "1"), None), (("LGA", "1"), None))
+    file = put(catalog, f"{table.location}/origin=a/month=1")
+    delete, refused = partition_purging.delete_own_files, list[str]()
+
+    def refuse() -> None:
+        before = folders(catalog)
+        if come is NEWCOMERS["repair"]:
+            [reason] = catalog.repair_table(TABLE).unfit
+            assert "is deleting the files in it" in reason
+        else:
+            with pytest.raises(FolderBeingPurgedError, match="run `calve vacuum`"):
+                come(catalog, table)
+        assert folders(catalog) == before
+        refused.append("")
+
+    def refuse_and_delete(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+        refuse()
+        if len(refused) == 1:
+            raise KeyboardInterrupt
+        return delete(location, *arguments, **options)
+
+    monkeypatch.setattr(partition_purging, "delete_own_files", refuse_and_delete)
+    with pytest.raises(KeyboardInterrupt):
+        catalog.purge_partitions(TABLE, "origin = 'a'")
+    refuse()
+    assert catalog.vacuum(grace=NOW).purged == (f"{TABLE} (partitions)",)
+    assert len(refused) == 3
+    assert not file.exists()
+    come(catalog, table)
+    with catalog.storage.read() as connection:
+        assert connection.scalars(select(PurgedFolderRow.location)).all() == []
+
+
+def test_a_purge_that_another_process_has_finished_deletes_nothing_of_the_next_partition(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(catalog, (("a", "1"), None))
+    put(catalog, f"{table.location}/origin=a/month=1")
+    delete, files = partition_purging.delete_own_files, list[Path]()
+
+    def delete_late(location: str, *arguments: Any, **options: Any) -> OthersFiles:
+        if not files:
+            files.append(Path())
+            assert catalog.vacuum(grace=NOW).purged == (f"{TABLE} (partitions)",)
+            add(catalog, (("a", "1"), None))
+            files.append(put(catalog, f"{table.location}/origin=a/month=1"))
+        return delete(location, *arguments, **options)
+
+    monkeypatch.setattr(partition_purging, "delete_own_files", delete_late)
+    catalog.purge_partitions(TABLE)
+    assert files[1].exists()
+
+
+def test_a_purge_deletes_the_folders_of_a_table_that_was_moved_or_dropped(catalog: Catalog, table: Table) -> None:
+    add(catalog, (("a", "1"), None), (("b", "1"), None))
+    files = [put(catalog, f"{table.location}/origin={origin}/month=1") for origin in "ab"]
+    interrupt_purge(catalog)
+    catalog.drop_table(TABLE)
+    catalog.create_table("demo.next", columns=[("v", "int")], location=f"{table.location}/origin=b")
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert [file.exists() for file in files] == [False, True]
+
+
+# --- violations of other rules --------------------------------------------------------------------------------------
+
+
+def test_an_id_that_is_taken_is_an_error_and_no_reason_to_insert_again(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(catalog, *[(("a", str(month)), None) for month in range(20)])
+    with catalog.storage.write() as connection:
+        if catalog.storage.is_postgresql:
+            connection.execute(text("SELECT setval('calve_partition_id_seq', 1)"))
+        else:
+            connection.execute(text("UPDATE sqlite_sequence SET seq = 1 WHERE name = 'calve_partition'"))
+    insert, times = PartitionAdder._insert, list[int]()
+
+    def insert_once(self: PartitionAdder, *arguments: Any) -> Any:
+        times.append(1)
+        assert len(times) == 1, "it tries for ever"
+        return insert(self, *arguments)
+
+    monkeypatch.setattr(PartitionAdder, "_insert", insert_once)
+    with pytest.raises(CatalogError, match=r"calve_partition"):
+        add(catalog, (("b", "1"), None))
