@@ -1,4 +1,4 @@
-"""Functions over shares of a list, run by Spark in Python processes that begin the next task soon."""
+"""Functions over shares of a list or over rows, run by Spark in Python processes that begin the next task soon."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 from zipimport import zipimporter
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyspark import RDD
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TASKS_A_CORE = 2
 """Tasks of many items each: one that does nothing takes Spark some 10 ms, and the first in a process a second."""
@@ -25,6 +26,17 @@ def in_tasks(
 ) -> RDD[_R]:
     """Return what a function yields for its share of the items, in their order, as an RDD that is not yet run."""
     return spark.sparkContext.parallelize(items, task_count).mapPartitions(partial(_run, function))
+
+
+def in_batches(
+    rows: DataFrame, function: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[pyarrow.RecordBatch]], shape: str
+) -> DataFrame:
+    """Return what a function yields for the rows of its task, in batches, as a frame that is not yet computed.
+
+    Args:
+        shape: The columns that it yields, as in `CREATE TABLE`.
+    """
+    return rows.mapInArrow(partial(_run, function), shape)
 
 
 def _run(function: Callable[[Iterable[_T]], Iterable[_R]], items: Iterable[_T]) -> Iterator[_R]:

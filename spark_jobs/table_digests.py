@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_, or_
 from typing import NamedTuple
 
 from pyspark import StorageLevel
@@ -11,7 +13,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import (
     ArrayType,
-    BinaryType,
     DataType,
     MapType,
     StructField,
@@ -20,10 +21,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from spark_jobs.file_metrics import FILE, ROWS, FileMetrics, WrongMetric, text_of
+
 SHOWN = 10
 """Partitions that differ, up to which they are told."""
 
-_IS_SECOND, _KEY = "calve/is_second", "calve/key/"
+_IS_SECOND, _KEY, _HASH = "calve/is_second", "calve/key/", "calve/hash"
+_DIGEST = (ROWS, "calve/checksum/high", "calve/checksum/low")
 
 
 class ColumnFigures(NamedTuple):
@@ -103,16 +107,29 @@ class Comparison:
         partition_count, row_count: Of the first table's and the second's partitions, and of the first's rows.
         difference_count: How many partitions differ.
         differences: The first of them.
+        wrong_file_count: Files of the second table with wrong metrics; not looked for when partitions differ.
+        wrong_metrics: The first of these metrics.
     """
 
     partition_count: int
     row_count: int
     difference_count: int
     differences: tuple[Difference, ...]
+    wrong_file_count: int = 0
+    wrong_metrics: tuple[WrongMetric, ...] = ()
 
 
-def compare(first: DataFrame, second: DataFrame, columns: Sequence[str], keys: Sequence[str]) -> Comparison:
-    """Compare two tables, each read once, whose partitions are groups of rows with the same keys.
+def compare(
+    first: DataFrame,
+    second: DataFrame,
+    columns: Sequence[str],
+    keys: Sequence[str],
+    metrics: FileMetrics | None = None,
+) -> Comparison:
+    """Compare two tables, whose partitions are groups of rows with the same keys.
+
+    Each is read once, for a count and a checksum of the rows of each partition; of partitions that differ, the figures
+    to be shown are taken in a second pass. Two different sets of rows have one checksum by a chance of about 1 in 2^64.
 
     Instants and times without zone compare as instants, the latter taken for times of UTC; numbers as the wider type
     of both. NaN is equal to NaN, and 0.0 to -0.0.
@@ -120,45 +137,104 @@ def compare(first: DataFrame, second: DataFrame, columns: Sequence[str], keys: S
     Args:
         second: Its types are those to compare in.
         columns, keys: Of both tables.
+        metrics: What the second table, an Iceberg table whose rows then have a column `FILE`, declares of its files; it
+            is compared with the rows of each file.
     """
-    types = {each.name: _compared(each.dataType) for each in second.schema}
-    rows = _side(first, types, (*columns, *keys), False).union(_side(second, types, (*columns, *keys), True))
-    by_key = [f.col(_quoted(_KEY + name)) for name in keys]
-    keyed = rows.withColumnsRenamed({name: _KEY + name for name in keys})
-    figures = f.struct(
-        f.count("*").alias("rows"),
-        _checksum([_hashable(_quoted_column(name), types[name]) for name in columns]).alias("checksum"),
-        f.array(*[_figures(name, types[name]) for name in columns]).alias("columns"),
-    )
-    sides = keyed.groupBy(*by_key, f.col(_quoted(_IS_SECOND))).agg(figures.alias("figures"))
-    is_second = f.col(_quoted(_IS_SECOND))
-    both = (
-        sides.groupBy(*by_key)
-        .agg(
-            f.max(f.when(~is_second, f.col("figures"))).alias("first"),
-            f.max(f.when(is_second, f.col("figures"))).alias("second"),
-        )
-        .withColumn("differs", ~f.col("first").eqNullSafe(f.col("second")))
-        .persist(StorageLevel.MEMORY_AND_DISK)
-    )
+    types = {field.name: _compared(field.dataType) for field in second.schema}
+    sides = _side(first, types, columns, keys), _side(second, types, columns, keys)
+    by_key = [_quoted_column(_KEY + name) for name in keys]
+    ours = _digests(sides[0], by_key)
+    if metrics is None:
+        return _compare(sides, (ours, _digests(sides[1], by_key)), by_key, columns, types)
+    with_file = _side(second, types, columns, keys, (FILE,))
+    halves = list(zip(_DIGEST[1:], _halves(), strict=True))
+    measured = metrics.measure(with_file, columns, [_KEY + name for name in keys], halves)
+    measured = measured.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        totals = both.agg(
-            f.count("*"), f.coalesce(f.sum("first.rows"), f.lit(0)), f.count_if(f.col("differs"))
-        ).collect()
-        ((partitions, row_count, difference_count),) = totals
-        found = _differing(both, by_key) if difference_count else ()
+        sums = [f.sum(_quoted_column(name)).alias(name) for name in _DIGEST]
+        comparison = _compare(sides, (ours, measured.groupBy(*by_key).agg(*sums)), by_key, columns, types)
+        if comparison.difference_count:
+            return comparison
+        count, wrong = metrics.wrong(measured, columns, with_file.schema)
+        return replace(comparison, wrong_file_count=count, wrong_metrics=tuple(wrong))
     finally:
-        both.unpersist()
-    return Comparison(partitions, row_count, difference_count, tuple(found))
+        measured.unpersist()
 
 
-def _differing(both: DataFrame, keys: Sequence[Column]) -> Iterator[Difference]:
+def _side(
+    rows: DataFrame, types: dict[str, DataType], columns: Sequence[str], keys: Sequence[str], more: Sequence[str] = ()
+) -> DataFrame:
+    """Return columns and keys in the types to compare in, a hash of each row's values, and more columns as they are."""
+    values = {name: _quoted_column(name).cast(types[name]) for name in (*columns, *keys)}
+    parts = [part for name in columns for part in _hashed_parts(values[name], types[name])]
+    return rows.select(
+        *[values[name].alias(name) for name in columns],
+        *[values[name].alias(_KEY + name) for name in keys],
+        (f.xxhash64(*parts) if parts else f.lit(0).cast("bigint")).alias(_HASH),
+        *map(_quoted_column, more),
+    )
+
+
+def _halves() -> tuple[Column, Column]:
+    """Return both halves of a hash: sums of them do not overflow below four thousand million rows."""
+    row_hash = _quoted_column(_HASH)
+    return f.shiftright(row_hash, 32), f.shiftright(f.shiftleft(row_hash, 32), 32)
+
+
+def _digests(rows: DataFrame, groups: Sequence[Column]) -> DataFrame:
+    """Return count and checksum of the rows of each group, in columns of fixed width, which Spark aggregates fast."""
+    figures = (f.count("*"), *map(f.sum, _halves()))
+    return rows.groupBy(*groups).agg(*[figure.alias(name) for name, figure in zip(_DIGEST, figures, strict=True)])
+
+
+def _compare(
+    sides: tuple[DataFrame, DataFrame],
+    digests: tuple[DataFrame, DataFrame],
+    keys: Sequence[Column],
+    columns: Sequence[str],
+    types: dict[str, DataType],
+) -> Comparison:
+    ours, theirs = (
+        side.select(*keys, f.lit(sign).alias("sign"), *map(_quoted_column, _DIGEST))
+        for side, sign in zip(digests, (1, -1), strict=True)
+    )
+    surplus = [f.sum(_quoted_column(name) * f.col("sign")) for name in _DIGEST]
+    differs = reduce(or_, (sum_ != 0 for sum_ in surplus))
+    rows = f.sum(f.when(f.col("sign") > 0, _quoted_column(ROWS)))
+    both = ours.union(theirs).groupBy(*keys).agg(rows.alias("rows"), differs.alias("differs"))
+    totals = both.agg(f.count("*"), f.coalesce(f.sum("rows"), f.lit(0)), f.count_if(f.col("differs"))).collect()
+    ((partitions, row_count, difference_count),) = totals
+    differences = _differing(both.where("differs"), sides, keys, columns, types) if difference_count else ()
+    return Comparison(partitions, row_count, difference_count, tuple(differences))
+
+
+def _differing(
+    differing: DataFrame,
+    sides: tuple[DataFrame, DataFrame],
+    keys: Sequence[Column],
+    columns: Sequence[str],
+    types: dict[str, DataType],
+) -> Iterator[Difference]:
+    """Yield the first partitions that differ, with all their figures."""
     texts = f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
-    differing = both.where("differs")
+    is_second = f.col(_quoted(_IS_SECOND))
+    rows = sides[0].withColumn(_IS_SECOND, f.lit(False)).union(sides[1].withColumn(_IS_SECOND, f.lit(True)))
     # A table without keys is one group, and nothing to sort by.
-    ordered = differing.sort(*keys) if keys else differing
-    shown = ordered.select(texts.alias("values"), "first", "second").limit(SHOWN)
-    for row in shown.collect():
+    if keys:
+        names = {f"calve/shown/{position}": key for position, key in enumerate(keys)}
+        shown = differing.sort(*keys).limit(SHOWN).select(*[key.alias(name) for name, key in names.items()])
+        is_shown = reduce(and_, (key.eqNullSafe(_quoted_column(name)) for name, key in names.items()))
+        rows = rows.join(f.broadcast(shown), is_shown, "left_semi")
+    columns_figures = f.array(*[_figures(name, types[name]) for name in columns])
+    checksum = f.sum(f.shiftright(_quoted_column(_HASH), 32))
+    figures = f.struct(f.count("*").alias("rows"), checksum.alias("checksum"), columns_figures.alias("columns"))
+    by_side = rows.groupBy(*keys, is_second).agg(figures.alias("figures"))
+    both = by_side.groupBy(*keys).agg(
+        f.max(f.when(~is_second, f.col("figures"))).alias("first"),
+        f.max(f.when(is_second, f.col("figures"))).alias("second"),
+    )
+    ordered = both.sort(*keys) if keys else both
+    for row in ordered.select(texts.alias("values"), "first", "second").collect():
         yield Difference(tuple(row.values), _partition(row.first), _partition(row.second))
 
 
@@ -169,59 +245,49 @@ def _partition(row: tuple[int, int, list[tuple[int, str, str, int]]] | None) -> 
     return PartitionFigures(rows, checksum, tuple(ColumnFigures(*each) for each in columns))
 
 
-def _side(rows: DataFrame, types: dict[str, DataType], names: Sequence[str], is_second: bool) -> DataFrame:
-    values = [_quoted_column(name).cast(types[name]).alias(name) for name in names]
-    return rows.select(*values, f.lit(is_second).alias(_IS_SECOND))
-
-
 def _figures(name: str, data_type: DataType) -> Column:
     value = _quoted_column(name)
     null = f.lit(None).cast("string")
     is_ordered = not isinstance(data_type, (ArrayType, MapType, StructType))
     return f.struct(
         f.count_if(value.isNull()).alias("nulls"),
-        (_shown(f.min(value), data_type) if is_ordered else null).alias("minimum"),
-        (_shown(f.max(value), data_type) if is_ordered else null).alias("maximum"),
-        _checksum([_hashable(value, data_type)]).alias("checksum"),
+        (text_of(f.min(value), data_type) if is_ordered else null).alias("minimum"),
+        (text_of(f.max(value), data_type) if is_ordered else null).alias("maximum"),
+        f.sum(f.shiftright(f.xxhash64(*_hashed_parts(value, data_type)), 32)).alias("checksum"),
     )
 
 
-def _shown(value: Column, data_type: DataType) -> Column:
-    return f.hex(value) if isinstance(data_type, BinaryType) else value.cast("string")
+def _hashed_parts(value: Column, data_type: DataType) -> Iterator[Column]:
+    """Yield what to hash of a value, so that different values differ in it.
 
-
-def _checksum(values: Sequence[Column]) -> Column:
-    # The upper half of a hash: sums of it do not overflow below four thousand million rows.
-    return f.sum(f.shiftright(f.xxhash64(*values), 32)) if values else f.lit(0).cast("bigint")
-
-
-def _hashable(value: Column, data_type: DataType) -> Column:
-    """Return a value that Spark hashes: with the entries of maps in order, as readers give them in any."""
-    if not _has_map(data_type):
-        return value
+    Spark's hash passes over nulls and empty arrays, so they are hashed as flags; and hashes no maps, whose entries
+    readers give in any order.
+    """
     match data_type:
-        case MapType(valueType=inside):
-            entries = f.transform(
-                f.map_entries(value), lambda each: f.struct(each["key"], _hashable(each["value"], inside))
-            )
-            return f.array_sort(entries)
-        case ArrayType(elementType=inside):
-            return f.transform(value, lambda each: _hashable(each, inside))
         case StructType(fields=fields):
-            parts = [_hashable(value.getField(each.name), each.dataType).alias(each.name) for each in fields]
-            return f.when(value.isNotNull(), f.struct(*parts))
-    return value
-
-
-def _has_map(data_type: DataType) -> bool:
-    match data_type:
-        case MapType():
-            return True
+            for field in fields:
+                yield from _hashed_parts(value.getField(field.name), field.dataType)
+        case MapType(keyType=key_type, valueType=value_type):
+            yield f.array_sort(
+                f.transform(
+                    f.map_entries(value),
+                    lambda entry: _struct(
+                        (*_hashed_parts(entry["key"], key_type), *_hashed_parts(entry["value"], value_type))
+                    ),
+                )
+            )
+        case ArrayType(elementType=ArrayType() | MapType() | StructType() as inside):
+            yield f.transform(value, lambda element: _struct(_hashed_parts(element, inside)))
         case ArrayType():
-            return _has_map(data_type.elementType)
-        case StructType():
-            return any(_has_map(field.dataType) for field in data_type)
-    return False
+            yield value
+            yield f.transform(value, lambda element: element.isNull())
+        case _:
+            yield value
+    yield value.isNull()
+
+
+def _struct(parts: Iterable[Column]) -> Column:
+    return f.struct(*[part.alias(f"_{number}") for number, part in enumerate(parts)])
 
 
 def _compared(data_type: DataType) -> DataType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_, or_
@@ -19,9 +19,12 @@ from catalog.files import Folder
 from catalog.jobs import VerifyMigrationJob
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest
-from catalog.model import Partition, PartitionState
+from catalog.model import FileFormat, Partition, PartitionState
 from catalog.partition_names import partition_path
+from spark_jobs.file_metrics import FILE, FileMetrics
+from spark_jobs.filtered_questions import LostRows, lost_rows
 from spark_jobs.iceberg_reading import read_metadata_file
+from spark_jobs.manifest_summaries import wrong_summaries
 from spark_jobs.reading import Nested, read_partitions
 from spark_jobs.session import run_job
 from spark_jobs.table_digests import Comparison, compare
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
 log = logging.getLogger("spark_jobs.verify_migration")
 
 _NAMES = ("the Hive table", "the Iceberg table")
+_ASKED_PARTITIONS = 4
+"""Partitions of one file format of whose rows some are asked for by filters."""
 _SHOWN = 10
 """What differs in one partition, up to which it is told."""
 
 
 def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigrationJob) -> dict[str, Any]:
-    """Compare row counts, nulls, minima, maxima and checksums by partition and column.
+    """Compare rows by partition, the metrics of each file with its rows, and answers to filters with both.
 
     Files that are added to an Iceberg table are compared as a table of their own, which nobody sees.
 
@@ -131,18 +136,61 @@ class _Both:
         Raises:
             VerificationFailedError: There is one.
         """
+        from catalog.iceberg.metadata import read_metadata
+
         hive = read_partitions(spark, self._table, map(self._partition, self._chosen), nested)
-        iceberg = read_metadata_file(spark, metadata_location)
-        if self._is_sample:
-            iceberg = iceberg.where(self._is_chosen(iceberg))
-        found = compare(self._without_blanks(hive), self._without_blanks(iceberg), self._columns, self._keys)
+        iceberg = read_metadata_file(spark, metadata_location).select("*", f.col("_file").alias(FILE))
+        files = read_metadata_file(spark, metadata_location, "files")
+        schema = read_metadata(metadata_location).schema()
+        metrics = FileMetrics(schema, files, is_complete=not self._is_sample)
+        chosen = iceberg.where(self._is_chosen(iceberg)) if self._is_sample else iceberg
+        found = compare(
+            self._without_blanks(hive),
+            self._without_blanks(chosen),
+            self._columns,
+            self._keys,
+            metrics,
+        )
         if found.difference_count:
             raise VerificationFailedError(
                 f"table {self._table.full_name}: the Iceberg table would not have the rows of the Hive table: "
                 f"{'; '.join(self._told(found))}. Nothing was changed. Run the operation again; if it fails again, "
                 "look whether the files can be read"
             )
+        if found.wrong_file_count:
+            raise self._unfilterable(
+                f"the metrics in its manifests are not those of the rows in {found.wrong_file_count:,} file(s)",
+                found.wrong_metrics,
+            )
+        if summaries := wrong_summaries(spark, metadata_location):
+            raise self._unfilterable("its manifest list does not describe its manifests", summaries)
+        if lost := self._lost_rows(spark, iceberg, nested):
+            raise self._unfilterable("filters do not find rows that the Hive table has", lost)
         return found
+
+    def _unfilterable(self, problem: str, details: Iterable[object]) -> VerificationFailedError:
+        return VerificationFailedError(
+            f"table {self._table.full_name}: filters on the Iceberg table would lose rows, because {problem}: "
+            f"{'; '.join(map(str, details))}. Nothing was changed. Write the files again, and run the operation again"
+        )
+
+    def _lost_rows(self, spark: SparkSession, iceberg: DataFrame, nested: Nested | None) -> list[LostRows]:
+        """Return rows that filters do not find, of some partitions that are evenly spread."""
+        asked = [partition for folders in self._by_format() for partition in map(self._partition, _spread(folders))]
+        groups = [[partition] for partition in asked] if self._keys else [asked]
+        samples = [
+            self._without_blanks(read_partitions(spark, self._table, group, nested)) for group in groups if group
+        ]
+        if not samples:
+            return []
+        names = [*self._keys, *self._columns]
+        return lost_rows(samples, self._without_blanks(iceberg.drop(FILE)), names, len(self._keys))
+
+    def _by_format(self) -> Iterable[Sequence[SourceFolder]]:
+        by_format: dict[FileFormat, list[SourceFolder]] = {}
+        for folder in self._chosen:
+            by_format.setdefault(folder.format, []).append(folder)
+        return by_format.values()
 
     def _partition(self, folder: SourceFolder) -> Partition:
         by_name = dict(zip((name.lower() for name in self._keys), folder.values, strict=True))
@@ -183,6 +231,12 @@ class _Both:
             yield f"{where}{', '.join(parts[:_SHOWN])}{more}"
         if found.difference_count > len(found.differences):
             yield f"and {found.difference_count - len(found.differences):,} more partitions"
+
+
+def _spread(folders: Sequence[SourceFolder]) -> Sequence[SourceFolder]:
+    """Return some folders from all over the table."""
+    step = max(1, len(folders) // _ASKED_PARTITIONS)
+    return folders[step // 2 :: step][:_ASKED_PARTITIONS]
 
 
 def _is(key: Column, text: str | None, data_type: DataType) -> Column:
