@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from operator import attrgetter
 from types import NoneType
@@ -61,11 +61,16 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _Batch:
-    """Partitions that fit, and what to store for each; the lists have one order."""
+    """Partitions that fit, and what to store for each; the lists have one order.
+
+    Attributes:
+        locations: None for the default ones.
+    """
 
     partitions: Sequence[NewPartition]
     packed: Sequence[str]
     identities: Sequence[bytes]
+    locations: Sequence[str | None]
     index_keys: Sequence[Sequence[bytes]]
 
     def only(self, numbers: Sequence[int]) -> _Batch:
@@ -74,6 +79,7 @@ class _Batch:
             [self.partitions[number] for number in numbers],
             [self.packed[number] for number in numbers],
             [self.identities[number] for number in numbers],
+            [self.locations[number] for number in numbers],
             [[keys[number] for number in numbers] for keys in self.index_keys],
         )
 
@@ -158,10 +164,11 @@ class PartitionAdder:
             wanted = [number for number in first_of.values() if number not in problems]
             chosen = {*wanted, *problems}
             twice = [encoded.packed[number] for number in range(len(partitions)) if number not in chosen]
-        batch = _Batch(partitions, encoded.packed, encoded.identities, encoded.index_keys)
+        locations = [None] * len(partitions)
+        batch = _Batch(partitions, encoded.packed, encoded.identities, locations, encoded.index_keys)
         batch = batch.only(sorted(wanted, key=encoded.typed.__getitem__))
         self._check_locations(batch)
-        return batch, twice
+        return replace(batch, locations=self._own_locations(batch)), twice
 
     def _encrypted(self, partitions: Sequence[NewPartition]) -> dict[int, RefusedPartition]:
         """Return the partitions that no index admits because they are encrypted, by their numbers."""
@@ -241,21 +248,20 @@ class PartitionAdder:
     def _insert(self, new: _Batch) -> None:
         if not new.packed:
             return
-        locations = self._own_locations(new)
-        own_locations = [location for location in locations if location is not None]
+        own_locations = [location for location in new.locations if location is not None]
         require_partition_locations(self.table, own_locations)
         refuse_locations_in_use(self._connection, self.table, own_locations)
         ids = reserve_partition_ids(self._connection, len(new.packed))
-        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new, locations))
+        insert_rows(self._connection, PartitionRow, _COLUMNS, self._rows(ids, new))
         for index, keys in zip(self._encoder.indexes, new.index_keys, strict=True):
             items = zip(repeat(index.id), map(cut_key, keys), ids)
             insert_rows(self._connection, IndexItemRow, ("index_id", "key", "partition_id"), items)
 
-    def _rows(self, ids: Sequence[int], new: _Batch, locations: Sequence[str | None]) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, ids: Sequence[int], new: _Batch) -> Iterator[tuple[Any, ...]]:
         now, table_id = self._created_at_ms, self.table.id
         is_quarantined, operation_number = self._is_quarantined, self._operation_number
         for partition_id, partition, packed, identity, location in zip(
-            ids, new.partitions, new.packed, new.identities, locations, strict=True
+            ids, new.partitions, new.packed, new.identities, new.locations, strict=True
         ):
             yield (
                 partition_id,
@@ -305,7 +311,7 @@ class PartitionAdder:
             refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
         there = set(known)
         new = batch.only([n for n in range(len(batch.packed)) if n not in there]) if there else batch
-        refuse_shared_folders(self._connection, self.table, new.packed, self._own_locations(new))
+        refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
         names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
