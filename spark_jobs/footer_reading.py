@@ -23,7 +23,7 @@ from catalog.files import Folder
 from catalog.model import Column, Table
 from spark_jobs.file_formats import spark_type
 from spark_jobs.python_tasks import in_tasks
-from spark_jobs.sources import spark_path
+from spark_jobs.sources import read_path
 
 _FIELD_ID = b"PARQUET:field_id"
 _FOOTER_THREADS = 8
@@ -83,8 +83,8 @@ def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
 
 
 def _frame(spark: SparkSession, table: Table, schema: FileSchema, paths: Sequence[str]) -> DataFrame:
-    reader = spark.read.option("recursiveFileLookup", "true").option("__globPaths__", "false")
-    files = [f"{spark_path(table.location)}/{path}" for path in paths]
+    reader = spark.read.option("recursiveFileLookup", "true")
+    files = [read_path(f"{table.location}/{path}") for path in paths]
     # Spark's own reading of one footer: all of them have the same columns.
     rows = reader.schema(reader.parquet(files[0]).schema).parquet(*files)
     names = dict(_names_by_id(table, schema, paths[0]))

@@ -20,7 +20,7 @@ from catalog.partition_names import parse_partition_path
 from catalog.quality import QualityRules, RowCountRule
 from spark_jobs.checked_plans import check_expression
 from spark_jobs.file_formats import spark_type
-from spark_jobs.sources import plain_path, spark_path
+from spark_jobs.sources import plain_path, read_path
 
 if TYPE_CHECKING:
     import pandas
@@ -99,7 +99,7 @@ def summarise(
     )
     for expression in rules.agree.values():
         check_expression(spark, expression)
-    data = _read(spark, table, [spark_path(partition.location) for partition in partitions])
+    data = _read(spark, table, [read_path(partition.location) for partition in partitions])
     found = _aggregate(data, table, rules)
     summary = known.merge(found, how="left", on="location").drop(columns="location")
     summary["row_count"] = summary["row_count"].fillna(0).astype("int64")

@@ -44,7 +44,7 @@ from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_f
 from spark_jobs.char_columns import with_padded_chars
 from spark_jobs.file_formats import file_options, spark_type, stored_value
 from spark_jobs.filters import filter_sql
-from spark_jobs.sources import spark_path
+from spark_jobs.sources import read_path, spark_path
 
 log = logging.getLogger("spark_jobs.reading")
 
@@ -219,7 +219,7 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     Raises:
         VerificationFailedError: One of them is not there.
     """
-    paths = [f"{spark_path(table.location)}/{file.path}" for file in files]
+    paths = [read_path(f"{table.location}/{file.path}") for file in files]
     if not paths:
         return empty_table(spark, table)
     # Their folders tell nothing that the catalog does not know better.
@@ -333,7 +333,7 @@ def _fields(text: str) -> tuple[StructField, ...]:
 def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None) -> DataFrame:
     with reader_errors(spark, table):
         try:
-            rows = _reader(spark, table).schema(_file_schema(table)).load(spark_path(table.location))
+            rows = _reader(spark, table).schema(_file_schema(table)).load(read_path(table.location))
             direct = rows.select(*_columns_of_files(table))
         except AnalysisException as error:
             if error.getCondition() == "PATH_NOT_FOUND":
@@ -342,7 +342,7 @@ def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None
         if nested is None or not nested.is_read:
             return direct
         inside = [f"{table.location}/{name}" for name in Folder(table.location).folders("") if not is_hidden(name)]
-        folders = [spark_path(each) for each in inside if each not in nested.skip]
+        folders = [read_path(each) for each in inside if each not in nested.skip]
         if not folders:
             return direct
         reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
@@ -461,12 +461,11 @@ def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
 
 
 def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
-    # Locations are no patterns, whatever characters they have.
-    return spark.read.format(table.format).options(**file_options(table.format), __globPaths__="false")
+    return spark.read.format(table.format).options(**file_options(table.format))
 
 
 def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
-    paths = list(dict.fromkeys(spark_path(partition.location) for partition in partitions))
+    paths = list(dict.fromkeys(read_path(partition.location) for partition in partitions))
     with reader_errors(spark, table), _listing_in_few_tasks(spark):
         return reader.load(paths)
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as f
 from catalog.errors import SourceFileError
 from catalog.files import Folder, in_parallel
 from catalog.jobs import SourceJob
-from spark_jobs.sources import CORRUPT, Source, plain_path, quoted, spark_path
+from spark_jobs.sources import CORRUPT, Source, plain_path, quoted, read_path
 
 _SHOWN = 100
 """Characters of a record that an error shows."""
@@ -40,8 +40,9 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
 
 def _refuse_records(spark: SparkSession, source: Source, job: SourceJob, keys: Sequence[str]) -> None:
     """Read JSON as variants, which tell a null from a field that is not there."""
-    reader = spark.read.format("json").options(**job.source_options, singleVariantColumn="content", mode="PERMISSIVE")
-    records = _records(reader.load([spark_path(file.path) for file in source.files]))
+    reader = spark.read.format("json").options(**job.source_options)
+    reader = reader.options(singleVariantColumn="content", mode="PERMISSIVE")
+    records = _records(reader.load([read_path(file.path) for file in source.files]))
     lacking = {key: _is_missing(source, key) for key in keys}
     named = f.concat_ws(", ", *[f.when(is_missing, f.lit(key)) for key, is_missing in lacking.items()])
     row = (

@@ -34,6 +34,7 @@ PROBLEM = "_calve_problem"
 """Column that says what is wrong with a row whose values do not fit their columns; null for all others."""
 
 _SHOWN = 10
+_WILDCARD = re.compile(r"[*?\[\]{}\\]")
 _TEXT_FORMATS = ("csv", "json")
 
 
@@ -63,6 +64,15 @@ def spark_path(location: str) -> str:
     return f"file://{location}" if location.startswith("/") else location
 
 
+def read_path(location: str) -> str:
+    """Return a location as Spark's readers take it for itself, whatever wildcards it has in it.
+
+    Not by Spark's option `__globPaths__`: with it, every path with a wildcard stands for all paths of the reader, so
+    that their rows come several times. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
+    """
+    return _WILDCARD.sub(r"\\\g<0>", spark_path(location))
+
+
 def plain_path(uri: str) -> str:
     """Return what `spark_path` was given for a URI as Spark reports it, escaped and with any number of slashes."""
     return re.sub("^file:/+", "/", unquote(uri))
@@ -75,7 +85,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table; or a
             column of a type that can never become the table's.
     """
-    paths = [spark_path(each.path) for each in files]
+    paths = [read_path(each.path) for each in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
     keys = list(job.key_types) if table is None else list(table.key_names)
     if job.source_format in _TEXT_FORMATS:
@@ -149,7 +159,8 @@ def _text_schema(
             )
         found = [(name, declared[name]) for name in job.column_types]
     else:
-        sniffer = spark.read.format(job.source_format).options(**job.source_options, columnNameOfCorruptRecord=CORRUPT)
+        sniffer = spark.read.format(job.source_format).options(**job.source_options)
+        sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
         # A JSON record may leave a field out.
         optional = (*keys, *declared) if job.source_format == "json" else ()

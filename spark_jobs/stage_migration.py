@@ -37,7 +37,7 @@ from spark_jobs.migration_listing import (
 )
 from spark_jobs.migration_tasks import run_tasks
 from spark_jobs.session import Progress, reporting, run_job
-from spark_jobs.sources import spark_path
+from spark_jobs.sources import read_path
 
 if TYPE_CHECKING:
     from catalog.migration.sources import SourceFolder
@@ -165,8 +165,8 @@ def _refuse_shared_files(spark: SparkSession, settings: StageSettings, listed: S
     """Refuse files that two partitions have, one of which lies inside the other's folder."""
     if not any(each.group_sizes for each in listed):
         return
-    paths = [f"{spark_path(settings.folder)}/{each.name}" for each in listed if each.group_sizes]
-    rows = spark.read.option("__globPaths__", "false").schema("ordinal bigint, path string").parquet(*paths)
+    paths = [read_path(f"{settings.folder}/{each.name}") for each in listed if each.group_sizes]
+    rows = spark.read.schema("ordinal bigint, path string").parquet(*paths)
     # A location may be given as a path and as a URI.
     path = f.regexp_replace(f.col("path"), "^file:/+", "/")
     shared = rows.groupBy(path.alias("path")).agg(f.count("*").alias("count")).where("count > 1").limit(_SHOWN)

@@ -16,7 +16,7 @@ from catalog.files import Folder, in_parallel
 from catalog.partition_names import parse_partition_path
 from catalog.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA
 from spark_jobs.file_formats import file_options, spark_type
-from spark_jobs.sources import spark_path
+from spark_jobs.sources import read_path, spark_path
 
 _FEW_ROWS = 1_000
 """Rows up to which the files are counted in this process: there are no more files than rows."""
@@ -32,8 +32,8 @@ def list_staged(spark: SparkSession, table: Table, staging: str, row_count: int)
         return sum(row["row_count"] for row in rows)
     path = f"{spark_path(table.location)}/{staging}"
     target = f"{path}/{STAGED_FILES}"
-    _listed_by_spark(spark, table, f"{path}/{STAGED_DATA}").coalesce(1).write.parquet(target)
-    return int(spark.read.parquet(target).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
+    _listed_by_spark(spark, table, read_path(f"{path}/{STAGED_DATA}")).coalesce(1).write.parquet(target)
+    return int(spark.read.parquet(read_path(target)).agg(f.sum("row_count")).first()[0] or 0)  # type: ignore[index]
 
 
 def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,37 @@ def test_rows_and_counts_equal_the_source(
     counts = {partition.name(table): partition.row_count for partition in catalog.get_partitions("shop.orders")}
     assert counts == {"country=US/day=1": 2, "country=DE/day=2": 1}
     assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("suffix", "pattern", "ids"),
+    [("csv", "", range(6)), ("json", "", range(6)), ("csv", "[[]ab].csv", range(1))],
+)
+def test_names_that_look_like_patterns_are_files(
+    make_loader: Callable[..., Any], warehouse: Path, tmp_path: Path, suffix: str, pattern: str, ids: range
+) -> None:
+    for number, name in enumerate(("[ab]", "*", "a", "b", "x{y,z}", "q?")):
+        row = {"country": "US", "day": str(number), "id": number, "amount": 0.5}
+        line = json.dumps(row) if suffix == "json" else f"{HEADER}US,{number},{number},0.5"
+        deliver(tmp_path / "raw", f"{name}.{suffix}", line + "\n")
+    options = {"source_format": suffix, "source_options": {"header": "true"} if suffix == "csv" else {}}
+    assert make_loader().load(tmp_path / "raw" / pattern, **options)["row_count"] == len(ids)
+    assert [row[2] for row in rows_on_disk(warehouse)] == list(ids)
+
+
+@on_sqlite
+@pytest.mark.parametrize("table_format", ["parquet", "csv"])
+def test_a_table_in_a_folder_that_looks_like_a_pattern_is_loaded(
+    spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
+) -> None:
+    from spark_jobs.reading import read_table
+
+    catalog.create_database("odd", location=str(tmp_path / "wh[ab]*{c}"))
+    source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1.5\nDE,2,3,3.5\n")
+    assert make_loader("odd.orders").load(source, format=table_format)["row_count"] == 2
+    assert {each.row_count for each in catalog.get_partitions("odd.orders")} == {1}
+    assert sorted(row.id for row in read_table(spark, "odd.orders", catalog=catalog).collect()) == [1, 3]
 
 
 def test_odd_key_values_keep_their_rows(
