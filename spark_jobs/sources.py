@@ -17,7 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from catalog.column_types import ColumnTextType, parse_column_type
-from catalog.errors import SourceFileError
+from catalog.errors import InvalidLocationError, SourceFileError
 from catalog.files import FileInfo, Folder
 from catalog.identifiers import normalise_identifier
 from catalog.jobs import SourceJob
@@ -69,8 +69,19 @@ def read_path(location: str) -> str:
 
     Not by Spark's option `__globPaths__`: with it, every path with a wildcard stands for all paths of the reader, so
     that their rows come several times. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
+
+    Raises:
+        InvalidLocationError: It has a colon besides, which Hadoop's `Globber` takes for the end of a scheme.
     """
-    return _WILDCARD.sub(r"\\\g<0>", spark_path(location))
+    path = spark_path(location)
+    if not _WILDCARD.search(path):
+        return path
+    if ":" in path.partition("://")[2].partition("/")[2]:
+        raise InvalidLocationError(
+            f"Spark cannot read {location!r}, because it has a colon and one of the characters * ? [ ] {{ }} \\; "
+            "rename the file or folder"
+        )
+    return _WILDCARD.sub(r"\\\g<0>", path)
 
 
 def plain_path(uri: str) -> str:

@@ -1,6 +1,7 @@
-"""The rule that a folder belongs to one partition of a table, whether it is the partition's default folder or not.
+"""The rule that a default folder belongs to the partition of its values.
 
-Otherwise both partitions would return its rows, and a load would show them before its commit. Transactions that give
+Otherwise another partition would return its rows, too, those of a load even before its commit. That partitions share a
+folder which is nobody's default one is allowed, as Hive allows it. Transactions that give
 partitions locations of their own hold the table alone among those that add partitions (`Storage.lock_table`), so that
 they see each other's partitions, and loads' reservations.
 """
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, or_, select
 
 from catalog.errors import LocationTakenError
 from catalog.locations import location_key, location_keys
@@ -116,7 +117,6 @@ def refuse_shared_folders(
     if own:
         keys = location_keys(own)
         refuse_purged(connection, table.full_name, keys)
-        _refuse_twins(connection, table, keys, len(own))
         root, folders = location_key(table.location), default_folders(table, keys)
         at = {folder.path: keys[key] for key, folder in folders.items() if key == root + f"{folder.path}/".encode()}
         defaults = (folder for folder in folders.values() if folder.path in at)
@@ -201,22 +201,3 @@ def _at(connection: Connection, table: Table, locations: Sequence[str]) -> Colum
     """Return the condition that a partition of a table has one of some own locations."""
     # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
     return (PartitionRow.table_id + 0 == table.id) & among(connection, PartitionRow.location, locations)
-
-
-def _refuse_twins(connection: Connection, table: Table, keys: Mapping[bytes, str], count: int) -> None:
-    """Make sure that as many partitions have own locations of some keys as were written."""
-    row = PartitionRow
-    texts = {text for key, location in keys.items() for text in (location, *spellings(location, key))}
-    conditions = [_at(connection, table, batch) for batch in batched(sorted(texts))]
-    at = select(func.count()).select_from(row)
-    if len(keys) == count == sum(connection.scalar(at.where(condition)) or 0 for condition in conditions):
-        return
-    owners: dict[bytes, tuple[str, str]] = {}
-    for condition in conditions:
-        for location, values in connection.execute(select(row.location, row.packed_values).where(condition)):
-            assert location is not None
-            key, path = location_key(location), partition_path(table.key_names, given_values(values))
-            if key in owners:
-                owner, other = owners[key]
-                raise LocationTakenError(table.full_name, location, f"partition {owner}", other)
-            owners[key] = path, location

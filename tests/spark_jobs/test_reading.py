@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.errors import TableNotFoundError, UnknownColumnError, VerificationFailedError
+from catalog.errors import InvalidLocationError, TableNotFoundError, UnknownColumnError, VerificationFailedError
 from catalog.importing.spark_schema import OWN_TYPE
 from catalog.partition_names import partition_path
 
@@ -382,15 +382,28 @@ def test_any_characters_may_be_in_a_location(spark: SparkSession, catalog: Catal
     catalog.create_database("shop")
     catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("n", "int")])
     characters = [chr(point) for point in (*range(0x20, 0x180), *range(0x2000, 0x2070), 0x3000, 0xE000, 0x1F600)]
-    names = ["".join(characters[start : start + 16]).replace("/", "") for start in range(0, len(characters), 16)]
+    characters = [each for each in characters if each not in "/:"]
+    names = [":", *("".join(characters[start : start + 16]) for start in range(0, len(characters), 16))]
     for number, name in enumerate(names):
         write_row(tmp_path / name, number)
     catalog.add_partitions(
         TABLE, (NewPartition((str(number),), str(tmp_path / name)) for number, name in enumerate(names))
     )
-    assert {(row.id, row.n) for row in read_table(spark, TABLE, catalog=catalog).collect()} == {
-        (number, number) for number in range(len(names))
-    }
+    rows = [(row.id, row.n) for row in read_table(spark, TABLE, catalog=catalog).collect()]
+    assert sorted(rows) == [(number, number) for number in range(len(names))]
+
+
+def test_a_location_with_a_colon_and_a_wildcard_is_refused(
+    spark: SparkSession, catalog: Catalog, tmp_path: Path
+) -> None:
+    from spark_jobs.reading import read_table
+
+    catalog.create_database("shop")
+    catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("n", "int")])
+    write_row(tmp_path / "12:00 [a]", 1)
+    catalog.add_partitions(TABLE, [NewPartition(("1",), str(tmp_path / "12:00 [a]"))])
+    with pytest.raises(InvalidLocationError, match=r"12:00 \[a\].*has a colon and one of.*rename"):
+        read_table(spark, TABLE, catalog=catalog)
 
 
 def test_csv_of_any_column_order_is_read_right_after_a_load(
