@@ -20,6 +20,7 @@ _HOST = re.compile(r"(?=.{1,253}\Z)\w[\w-]{0,62}(\.\w[\w-]{0,62})*\.?", re.ASCII
 _PLAIN = re.compile(r"[\w.-]+", re.ASCII)
 _AUTHORITY = re.compile(r"(?P<host>\[.*\]|[^:]*)(:(?P<port>.*))?", re.DOTALL)
 _PORT = re.compile("[0-9]{1,5}")
+_NAME = re.compile("[a-z_]{1,40}")
 _REGION = re.compile(r"[a-z0-9-]{0,63}")
 
 _FORMS = "hms://host:port[/database[.table]] or glue://region[/database[.table]]"
@@ -90,7 +91,8 @@ class SourceAddress:
             raise InvalidSourceError(f"source is neither hms:// nor glue://; write {_FORMS}") from None
         place, options = _read_options(kind, rest)
         authority, _, path = place.partition("/")
-        if "@" in decoded(authority):
+        # A password may have slashes, so that what stands behind them looks like patterns.
+        if "@" in decoded(place):
             raise InvalidSourceError(f"source {kind}://*** has a password in it; set credentials in the environment")
         selected = tuple(pattern.strip() for pattern in unquote(path).strip("/").split(",") if pattern.strip())
         if kind is SourceKind.GLUE:
@@ -153,9 +155,10 @@ def _read_options(kind: SourceKind, rest: str) -> tuple[str, dict[str, str]]:
     place, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(options.keys() - _OPTIONS[kind]):
+        # What is no name may be the end of a password with a question mark in it.
+        shown = f"the option {unknown[0]!r}" if _NAME.fullmatch(unknown[0]) else "an unknown option"
         raise InvalidSourceError(
-            f"source {kind}://*** has the option {', '.join(unknown)[:200]!r}; the options of {kind}:// are "
-            f"{', '.join(sorted(_OPTIONS[kind]))}"
+            f"source {kind}://*** has {shown}; the options of {kind}:// are {', '.join(sorted(_OPTIONS[kind]))}"
         )
     for name, value in options.items():
         if has_credentials(value):
