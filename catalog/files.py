@@ -313,10 +313,10 @@ class Folder:
                     self.delete_file(each)
 
     def delete_if_empty(self) -> bool:
-        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays.
+        """Delete the folder itself if it holds nothing; on a local disk, a file that arrives meanwhile stays.
 
         Returns:
-            Whether the folder is gone.
+            Whether the folder is gone: a link to one is not.
         """
         if not isinstance(self._files, fs.LocalFileSystem):
             is_gone = not self.exists() or self.is_empty("")
@@ -328,7 +328,7 @@ class Folder:
         except FileNotFoundError:
             return True
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
             return False
         return True

@@ -126,6 +126,10 @@ def test_only_empty_folders_are_deleted_as_such(tmp_path: Path) -> None:
     (tmp_path / "b" / ".hidden").touch()
     Folder(str(tmp_path / "b")).delete_if_empty()
     assert (tmp_path / "b" / ".hidden").exists()
+    (tmp_path / "c").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "c")
+    assert not Folder(str(tmp_path / "link")).delete_if_empty()
+    assert (tmp_path / "link").exists()
 
 
 def test_deleting_a_folder_that_is_not_there_does_nothing(tmp_path: Path) -> None:

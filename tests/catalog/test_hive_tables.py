@@ -335,6 +335,17 @@ def test_a_purge_of_an_earlier_version_goes_on_unless_a_table_is_there(
     assert file.exists() is is_taken
 
 
+def test_the_purge_of_a_folder_that_is_a_link_ends(catalog: Catalog, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    location = tmp_path / "link"
+    location.symlink_to(tmp_path / "disk")
+    file = file_in(catalog, catalog.create_table("demo.t", columns=COLUMNS, location=str(location)).location)
+    catalog.drop_table("demo.t", purge=True)
+    assert not file.exists()
+    assert catalog.finish_drops() == 0
+    catalog.create_table("demo.t", columns=COLUMNS, location=str(location))
+
+
 def test_files_that_cannot_be_deleted_are_named(catalog: Catalog) -> None:
     table = catalog.create_table("demo.t", columns=COLUMNS)
     # As a folder of a file system that this version of PyArrow does not know.
