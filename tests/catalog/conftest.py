@@ -39,6 +39,6 @@ def flights(catalog: Catalog) -> Table:
 
 @pytest.fixture
 def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables may lie in each other's locations, as in catalogs of versions that did not refuse it."""
-    for check in ("_near", "_refuse"):
-        monkeypatch.setattr(f"catalog.ownership.{check}", lambda *_arguments: None)
+    """Tables and partitions may lie in each other's locations, as in catalogs of versions that did not refuse it."""
+    for check in ("ownership._near", "ownership._refuse", "partitions.adding.refuse_shared_folders"):
+        monkeypatch.setattr(f"catalog.{check}", lambda *_arguments: None)
