@@ -46,12 +46,12 @@ def without_credentials(address: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """Return a text without escapes, of which there may be several, one around the other."""
+    """Return a string without percent escapes, which may be nested."""
     for _ in range(_MOST_ESCAPES):
-        decoded = unquote(text, errors="surrogateescape") if "%" in text else text
-        if decoded == text:
+        unescaped = unquote(text, errors="surrogateescape") if "%" in text else text
+        if unescaped == text:
             break
-        text = decoded
+        text = unescaped
     return text
 
 

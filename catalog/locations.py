@@ -1,4 +1,4 @@
-"""Locations compared in one spelling, and the rule that a location belongs to one table.
+"""Locations compared in one spelling.
 
 A table's location is kept a second time as a key (`calve_table.location_key`): bytes that end with a slash, so that the
 tables inside a folder are one range of the index, and those around it are found by the folders above.
@@ -11,7 +11,8 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from urllib.parse import unquote
+
+from catalog.credentials import decoded
 
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3"}
@@ -20,7 +21,6 @@ _REMOTE = re.compile("([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.IGNORECASE | re.DOT
 _SAME_FILES = {**_SAME_SCHEMES, "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
 _SINGLE_CLUSTER = ("hdfs", "viewfs")
 _MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
-_MOST_ESCAPES = 8
 
 
 def location_key(location: str) -> bytes:
@@ -105,12 +105,7 @@ def reach_key(location: str) -> str:
     have the same key, so a file whose key is unknown is a file that nobody names. Symbolic links of local folders are
     resolved.
     """
-    for _ in range(_MOST_ESCAPES):
-        decoded = unquote(location, errors="surrogateescape") if "%" in location else location
-        if decoded == location:
-            break
-        location = decoded
-    location = comparable(location)
+    location = comparable(decoded(location))
     if remote := _REMOTE.fullmatch(location):
         scheme = remote[1].lower()
         authority = "" if scheme in _SINGLE_CLUSTER else remote[2]

@@ -18,6 +18,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from spark_jobs.python_tasks import in_batches
+from spark_jobs.sources import quoted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -87,7 +88,7 @@ class WrongMetric(NamedTuple):
 def leaves_of(schema: StructType, names: Sequence[str]) -> list[Leaf]:
     """Return the columns that manifests have metrics of; none are inside of lists and maps."""
     types = {field.name: field.dataType for field in schema}
-    return [leaf for name in names for leaf in _leaves((name,), f.col(_quoted(name)), types[name])]
+    return [leaf for name in names for leaf in _leaves((name,), f.col(quoted(name)), types[name])]
 
 
 def _leaves(path: tuple[str, ...], column: Column, data_type: DataType) -> Iterator[Leaf]:
@@ -141,11 +142,11 @@ class FileMetrics:
         """
         leaves = leaves_of(rows.schema, columns)
         values = [_comparable(leaf).alias(f"c{number}") for number, leaf in enumerate(leaves)]
-        types = {field.name: field.dataType.simpleString() for field in rows.select(*map(_quoted, groups)).schema}
+        types = {field.name: field.dataType.simpleString() for field in rows.select(*map(quoted, groups)).schema}
         measured = [(FILE, "string"), *types.items(), (ROWS, "bigint"), *((name, "bigint") for name, _ in sums)]
-        shape = ", ".join(f"{_quoted(name)} {kind}" for name, kind in (*measured, (_METRICS, _METRICS_TYPE)))
+        shape = ", ".join(f"{quoted(name)} {kind}" for name, kind in (*measured, (_METRICS, _METRICS_TYPE)))
         shown = [number.alias(name) for name, number in sums]
-        taken = rows.select(_quoted(FILE), *map(_quoted, groups), *shown, *values)
+        taken = rows.select(quoted(FILE), *map(quoted, groups), *shown, *values)
         return in_batches(taken, partial(_measured, self._fields(leaves), len(groups), len(sums)), shape)
 
     def wrong(self, measured: DataFrame, columns: Sequence[str], schema: StructType) -> tuple[int, list[WrongMetric]]:
@@ -155,8 +156,8 @@ class FileMetrics:
             measured: As `measure` returned it.
             schema: Of the rows that were measured.
         """
-        parts = f.sum(_quoted(ROWS)).alias("rows"), f.collect_list(_quoted(_METRICS)).alias("parts")
-        by_file = measured.groupBy(_quoted(FILE)).agg(*parts)
+        parts = f.sum(quoted(ROWS)).alias("rows"), f.collect_list(quoted(_METRICS)).alias("parts")
+        by_file = measured.groupBy(quoted(FILE)).agg(*parts)
         declared = self._files.select(f.col("file_path").alias(FILE), *_DECLARED)
         joined = declared.join(by_file, FILE, "left" if self._is_complete else "inner")
         fields = self._fields(leaves_of(schema, columns))
@@ -315,7 +316,3 @@ def _text(field: _Field, value: Any) -> str:
     except (ValueError, OverflowError):
         # A date or time that Python does not have.
         return str(value)
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -96,7 +96,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
         SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table; or a
             column of a type that can never become the table's.
     """
-    paths = [read_path(each.path) for each in files]
+    paths = [read_path(file.path) for file in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
     keys = list(job.key_types) if table is None else list(table.key_names)
     if job.source_format in _TEXT_FORMATS:
@@ -298,4 +298,4 @@ _CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
 
 def quoted(name: str) -> str:
     """Return a column's name as SQL writes it."""
-    return f"`{name}`"
+    return f"`{name.replace('`', '``')}`"

@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.file_metrics import FILE, ROWS, FileMetrics, WrongMetric, text_of
+from spark_jobs.sources import quoted
 
 SHOWN = 10
 """Partitions that differ, up to which they are told."""
@@ -217,7 +218,7 @@ def _differing(
 ) -> Iterator[Difference]:
     """Yield the first partitions that differ, with all their figures."""
     texts = f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
-    is_second = f.col(_quoted(_IS_SECOND))
+    is_second = f.col(quoted(_IS_SECOND))
     rows = sides[0].withColumn(_IS_SECOND, f.lit(False)).union(sides[1].withColumn(_IS_SECOND, f.lit(True)))
     # A table without keys is one group, and nothing to sort by.
     if keys:
@@ -304,9 +305,5 @@ def _compared(data_type: DataType) -> DataType:
     return data_type
 
 
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
 def _quoted_column(name: str) -> Column:
-    return f.col(_quoted(name))
+    return f.col(quoted(name))

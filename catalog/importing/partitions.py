@@ -24,7 +24,7 @@ from catalog.partitions.adding import PartitionAdder, own_location
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.properties import properties_text, read_properties
-from catalog.partitions.repairing import Digests
+from catalog.partitions.repairing import Digests, digests
 from catalog.places import require_partition_locations
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -110,13 +110,13 @@ class PartitionImport:
 
     def _refuse(self, values: Sequence[str | None], reason: str) -> None:
         self.counts.refused.add(reason)
-        self._seen.append(_digests([self._encoder.identity(values)]))
+        self._seen.append(digests([self._encoder.identity(values)]))
 
     # --- adding and comparing -----------------------------------------------------------------------------------
 
     def _take(self, batch: Sequence[NewPartition]) -> None:
         encoded = self._encoder.encode_all([partition.values for partition in batch])
-        self._seen.append(_digests(encoded.identities))
+        self._seen.append(digests(encoded.identities))
         known = self._registered(encoded.identities)
         new: dict[bytes, NewPartition] = {}
         changed: dict[int, NewPartition] = {}
@@ -262,7 +262,7 @@ class PartitionImport:
             if not page:
                 return
             after = page[-1].id
-            is_seen = np.isin(_digests([each.identity for each in page]), seen)
+            is_seen = np.isin(digests([each.identity for each in page]), seen)
             gone = [each for each, known in zip(page, is_seen, strict=True) if not known]
             for each in gone:
                 self.counts.vanished.add(partition_path(self._table.key_names, given_values(each.packed_values)))
@@ -275,7 +275,3 @@ class PartitionImport:
             self._guard(connection)
             held = self._definitions.lock_table(connection, self._table, exclusive=False)
             self.counts.dropped += drop_partitions(connection, held, ids)
-
-
-def _digests(identities: Sequence[bytes]) -> Digests:
-    return np.frombuffer(b"".join(bytes(each)[:8] for each in identities), np.uint64)

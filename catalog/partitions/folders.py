@@ -1,9 +1,9 @@
 """The rule that a default folder belongs to the partition of its values.
 
 Otherwise another partition would return its rows, too, those of a load even before its commit. That partitions share a
-folder which is nobody's default one is allowed, as Hive allows it. Transactions that give
-partitions locations of their own hold the table alone among those that add partitions (`Storage.lock_table`), so that
-they see each other's partitions, and loads' reservations.
+folder which is no partition's default folder is allowed, as in Hive. Transactions that give partitions locations of
+their own hold the table alone among those that add partitions (`Storage.lock_table`), so that they see each other's
+partitions, and loads' reservations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, exists, or_, select
+from sqlalchemy import Connection, Select, bindparam, exists, or_, select
 
 from catalog.errors import LocationTakenError
 from catalog.locations import location_key, location_keys
@@ -103,7 +103,7 @@ def has_default_folders_inside(connection: Connection, table: Table, key: bytes)
 def refuse_shared_folders(
     connection: Connection, table: Table, packed: Sequence[str], locations: Sequence[str | None]
 ) -> None:
-    """Make sure that partitions, whose rows the caller has just written, share their folders with no others.
+    """Make sure that partitions, whose rows the caller has just written, share no default folder with others.
 
     Args:
         packed: The partitions' values, as in `PartitionRow`.
@@ -137,7 +137,7 @@ def taken_default_folders(connection: Connection, table: Table, packed: Sequence
 
 
 class _Look(NamedTuple):
-    """What default folders have to be compared with.
+    """Purges and locations that a default folder may collide with.
 
     Attributes:
         is_purged: Whether any purge has not ended.
@@ -190,14 +190,12 @@ def _taken(
         template = folder_template(root, table.key_names)
         by_location = {template % tuple(values.split("/")): values for values in packed}
         for batch in batched(by_location):
-            others = select(row.location, row.packed_values).where(_at(connection, table, batch))
+            others = select(row.location, row.packed_values).where(
+                # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
+                row.table_id + 0 == table.id,
+                among(connection, row.location, batch),
+            )
             for location, other in connection.execute(others):
                 assert location is not None
                 taken[by_location[location]] = partition_path(table.key_names, given_values(other)), location
     return taken
-
-
-def _at(connection: Connection, table: Table, locations: Sequence[str]) -> ColumnElement[bool]:
-    """Return the condition that a partition of a table has one of some own locations."""
-    # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
-    return (PartitionRow.table_id + 0 == table.id) & among(connection, PartitionRow.location, locations)

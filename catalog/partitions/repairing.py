@@ -228,7 +228,7 @@ class _Repair:
         root = location_key(self._table.location)
         with self._storage.read() as connection:
             known = self._registered(connection, identities)
-            purged = dict(find_purged(connection, {root + f"{each.path}/".encode(): each.path for each in batch}))
+            purged = dict(find_purged(connection, {root + f"{folder.path}/".encode(): folder.path for folder in batch}))
         at_home, new = [], dict[bytes, _Found]()
         for each, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
@@ -243,7 +243,7 @@ class _Repair:
             else:
                 twin = self._effective_location(row) if row is not None else self._location(new[identity])
                 self._found.refuse(f"folder {each.path}: the partition with these values is in {twin}")
-        self._found.seen.append(_digests(at_home))
+        self._found.seen.append(digests(at_home))
         if adds and new:
             self._add(list(new.values()))
 
@@ -305,7 +305,7 @@ class _Repair:
             if not page:
                 return
             after = page[-1].id
-            is_seen = np.isin(_digests([each.identity for each in page]), seen)
+            is_seen = np.isin(digests([each.identity for each in page]), seen)
             unseen = [each for each, known in zip(page, is_seen, strict=True) if not known]
             there = in_parallel(lambda each: self._folder.at(self._effective_location(each)).exists(), unseen)
             gone = [each.id for each, is_there in zip(unseen, there, strict=True) if not is_there]
@@ -317,8 +317,9 @@ class _Repair:
                     self._found.dropped += drop_partitions(connection, held, gone)
 
 
-def _digests(identities: Sequence[bytes]) -> Digests:
-    return np.frombuffer(b"".join(bytes(each)[:8] for each in identities), np.uint64)
+def digests(identities: Sequence[bytes]) -> Digests:
+    """Return the first 8 bytes of each identity as a number."""
+    return np.frombuffer(b"".join(bytes(identity)[:8] for identity in identities), np.uint64)
 
 
 def _among(known: Digests, digest: int) -> bool:

@@ -94,15 +94,6 @@ def free_batch(connection: Connection, staged: AttemptName) -> bool:
     return len(identities) == _BATCH
 
 
-def reserved(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
-    """Return those of the identities whose partitions loads are about to add."""
-    row = StagedPartitionRow
-    query = select(row.identity).where(
-        row.table_id == table.id, row.is_new, among(connection, row.identity, identities)
-    )
-    return set(map(bytes, connection.scalars(query)))
-
-
 def refuse_reserved(
     connection: Connection, table: Table, identities: Sequence[bytes], operation_number: int | None = None
 ) -> None:

@@ -1,4 +1,4 @@
-"""A folder belongs to one partition: of two, both would return its rows; and no purge deletes what a partition has."""
+"""A default folder belongs to one partition, because two would return its rows; and no purge deletes live files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from catalog import Catalog, IndexDefinition, NewPartition, Table, partition_purging
+from catalog import Catalog, NewPartition, Table, partition_purging
 from catalog.errors import CatalogError, FolderBeingPurgedError, LocationInUseError, LocationTakenError
 from catalog.failpoints import Point
 from catalog.own_files import OthersFiles
@@ -19,24 +19,13 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import PurgedFolderRow
 from tests.catalog.index_items import assert_every_partition_has_its_item
 from tests.catalog.stopped_loads import publish
-from tests.catalog.test_loading import Load
+from tests.catalog.test_loading import TABLE, Load
 from tests.catalog.test_loading import landing as landing
+from tests.catalog.test_loading import table as table
 from tests.catalog.test_publishing import kill_at
 from tests.catalog.written_files import own_name, write_file
 
-TABLE = "demo.t"
 NOW = timedelta(0)
-
-
-@pytest.fixture
-def table(catalog: Catalog) -> Table:
-    """The table `demo.t` with the keys (origin string, month int) and an index on month."""
-    return catalog.create_table(
-        TABLE,
-        columns=[("v", "int")],
-        partition_keys=[("origin", "string"), ("month", "int")],
-        indexes=[IndexDefinition("by_month", ("month",))],
-    )
 
 
 def add(catalog: Catalog, *partitions: tuple[Sequence[str | None], str | None]) -> None:
