@@ -101,7 +101,7 @@ def delete_own_files(
 
 
 class _Contents(NamedTuple):
-    """What is in one folder: folders, our own files, those of others, and whether any of it has to be kept."""
+    """Contents of one folder: folders, own files, files of others, and whether any of them must stay."""
 
     folders: list[str]
     own: list[str]

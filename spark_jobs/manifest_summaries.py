@@ -1,4 +1,4 @@
-"""What an Iceberg table's manifest list says of each manifest, compared with the manifest's entries.
+"""Compare the summaries in an Iceberg table's manifest list with the entries of its manifests.
 
 Readers skip whole manifests by the values of partition keys in the list, and by the number of files in it.
 """

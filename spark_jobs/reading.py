@@ -342,7 +342,7 @@ def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None
         if nested is None or not nested.is_read:
             return direct
         inside = [f"{table.location}/{name}" for name in Folder(table.location).folders("") if not is_hidden(name)]
-        folders = [read_path(each) for each in inside if each not in nested.skip]
+        folders = [read_path(folder) for folder in inside if folder not in nested.skip]
         if not folders:
             return direct
         reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))

@@ -165,7 +165,7 @@ def _refuse_shared_files(spark: SparkSession, settings: StageSettings, listed: S
     """Refuse files that two partitions have, one of which lies inside the other's folder."""
     if not any(each.group_sizes for each in listed):
         return
-    paths = [read_path(f"{settings.folder}/{each.name}") for each in listed if each.group_sizes]
+    paths = [read_path(f"{settings.folder}/{file.name}") for file in listed if file.group_sizes]
     rows = spark.read.schema("ordinal bigint, path string").parquet(*paths)
     # A location may be given as a path and as a URI.
     path = f.regexp_replace(f.col("path"), "^file:/+", "/")

@@ -244,12 +244,12 @@ def _statement(context: Context) -> str:
 
     with catalog_errors():
         statement = text(STATEMENT, context["params"][STATEMENT])
-    texts = [each.text for each in split(statement)]
-    if len(texts) != 1:
+    statements = [part.text for part in split(statement)]
+    if len(statements) != 1:
         raise AirflowFailException(
-            f"statement: there are {len(texts)} statements, and a run takes one; for several, use calve sql --file"
+            f"statement: there are {len(statements)} statements, and a run takes one; for several, use calve sql --file"
         )
-    return texts[0]
+    return statements[0]
 
 
 def _pointer(text: str, position: int | None) -> list[str]:

@@ -86,7 +86,7 @@ def test_a_table_in_a_folder_that_looks_like_a_pattern_is_loaded(
     catalog.create_database("odd", location=str(tmp_path / "wh[ab]*{c}"))
     source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1.5\nDE,2,3,3.5\n")
     assert make_loader("odd.orders").load(source, format=table_format)["row_count"] == 2
-    assert {each.row_count for each in catalog.get_partitions("odd.orders")} == {1}
+    assert {partition.row_count for partition in catalog.get_partitions("odd.orders")} == {1}
     assert sorted(row.id for row in read_table(spark, "odd.orders", catalog=catalog).collect()) == [1, 3]
 
 

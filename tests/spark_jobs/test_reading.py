@@ -382,7 +382,7 @@ def test_any_characters_may_be_in_a_location(spark: SparkSession, catalog: Catal
     catalog.create_database("shop")
     catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("n", "int")])
     characters = [chr(point) for point in (*range(0x20, 0x180), *range(0x2000, 0x2070), 0x3000, 0xE000, 0x1F600)]
-    characters = [each for each in characters if each not in "/:"]
+    characters = [character for character in characters if character not in "/:"]
     names = [":", *("".join(characters[start : start + 16]) for start in range(0, len(characters), 16))]
     for number, name in enumerate(names):
         write_row(tmp_path / name, number)

@@ -402,7 +402,7 @@ def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> No
     assert (same.difference_count, same.partition_count, same.row_count) == (0, 3, 5)
     # The same values in each column, but in other rows.
     swapped = [(1, "b", {"x": 1}, 0), (2, "a", {"x": 1}, 0)], [(1, "a", {"x": 1}, 0), (2, "b", {"x": 1}, 0)]
-    sides = [spark.createDataFrame(each, schema) for each in swapped]
+    sides = [spark.createDataFrame(rows, schema) for rows in swapped]
     other = compare(sides[0], sides[1], ["a", "b", "m"], ["k"])
     assert other.difference_count == 1
     ((said,),) = (list(each.describe(["a", "b", "m"], ("x", "y"))) for each in other.differences)
