@@ -26,9 +26,10 @@ from catalog.storage.schema import PartitionRow
 
 
 class Extension(NamedTuple):
-    """Files that an append adds to a partition that exists."""
+    """Files that an append adds to a partition that exists, `partition_id` when it was decided where they go."""
 
     identity: bytes
+    partition_id: int | None
     location: str
     file_count: int
     row_count: int
@@ -62,7 +63,9 @@ def append_destinations(
     new, destinations = [], []
     for identity, partition in staged.items():
         path = partition_path(table.key_names, partition.values)
+        partition_id = None
         if identity in there:
+            partition_id = there[identity].id
             location = _location(table, there[identity])
         elif identity not in occupied:
             raise _changed(table, path)
@@ -70,7 +73,8 @@ def append_destinations(
             is_free = packed_values[identity] not in taken and not occupied[identity]
             location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
             new.append(NewPartition(partition.values, location))
-        destinations.append(Destination(identity, packed_values[identity], location, identity not in there))
+        is_new = partition_id is None
+        destinations.append(Destination(identity, packed_values[identity], location, is_new, partition_id=partition_id))
     if new:
         try:
             adder.check(new, on_invalid=OnInvalid.REFUSE)
@@ -80,7 +84,9 @@ def append_destinations(
 
 
 def extend(connection: Connection, table: Table, extensions: Sequence[Extension]) -> None:
-    """Count what was added to partitions, if they are still where the files are.
+    """Count what was added to partitions, if they are still the same ones and where the files are.
+
+    A partition with the same values may be another one: what a purge of the first one has deleted is not in it.
 
     Raises:
         UnsupportedFormatError: A partition has a format of its own now.
@@ -90,7 +96,7 @@ def extend(connection: Connection, table: Table, extensions: Sequence[Extension]
     additions = []
     for extension in extensions:
         current = there.get(extension.identity)
-        if current is None or _location(table, current) != extension.location:
+        if current is None or current.id != extension.partition_id or _location(table, current) != extension.location:
             raise _changed(table, extension.location)
         counts = {"files": extension.file_count, "rows": extension.row_count, "bytes": extension.size_bytes}
         additions.append({"partition_id": current.id, **counts})

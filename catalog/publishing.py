@@ -267,7 +267,8 @@ class Publication:
                 if destination.refused is None and destination.is_new:
                     yield NewPartition(staged.values, destination.location, *counts)
                 elif destination.refused is None and self.table.partition_keys:
-                    page.append(Extension(destination.identity, destination.location, *counts))
+                    partition = destination.identity, destination.partition_id, destination.location
+                    page.append(Extension(*partition, *counts))
             if page:
                 extensions.append(page)
 

@@ -28,6 +28,7 @@ _COLUMNS = (
     "location",
     "is_new",
     "refused",
+    "partition_id",
 )
 
 
@@ -37,6 +38,7 @@ class Destination(NamedTuple):
     Attributes:
         is_new: The partition comes with the load.
         refused: Why it is left out; None if it is not.
+        partition_id: The partition that exists and gets the files; None for others, and for a table without keys.
     """
 
     identity: bytes
@@ -44,6 +46,7 @@ class Destination(NamedTuple):
     location: str
     is_new: bool
     refused: str | None = None
+    partition_id: int | None = None
 
 
 def reserve(connection: Connection, table: Table, staged: AttemptName, destinations: Iterable[Destination]) -> None:
@@ -60,12 +63,10 @@ def read_destinations(
 ) -> dict[bytes, Destination]:
     """Return the destinations of some partitions, by identity; those without one are left out."""
     row = StagedPartitionRow
-    query = select(row.identity, row.packed_values, row.location, row.is_new, row.refused)
+    query = select(*(getattr(row, name) for name in Destination._fields))
     rows = connection.execute(query.where(is_of(staged), among(connection, row.identity, identities)))
-    return {
-        bytes(identity): Destination(bytes(identity), packed, location, is_new, refused)
-        for identity, packed, location, is_new, refused in rows
-    }
+    destinations = map(Destination._make, rows)
+    return {destination.identity: destination for destination in destinations}
 
 
 def has_destinations(connection: Connection, staged: AttemptName) -> bool:

@@ -296,7 +296,8 @@ class StagedPartitionRow(Base):
     """Where a load that is being published puts the files of a partition (`catalog.partitions.staged`).
 
     `attempt` is the one that staged the files; `packed_values` and `identity` are as in `PartitionRow`. With `is_new`
-    the partition comes with the load; `refused` tells why it is left out. The commit deletes these rows.
+    the partition comes with the load; `refused` tells why it is left out. `partition_id` is that of a partition that
+    exists and gets the files. The commit deletes these rows.
     """
 
     __tablename__ = "calve_staged_partition"
@@ -313,6 +314,7 @@ class StagedPartitionRow(Base):
     location: Mapped[str] = mapped_column(Text)
     is_new: Mapped[bool]
     refused: Mapped[str | None] = mapped_column(Text)
+    partition_id: Mapped[int | None]
 
 
 class PurgedFolderRow(Base):

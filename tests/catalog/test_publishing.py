@@ -476,10 +476,17 @@ def test_an_append_extends_and_adds_partitions(append: Append, catalog: Catalog,
     assert reserved_count(catalog) == 0
 
 
+def drop_and_add(catalog: Catalog, *, is_purge: bool = False) -> None:
+    (catalog.purge_partitions if is_purge else catalog.drop_partitions)(TABLE, "origin = 'JFK'")
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"], row_count=0, file_count=0, size_bytes=0)])
+
+
 CHANGES: dict[str, Callable[[Catalog, Path], object]] = {
     "moved": lambda catalog, folder: catalog.alter_partition(TABLE, ("JFK", "1"), location=str(folder)),
     "renamed": lambda catalog, _: catalog.alter_partition(TABLE, ("JFK", "1"), rename_to=("JFK", "2")),
     "dropped": lambda catalog, _: catalog.drop_partitions(TABLE, "origin = 'JFK'"),
+    "dropped and added again": lambda catalog, _: drop_and_add(catalog),
+    "purged and added again": lambda catalog, _: drop_and_add(catalog, is_purge=True),
     "of another format": lambda catalog, _: catalog.alter_partition(TABLE, ("JFK", "1"), format="orc"),
 }
 
