@@ -274,8 +274,11 @@ def _facts_of_one(
     chunks = group.chunks
     for position, field_id, how, unpack, is_bound in leaves:
         counts[field_id], sizes[field_id], null_count, low, high = chunks[position]
-        if null_count is not None:
-            nulls[field_id] = null_count
+        if null_count is None:
+            # Iceberg takes bounds without a null count for those of values without nulls: a delete by metadata alone
+            # removes the nulls, too.
+            continue
+        nulls[field_id] = null_count
         if how is None or low is None or high is None:
             continue
         if is_bound:
@@ -305,8 +308,9 @@ def _facts_of_many(
         chunks = [group.chunks[leaf.position] for group in groups]
         values, bytes_, null_counts, _, _ = zip(*chunks, strict=True)
         counts[leaf.field_id], sizes[leaf.field_id] = sum(values), sum(bytes_)
-        if None not in null_counts:
-            nulls[leaf.field_id] = sum(null_counts)
+        if None in null_counts:
+            continue
+        nulls[leaf.field_id] = sum(null_counts)
         try:
             lower, upper = _merged(chunks, leaf)
         except UNUSABLE:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 import struct
 from contextlib import suppress
 from decimal import Decimal
@@ -13,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.conversions import from_bytes, to_bytes
+from pyiceberg.expressions import GreaterThan, LessThan
+from pyiceberg.expressions.visitors import _StrictMetricsEvaluator
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
+from pyiceberg.manifest import DataFile
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -194,6 +198,41 @@ def test_a_column_without_statistics_in_one_row_group_has_no_bounds(tmp_path: Pa
     assert not pyarrow.parquet.read_metadata(path).row_group(1).column(1).statistics.has_min_max
     found = read(path, {"a": LongType(), "b": StringType()})
     assert (set(found.lower_bounds), set(found.upper_bounds)) == ({1}, {1})
+
+
+@pytest.mark.parametrize("group", [1, 2, 3])
+def test_a_column_without_null_counts_has_no_bounds(group: int, tmp_path: Path) -> None:
+    """As some writers leave them out; with bounds and no count, a delete by metadata alone would remove the nulls."""
+    kinds: dict[str, IcebergType] = {"a": LongType(), "b": StringType()}
+    path = write(
+        tmp_path / "f", {"a": pyarrow.array([5, None, 7]), "b": pyarrow.array(["x", "y", None])}, row_group_size=group
+    )
+    _remove_null_counts(path)
+    statistics = pyarrow.parquet.read_metadata(path).row_group(0).column(0).statistics
+    assert (statistics.has_min_max, statistics.has_null_count) == (True, False)
+    facts = read(path, kinds)
+    assert (facts.value_counts, facts.null_counts) == ({1: 3, 2: 3}, {})
+    assert (facts.lower_bounds, facts.upper_bounds) == ({}, {})
+    file = DataFile.from_args(
+        record_count=3,
+        value_counts=dict(facts.value_counts),
+        null_value_counts=dict(facts.null_counts),
+        nan_value_counts={},
+        lower_bounds=dict(facts.lower_bounds),
+        upper_bounds=dict(facts.upper_bounds),
+    )
+    for condition in (LessThan("a", 10), GreaterThan("b", "a")):
+        assert not _StrictMetricsEvaluator(layout(kinds).schema, condition).eval(file)
+
+
+def _remove_null_counts(path: Path) -> None:
+    """Rewrite a footer without the field `null_count` (3) between the old minimum (2), if any, and the maximum (5)."""
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    footer = content[start:-8]
+    for before, after in ((rb"\x16", b"\x38"), (rb"\x36", b"\x58")):
+        footer = re.sub(before + rb"[\x00\x02\x04]\x28([\x01\x08])", after + rb"\1", footer)
+    path.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
 
 @pytest.mark.parametrize(
