@@ -234,13 +234,13 @@ def import_(
     """
     # Imported late: other commands need none of it.
     from catalog.errors import TablesNotImportedError
-    from catalog.importing.partitions import Wishes
+    from catalog.importing.partitions import ImportOptions
     from catalog.importing.reports import HEADERS
 
-    wishes = Wishes(updates=update, drops_vanished=drop_vanished, is_dry_run=dry_run)
+    options = ImportOptions(updates=update, drops_vanished=drop_vanished, is_dry_run=dry_run)
     allow_everything_by_default()
     with Catalog.open() as catalog:
-        plan, reports = catalog.imports.import_tables(source, patterns, wishes, requested_by="calve import")
+        plan, reports = catalog.imports.import_tables(source, patterns, options, requested_by="calve import")
     if as_json:
         for report in reports:
             click.echo(json.dumps(report.as_json()))

@@ -106,7 +106,7 @@ CatalogError
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -753,9 +753,20 @@ class LocationInUseError(ConflictError):
         table: The table that cannot have the location.
         location: The location.
         owner, owner_location: The other table, which is in it or around it, and its location.
+        others: The errors of other locations of the same request that were found together with this one.
     """
 
     retryable: ClassVar[bool] = False
+
+    others: Sequence[LocationInUseError] = ()
+
+    @staticmethod
+    def raise_first(errors: Iterable[LocationInUseError]) -> None:
+        """Raise the first of errors, if there is any, with the rest as its `others`."""
+        found = list(errors)
+        if found:
+            first, *first.others = found
+            raise first
 
     def __init__(
         self, table: str, location: str, owner: str, owner_location: str, *, reason: str | None = None
@@ -798,8 +809,8 @@ class LocationTakenError(LocationInUseError):
     def __init__(self, table: str, location: str, owner: str, owner_location: str) -> None:
         """Keep the values and build the message."""
         reason = (
-            f"{owner} has its files in {owner_location}, and both would return them; nothing was changed. Give the "
-            "partition another location"
+            f"{owner} has its files in {owner_location}, and both would return them. Give the partition another "
+            "location"
         )
         super().__init__(table, location, owner, owner_location, reason=reason)
 

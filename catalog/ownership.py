@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, Row, bindparam, select, union_all
+from sqlalchemy import Connection, Executable, Row, bindparam, select, union_all
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files import Folder
@@ -139,29 +139,34 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     if not by_key:
         return
     hold(connection, LOCATIONS, is_shared=True)
-    row, around = TableRow.location_key, set[bytes]()
-    for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in by_key}:
-        around.update(keys_above(parent))
-    for batch in batched(sorted(around)):
-        _refuse(connection, among(connection, row, batch), _some(by_key.values()), table.full_name, table.id)
-    between = (row >= min(by_key)) & (row < end_of_keys_inside(max(by_key)))
-    for other in connection.scalars(select(row).where(between, TableRow.id != table.id)).all():
-        for key in keys_above(other or b""):
-            if key in by_key:
-                _refuse(connection, row == other, by_key[key], table.full_name, table.id)
+    LocationInUseError.raise_first(
+        LocationInUseError(table.full_name, location, f"{owner.database}.{owner.name}", owner.location)
+        for location, owner in _tables_near(connection, table, by_key)
+    )
     refuse_purged(connection, table.full_name, by_key)
 
 
-def _some(locations: Collection[str]) -> str:
-    first = next(iter(locations))
-    return first if len(locations) == 1 else f"{first} or another of {len(locations):,} locations"
-
-
-def _refuse(connection: Connection, condition: ColumnElement[bool], location: str, table: str, table_id: int) -> None:
-    query = _OWNERS.add_columns(TableRow.location).where(condition).limit(1)
-    owner = connection.execute(query, {"table": table_id}).one_or_none()
-    if owner is not None:
-        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
+def _tables_near(
+    connection: Connection, table: Table, locations: Mapping[bytes, str]
+) -> Iterator[tuple[str, Row[Any]]]:
+    """Yield those of locations that other tables are in or around, each with such a table."""
+    row, around = TableRow.location_key, set[bytes]()
+    for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in locations}:
+        around.update(keys_above(parent))
+    owners = _OWNERS.add_columns(TableRow.location, row)
+    above: dict[bytes, Row[Any]] = {}
+    for batch in batched(sorted(around)):
+        rows = connection.execute(owners.where(among(connection, row, batch)), {"table": table.id})
+        above |= {bytes(owner.location_key): owner for owner in rows}
+    if above:
+        for key, location in locations.items():
+            if owner := next(filter(None, map(above.get, keys_above(key))), None):
+                yield location, owner
+    between = (row >= min(locations)) & (row < end_of_keys_inside(max(locations)))
+    for owner in connection.execute(owners.where(between), {"table": table.id}).all():
+        for key in keys_above(bytes(owner.location_key)):
+            if key in locations:
+                yield locations[key], owner
 
 
 def spellings(location: str, key: bytes | None = None) -> set[str]:

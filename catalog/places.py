@@ -59,19 +59,20 @@ def require_location(location: str, field: str = "location") -> None:
         LocationNotAllowedError: It is not.
     """
     require_no_password(location, field)
-    _require_below_allowed([location], field)
+    for _, error in _find_elsewhere([location], field):
+        raise error
 
 
-def _require_below_allowed(locations: Sequence[str], field: str = "location") -> None:
+def _find_elsewhere(locations: Sequence[str], field: str = "location") -> Iterator[tuple[str, LocationNotAllowedError]]:
+    """Yield those of locations that are below no allowed folder, each with the error that says so."""
     if not locations or EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
     for location in locations:
         if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
-            raise LocationNotAllowedError(
-                f"{field} {location!r} is below no folder that is allowed here; use one below the warehouse, or ask an "
-                f"administrator to add the folder to {LOCATIONS}"
-            )
+            reason = "is below no folder that is allowed here; use one below the warehouse, or ask an administrator to"
+            error = LocationNotAllowedError(f"{field} {location!r} {reason} add the folder to {LOCATIONS}")
+            yield location, error
 
 
 def require_no_password(location: str, field: str) -> None:
@@ -95,23 +96,36 @@ def require_no_password(location: str, field: str) -> None:
 
 
 def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
-    """Make sure that partitions' locations are allowed; below their table's they are, without a look at the disk.
-
-    Args:
-        locations: As `catalog.definitions.normalise_location` returns them.
+    """Make sure that partitions' locations are allowed; see `find_forbidden`.
 
     Raises:
         InvalidLocationError: One has a password in it.
         LocationNotAllowedError: One is not.
     """
+    for _, error in find_forbidden(table, locations):
+        raise error
+
+
+def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str, CatalogError]]:
+    """Yield those of partitions' locations that are not allowed, each with the error that says why.
+
+    Below their table's they are allowed, without a look at the disk.
+
+    Args:
+        locations: As `catalog.definitions.normalise_location` returns them.
+    """
     outside = []
     for location in locations:
-        # In its table's folder only its values are its own, whose escaped characters may look like options.
-        if "?" in location or not location.startswith(f"{table.location}/"):
-            require_no_password(location, "location")
+        try:
+            # In its table's folder only its values are its own, whose escaped characters may look like options.
+            if "?" in location or not location.startswith(f"{table.location}/"):
+                require_no_password(location, "location")
+        except InvalidLocationError as error:
+            yield location, error
+            continue
         if not is_plainly_within(location, table.location):
             outside.append(location)
-    _require_below_allowed(outside)
+    yield from _find_elsewhere(outside)
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:

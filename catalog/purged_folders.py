@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sqlalchemy import Connection, delete, insert, select
 
-from catalog.errors import FolderBeingPurgedError
+from catalog.errors import FolderBeingPurgedError, LocationInUseError
 from catalog.locations import keys_above, location_keys
 from catalog.operations import Operation, Operations, OperationState
 from catalog.storage.schema import OperationRow, PurgedFolderRow
@@ -63,8 +63,10 @@ def refuse_purged(connection: Connection, table: str, locations: Mapping[bytes, 
     Raises:
         FolderBeingPurgedError: A purge is deleting one of them, a folder around it, or one inside.
     """
-    for location, (operation, purged_location) in find_purged(connection, locations):
-        raise FolderBeingPurgedError(table, location, operation, purged_location)
+    LocationInUseError.raise_first(
+        FolderBeingPurgedError(table, location, operation, purged_location)
+        for location, (operation, purged_location) in find_purged(connection, locations)
+    )
 
 
 def find_purged(connection: Connection, locations: Mapping[bytes, str]) -> Iterator[tuple[str, tuple[str, str]]]:

@@ -175,14 +175,17 @@ class Partitions:
         """Return what the catalog would keep of a partition, with its location and format said in any case.
 
         Raises:
-            UnsupportedSourceTableError: It has no location, or a format that the catalog does not know.
+            InvalidLocationError: Its location cannot be stored.
+            UnsupportedSourceTableError: It has a format that the catalog does not know.
         """
         storage = partition.storage
         values = tuple(None if value in NULL_TEXTS else value for value in partition.values)
         found = self._format(storage, values)
         return NewPartition(
             values,
-            storage.location or f"{self._definition.location}/{partition_path(self._keys, values)}",
+            normalise_location(storage.location)
+            if storage.location
+            else f"{self._definition.location}/{partition_path(self._keys, values)}",
             file_count=_count(partition.parameters, FILE_COUNT),
             row_count=_count(partition.parameters, ROW_COUNT, f"{_STATISTICS}{ROW_COUNT}"),
             size_bytes=_count(partition.parameters, SIZE),

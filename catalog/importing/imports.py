@@ -24,7 +24,7 @@ from catalog.failpoints import Point, reached
 from catalog.identifiers import TableName
 from catalog.importing.address import Selection, SourceAddress
 from catalog.importing.definition import Definition, Partitions, definition_of
-from catalog.importing.partitions import PartitionImport, Wishes
+from catalog.importing.partitions import ImportOptions, PartitionImport
 from catalog.importing.reports import ImportOutcome, PartitionCounts, TableReport
 from catalog.importing.source import Source, open_source
 from catalog.importing.spark_schema import spark_provider
@@ -138,7 +138,7 @@ class Imports:
         self,
         source: str,
         patterns: Sequence[str] = (),
-        wishes: Wishes | None = None,
+        options: ImportOptions | None = None,
         *,
         requested_by: str | None = None,
     ) -> tuple[ImportPlan, list[TableReport]]:
@@ -150,23 +150,23 @@ class Imports:
         Raises:
             CatalogError: As `plan`, and as `import_databases`.
         """
-        wishes = wishes or Wishes()
+        options = options or ImportOptions()
         plan = self.plan(source, patterns)
-        if not wishes.is_dry_run:
-            self.import_databases(plan, updates=wishes.updates)
-        return plan, list(self._import_each(plan, wishes, requested_by))
+        if not options.is_dry_run:
+            self.import_databases(plan, updates=options.updates)
+        return plan, list(self._import_each(plan, options, requested_by))
 
-    def _import_each(self, plan: ImportPlan, wishes: Wishes, requested_by: str | None) -> Iterator[TableReport]:
+    def _import_each(self, plan: ImportPlan, options: ImportOptions, requested_by: str | None) -> Iterator[TableReport]:
         source: Source | None = None
         try:
             for table in plan.tables:
                 try:
                     source = source or open_source(plan.address)
-                    yield self._import(source, table, wishes, requested_by=requested_by)
+                    yield self._import(source, table, options, requested_by=requested_by)
                 except Exception as error:
                     if not isinstance(error, CatalogError):
                         log.exception("Importing %s from %s failed", table, plan.address)
-                    yield failure_report(table, error, wishes)
+                    yield failure_report(table, error, options)
                     if isinstance(error, SourceError):
                         _close(source)
                         source = None
@@ -177,7 +177,7 @@ class Imports:
         self,
         source: str,
         table: TableName | str,
-        wishes: Wishes | None = None,
+        options: ImportOptions | None = None,
         *,
         operation_id: str | None = None,
         requested_by: str | None = None,
@@ -196,38 +196,38 @@ class Imports:
             SourceUnavailableError, TableNotFoundError: The source does not answer, or has no such table.
             UnsupportedSourceTableError: The catalog cannot keep the table.
             InvalidRequestError: A name or a type cannot be used, or partitions do not admit another key.
-            LocationInUseError: Another table has its location or a partition's, or a folder around or inside it.
+            LocationInUseError: Another table has its location, or a folder around or inside it.
             OperationConflictError: Another operation is at work on the table.
         """
-        wishes = wishes or Wishes()
+        options = options or ImportOptions()
         with open_source(SourceAddress.parse(source)[0]) as opened:
             name = TableName.parse(str(table))
-            return self._import(opened, name, wishes, operation_id=operation_id, requested_by=requested_by)
+            return self._import(opened, name, options, operation_id=operation_id, requested_by=requested_by)
 
     def _import(
         self,
         source: Source,
         name: TableName,
-        wishes: Wishes,
+        options: ImportOptions,
         *,
         operation_id: str | None = None,
         requested_by: str | None = None,
     ) -> TableReport:
-        if wishes.is_dry_run:
-            return self._attempt(source, name, wishes, None)
+        if options.is_dry_run:
+            return self._attempt(source, name, options, None)
         operation_id = operation_id or f"import-{name}-{uuid4().hex}"
         operation = self._operations.begin(
             operation_id,
             OperationKind.IMPORT_TABLE,
             str(name),
-            {"source": str(source.address), "updates": wishes.updates, "drops_vanished": wishes.drops_vanished},
+            {"source": str(source.address), "updates": options.updates, "drops_vanished": options.drops_vanished},
             is_exclusive=True,
             requested_by=requested_by,
         )
         if operation.is_committed:
             return TableReport.from_json(operation.report[STEP])
         with self._journaled(operation_id), self._operations.attempt(operation_id, STEP) as attempt:
-            report = self._attempt(source, name, wishes, (operation_id, STEP, attempt))
+            report = self._attempt(source, name, options, (operation_id, STEP, attempt))
             with self._storage.write() as connection:
                 self._operations.finish_job(operation_id, STEP, attempt, report.as_json(), connection=connection)
                 self._operations.advance(connection, operation_id, OperationState.COMMITTED)
@@ -242,13 +242,13 @@ class Imports:
         except FencedError:
             raise
         except (Exception, KeyboardInterrupt) as error:
-            self._operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
+            self._operations.fail(operation_id, type(error).__name__, _text(error) or type(error).__name__)
             raise
 
     # --- one table ----------------------------------------------------------------------------------------------
 
     def _attempt(
-        self, source: Source, name: TableName, wishes: Wishes, attempt: tuple[str, str, int] | None
+        self, source: Source, name: TableName, options: ImportOptions, attempt: tuple[str, str, int] | None
     ) -> TableReport:
         found = source.table(name)
         definition = definition_of(found, source.address.of_table(name))
@@ -262,34 +262,39 @@ class Imports:
                 self._operations.heartbeat(*attempt, done=done, note="partitions")
 
         beat(0)
-        table, outcome, differing = self._define(definition, wishes, guard)
+        table, outcome, differing = self._define(definition, options, guard)
         counts = PartitionCounts()
         if table.partition_keys:
-            work = PartitionImport(self._storage, self._definitions, table, wishes, guard=guard, beat=beat)
-            counts = work(source.partitions(name), Partitions(definition, spark_provider(found.parameters)))
-        return TableReport(str(name), outcome, differing, counts, is_dry_run=wishes.is_dry_run)
+            work = PartitionImport(self._storage, self._definitions, table, options, guard=guard, beat=beat)
+            try:
+                counts = work(source.partitions(name), Partitions(definition, spark_provider(found.parameters)))
+            except CatalogError as error:
+                if applied := work.counts.applied:
+                    error.add_note(f"before that, {applied}, which stays; import again to continue")
+                raise
+        return TableReport(str(name), outcome, differing, counts, is_dry_run=options.is_dry_run)
 
     def _define(
-        self, definition: Definition, wishes: Wishes, guard: Callable[[Connection], None]
+        self, definition: Definition, options: ImportOptions, guard: Callable[[Connection], None]
     ) -> tuple[Table, ImportOutcome, tuple[str, ...]]:
         """Create the table, or compare it, and perhaps change it, in one transaction; say what was different."""
         with self._storage.read() as connection:
             table = find_table(self._definitions, connection, definition)
-            if wishes.is_dry_run and table is None:
+            if options.is_dry_run and table is None:
                 claim_location(connection, definition.location, str(definition.name))
         if table is None:
-            if wishes.is_dry_run:
+            if options.is_dry_run:
                 return unborn_table(definition), ImportOutcome.CREATED, ()
             with self._storage.write() as connection:
                 guard(connection)
                 return create_table(self._definitions, connection, definition), ImportOutcome.CREATED, ()
-        refuse_other(table, definition, is_adopted=wishes.updates)
+        refuse_other(table, definition, is_adopted=options.updates)
         differing = tuple(differences(table, definition))
         if not differing:
             return table, ImportOutcome.UNCHANGED, ()
-        if not wishes.updates:
+        if not options.updates:
             return table, ImportOutcome.DIFFERS, differing
-        if wishes.is_dry_run:
+        if options.is_dry_run:
             return table, ImportOutcome.UPDATED, differing
         with self._storage.write() as connection:
             guard(connection)
@@ -303,8 +308,14 @@ def _close(source: Source | None) -> None:
         source.__exit__(None, None, None)
 
 
-def failure_report(table: TableName, error: Exception, wishes: Wishes) -> TableReport:
+def failure_report(table: TableName, error: Exception, options: ImportOptions) -> TableReport:
     """Return the report of a table that an error has stopped."""
     is_refused = isinstance(error, InvalidRequestError | LocationInUseError)
     outcome = ImportOutcome.REFUSED if is_refused else ImportOutcome.FAILED
-    return TableReport(str(table), outcome, reason=f"{type(error).__name__}: {error}", is_dry_run=wishes.is_dry_run)
+    return TableReport(
+        str(table), outcome, reason=f"{type(error).__name__}: {_text(error)}", is_dry_run=options.is_dry_run
+    )
+
+
+def _text(error: BaseException) -> str:
+    return "; ".join([str(error), *getattr(error, "__notes__", ())])

@@ -1,52 +1,44 @@
-"""Bringing the partitions of one table into the catalog, in batches: of millions, only some are in memory at once."""
+"""Importing the partitions of one table, in batches: of millions, only some are in memory at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from tempfile import TemporaryFile
 
 import numpy as np
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Connection, func, select
 
-from catalog.definitions import Definitions, normalise_location
-from catalog.errors import UnsupportedSourceTableError
-from catalog.failpoints import Point, reached
+from catalog.definitions import Definitions
+from catalog.errors import InvalidRequestError
+from catalog.importing.changes import KnownPartitions, PartitionChanges, Refusal, location_of
 from catalog.importing.definition import Partitions
 from catalog.importing.hive import HivePartition
 from catalog.importing.reports import PartitionCounts
-from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
-from catalog.locations import comparable
-from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
-from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import given_values, pack_values, partition_path
-from catalog.partitions.adding import PartitionAdder, own_location
-from catalog.partitions.changing import drop_partitions
-from catalog.partitions.folders import refuse_shared_folders
-from catalog.partitions.properties import properties_text, read_properties
+from catalog.model import NewPartition, Table
+from catalog.partition_names import given_values, partition_path
 from catalog.partitions.repairing import Digests, digests
-from catalog.places import require_partition_locations
+from catalog.partitions.spooling import PartitionFile
+from catalog.places import find_forbidden
 from catalog.storage import Storage
-from catalog.storage.bulk import among, batched
+from catalog.storage.bulk import batched
 from catalog.storage.schema import PartitionRow
-from catalog.values import EncodedBatch, ValueEncoder
 
 BATCH = 10_000
 """Partitions of one transaction."""
 
-_COUNTS = ("file_count", "row_count", "size_bytes")
-
-StoredRow = Row[*tuple[Any, ...]]
+WAITING = 10_000
+"""Partitions whose folders are taken, and that are tried again after all others, in one transaction."""
 
 
 @dataclass(frozen=True)
-class Wishes:
+class ImportOptions:
     """What an import does beyond adding.
 
     Attributes:
         updates: Change what is defined otherwise in the catalog than in the source.
         drops_vanished: Drop partitions that the source does not have; their files stay.
-        is_dry_run: Change nothing, and say what would be changed.
+        is_dry_run: Change nothing, and say what would be changed. Whether folders are taken is not known before.
     """
 
     updates: bool = False
@@ -62,7 +54,7 @@ class PartitionImport:
         storage: Storage,
         definitions: Definitions,
         table: Table,
-        wishes: Wishes,
+        options: ImportOptions,
         *,
         guard: Callable[[Connection], None],
         beat: Callable[[int], None],
@@ -74,23 +66,32 @@ class PartitionImport:
             beat: Told how many partitions were seen.
         """
         self._storage = storage
-        self._definitions = definitions
         self._table = table
-        self._wishes = wishes
-        self._guard = guard
+        self._options = options
         self._beat = beat
-        self._encoder = ValueEncoder(table)
         self._seen: list[Digests] = []
+        self._known = KnownPartitions(table)
         self.counts = PartitionCounts()
+        lacking = ["drop vanished partitions"] * (not options.drops_vanished)
+        lacking += ["update changed ones"] * (not options.updates)
+        hint = f"; if the source gave the folder from one partition to another, ask to {' and '.join(lacking)}"
+        self._changes = PartitionChanges(storage, definitions, self._known, self.counts, guard, hint if lacking else "")
 
     def __call__(self, pages: Iterable[Sequence[HivePartition]], made: Partitions) -> PartitionCounts:
-        """Add the partitions of a source, compare those that are there, and look for those that it does not have."""
+        """Compare a source's partitions with the catalog's; then drop, update and add what differs, in this order.
+
+        A folder that one partition leaves is then free for another. What differs is kept in files meanwhile: the source
+        is read once, and memory does not grow with its partitions.
+        """
         last_id = self._last_id()
-        for batch in batched(self._readable(pages, made), BATCH):
-            self._take(batch)
-            self._beat(self.counts.seen)
-            reached(Point.PARTLY_COMMITTED)
-        self._find_vanished(last_id)
+        with TemporaryFile(prefix="calve-") as changed_file, TemporaryFile(prefix="calve-") as new_file:
+            changed, new = PartitionFile(changed_file), PartitionFile(new_file)
+            for batch in batched(self._readable(pages, made), BATCH):
+                self._compare(batch, changed, new)
+                self._beat(self.counts.seen)
+            self._find_vanished(last_id)
+            if not self._options.is_dry_run:
+                self._apply(changed, new)
         return self.counts
 
     def _last_id(self) -> int:
@@ -105,149 +106,50 @@ class PartitionImport:
                 self.counts.seen += 1
                 try:
                     yield made.of(partition)
-                except UnsupportedSourceTableError as error:
-                    self._refuse(partition.values, str(error))
+                except InvalidRequestError as error:
+                    self._seen.append(digests([self._known.encoder.identity(partition.values)]))
+                    self.counts.refused.add(str(error))
 
-    def _refuse(self, values: Sequence[str | None], reason: str) -> None:
-        self.counts.refused.add(reason)
-        self._seen.append(digests([self._encoder.identity(values)]))
+    # --- comparing ----------------------------------------------------------------------------------------------
 
-    # --- adding and comparing -----------------------------------------------------------------------------------
-
-    def _take(self, batch: Sequence[NewPartition]) -> None:
-        encoded = self._encoder.encode_all([partition.values for partition in batch])
+    def _compare(self, batch: Sequence[NewPartition], changed: PartitionFile, new: PartitionFile) -> None:
+        encoded = self._known.encoder.encode_all([partition.values for partition in batch])
         self._seen.append(digests(encoded.identities))
-        known = self._registered(encoded.identities)
-        new: dict[bytes, NewPartition] = {}
-        changed: dict[int, NewPartition] = {}
-        moved: list[int] = []
-        for number, (partition, identity) in enumerate(zip(batch, encoded.identities, strict=True)):
-            row = known.get(identity)
-            if row is None and identity not in new:
-                new[identity] = partition
-            elif row is None or row.packed_values != encoded.packed[number]:
-                self._refuse_twin(partition, row, encoded, number)
-            elif self._differs(row, partition):
-                changed[row.id] = partition
-                if self._is_moved(row, partition):
-                    moved.append(row.id)
-                self.counts.changed.add(self._name(partition))
-        if self._wishes.is_dry_run:
-            self.counts.added += len(new)
-        elif new:
-            self._add(list(new.values()))
-        if changed and self._wishes.updates and not self._wishes.is_dry_run:
-            self._update(changed, moved)
-
-    def _registered(self, identities: Sequence[bytes]) -> Mapping[bytes, StoredRow]:
-        row = PartitionRow
-        columns = (row.id, row.identity, row.packed_values, row.location, row.properties)
         with self._storage.read() as connection:
-            query = select(*columns, *(getattr(row, name) for name in _COUNTS)).where(
-                row.table_id == self._table.id, among(connection, row.identity, identities)
-            )
-            return {bytes(found.identity): found for found in connection.execute(query)}
+            rows = self._known.rows(connection, encoded.identities)
+        forbidden = dict(find_forbidden(self._table, [location_of(partition) for partition in batch]))
+        added: dict[bytes, NewPartition] = {}
+        differing = []
+        for partition, identity, packed in zip(batch, encoded.identities, encoded.packed, strict=True):
+            row = rows.get(identity)
+            if (row is None and identity in added) or (row is not None and row.packed_values != packed):
+                self._changes.refuse_twin(partition, row)
+            elif partition.location in forbidden and (row is None or self._known.is_moved(row, partition)):
+                self._changes.refuse(partition, forbidden[partition.location])
+            elif row is None:
+                added[identity] = partition
+            elif self._known.differs(row, partition):
+                differing.append(partition)
+                self.counts.changed.add(self._known.name(partition))
+        changed.append(differing)
+        new.append(list(added.values()))
+        if self._options.is_dry_run:
+            self.counts.added += len(added)
 
-    def _refuse_twin(self, partition: NewPartition, row: StoredRow | None, encoded: EncodedBatch, number: int) -> None:
-        other = "another one of the source"
-        if row is not None:
-            other = partition_path(self._table.key_names, given_values(row.packed_values))
-        self.counts.refused.add(
-            f"partition {self._name(partition)} of table {self._table.full_name} has the same values, spelled in "
-            f"another way, as {other}"
-        )
-
-    def _name(self, partition: NewPartition) -> str:
-        return partition_path(self._table.key_names, partition.values)
-
-    def _differs(self, row: StoredRow, partition: NewPartition) -> bool:
-        if self._is_moved(row, partition):
-            return True
-        properties, own_format = read_properties(row.properties)
-        if dict(properties) != dict(partition.properties or {}):
-            return True
-        if (own_format or self._table.format) is not partition.format:
-            return True
-        counts = ((getattr(row, name), getattr(partition, name)) for name in _COUNTS)
-        return any(there is not None and here != there for here, there in counts)
-
-    def _is_moved(self, row: StoredRow, partition: NewPartition) -> bool:
-        return comparable(self._effective(row)) != comparable(self._location(partition))
-
-    @staticmethod
-    def _location(partition: NewPartition) -> str:
-        assert partition.location is not None
-        return normalise_location(partition.location)
-
-    def _effective(self, row: StoredRow) -> str:
-        default = partition_path(self._table.key_names, given_values(row.packed_values))
-        return row.location or self._table.default_partition_location(default)
-
-    def _add(self, new: Sequence[NewPartition]) -> None:
-        with self._storage.write() as connection:
-            self._guard(connection)
-            adder = PartitionAdder(connection, self._definitions, self._table, is_bulk=True)
-            result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
-            reached(Point.CHANGED)
-        self.counts.added += result.added
-        for refused in result.refused:
-            self.counts.refused.add(str(refused))
-
-    def _update(self, changed: Mapping[int, NewPartition], moved: Iterable[int]) -> None:
-        """Change partitions in place, by two statements however many they are; no value of a key changes."""
-        row = PartitionRow
-        with self._storage.write() as connection:
-            self._guard(connection)
-            table = self._definitions.lock_table(connection, self._table, exclusive=False, is_bulk=True)
-            admitted = self._admitted(connection, table, changed)
-            if not admitted:
-                return
-            moved = [number for number in moved if number in admitted]
-            # As whoever changes a single partition: a build that reads these waits.
-            hold_ranges(connection, table.id, IdRange(min(admitted), max(admitted)))
-            fields = ("location", "properties", *_COUNTS)
-            statement = (
-                update(row)
-                .where(row.table_id == table.id, row.id == bindparam("this"))
-                .values({name: bindparam(f"new_{name}") for name in fields})
-            )
-            changes = [self._fields(table, number, each) for number, each in admitted.items()]
-            new_locations = {change["this"]: change["new_location"] for change in changes}
-            own_locations = [location for location in new_locations.values() if location is not None]
-            require_partition_locations(table, own_locations)
-            refuse_locations_in_use(connection, table, own_locations)
-            connection.execute(statement, changes)
-            refuse_shared_folders(
-                connection,
-                table,
-                [pack_values(admitted[number].values, len(table.key_names)) for number in moved],
-                [new_locations[number] for number in moved],
-            )
-            reached(Point.CHANGED)
-        self.counts.updated += len(admitted)
-
-    def _admitted(
-        self, connection: Connection, table: Table, changed: Mapping[int, NewPartition]
-    ) -> dict[int, NewPartition]:
-        """Return the changes that the table's indexes admit, which no encrypted partition is, and refuse the others."""
-        if not maintained_indexes(connection, table.id):
-            return dict(sorted(changed.items()))
-        for partition in changed.values():
-            if is_encrypted(partition.properties):
-                self.counts.refused.add(
-                    f"partition {self._name(partition)} of table {table.full_name} is encrypted in the source, and no "
-                    "partition index admits that; delete the indexes first"
-                )
-        return {number: each for number, each in sorted(changed.items()) if not is_encrypted(each.properties)}
-
-    def _fields(self, table: Table, number: int, partition: NewPartition) -> dict[str, Any]:
-        location = own_location(table, partition.values, self._location(partition))
-        return {
-            "this": number,
-            "new_location": location,
-            "new_properties": properties_text(table, partition.properties, partition.format),
-            **{f"new_{name}": getattr(partition, name) for name in _COUNTS},
-        }
+    def _apply(self, changed: PartitionFile, new: PartitionFile) -> None:
+        waiting: list[Refusal] = []
+        for batch in batched(changed if self._options.updates else (), BATCH):
+            waiting += self._changes.update(batch)
+            for partition, error in waiting[WAITING:]:
+                self._changes.refuse(partition, error)
+            del waiting[WAITING:]
+            self._beat(self.counts.seen)
+        # What later batches have moved away no longer prevents anything.
+        for partition, error in self._changes.update([partition for partition, _ in waiting]) if waiting else ():
+            self._changes.refuse(partition, error)
+        for batch in batched(new, BATCH):
+            self._changes.add(batch)
+            self._beat(self.counts.seen)
 
     # --- what the source does not have --------------------------------------------------------------------------
 
@@ -262,16 +164,10 @@ class PartitionImport:
             if not page:
                 return
             after = page[-1].id
-            is_seen = np.isin(digests([each.identity for each in page]), seen)
-            gone = [each for each, known in zip(page, is_seen, strict=True) if not known]
-            for each in gone:
-                self.counts.vanished.add(partition_path(self._table.key_names, given_values(each.packed_values)))
+            is_seen = np.isin(digests([partition.identity for partition in page]), seen)
+            gone = [partition for partition, is_there in zip(page, is_seen, strict=True) if not is_there]
+            for partition in gone:
+                self.counts.vanished.add(partition_path(self._table.key_names, given_values(partition.packed_values)))
+            if gone and self._options.drops_vanished and not self._options.is_dry_run:
+                self._changes.drop([partition.id for partition in gone])
             self._beat(self.counts.seen)
-            if gone and self._wishes.drops_vanished and not self._wishes.is_dry_run:
-                self._drop([each.id for each in gone])
-
-    def _drop(self, ids: Sequence[int]) -> None:
-        with self._storage.write() as connection:
-            self._guard(connection)
-            held = self._definitions.lock_table(connection, self._table, exclusive=False)
-            self.counts.dropped += drop_partitions(connection, held, ids)

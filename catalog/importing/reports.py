@@ -66,6 +66,13 @@ class PartitionCounts:
     dropped: int = 0
     refused: Named = field(default_factory=Named)
 
+    @property
+    def applied(self) -> str:
+        """What was changed, in words; empty if nothing was."""
+        if not (self.added or self.updated or self.dropped):
+            return ""
+        return f"{self.added:,} partitions were added, {self.updated:,} updated and {self.dropped:,} dropped"
+
 
 @dataclass(frozen=True)
 class TableReport:

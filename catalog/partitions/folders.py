@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Select, bindparam, exists, or_, select
 
-from catalog.errors import LocationTakenError
+from catalog.errors import LocationInUseError, LocationTakenError
 from catalog.locations import location_key, location_keys
 from catalog.model import Table
 from catalog.ownership import spellings
@@ -120,8 +120,10 @@ def refuse_shared_folders(
         root, folders = location_key(table.location), default_folders(table, keys)
         at = {folder.path: keys[key] for key, folder in folders.items() if key == root + f"{folder.path}/".encode()}
         defaults = (folder for folder in folders.values() if folder.path in at)
-        for path, owner in owners_of_default_folders(connection, table, defaults):
-            raise LocationTakenError(table.full_name, at[path], owner, table.default_partition_location(path))
+        LocationInUseError.raise_first(
+            LocationTakenError(table.full_name, at[path], owner, table.default_partition_location(path))
+            for path, owner in owners_of_default_folders(connection, table, defaults)
+        )
     if len(own) < len(locations):
         by_default = [values for values, location in zip(packed, locations, strict=True) if location is None]
         _refuse_taken(connection, table, by_default)
@@ -177,9 +179,15 @@ def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -
         paths = (template % tuple(values.split("/")) for values in packed)
         keys = {root + f"{path}/".encode(): table.default_partition_location(path) for path in paths}
         refuse_purged(connection, table.full_name, keys)
-    for values, (owner, location) in _taken(connection, table, packed, look.own_inside).items():
-        folder = table.default_partition_location(partition_path(table.key_names, given_values(values)))
-        raise LocationTakenError(table.full_name, folder, f"partition {owner}", location)
+    LocationInUseError.raise_first(
+        LocationTakenError(
+            table.full_name,
+            table.default_partition_location(partition_path(table.key_names, given_values(values))),
+            f"partition {owner}",
+            location,
+        )
+        for values, (owner, location) in _taken(connection, table, packed, look.own_inside).items()
+    )
 
 
 def _taken(

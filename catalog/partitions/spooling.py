@@ -90,7 +90,7 @@ class RowSpool:
                 yield marshal.load(self._file)
 
 
-class _PartitionFile:
+class PartitionFile:
     """Batches of partitions in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -139,7 +139,7 @@ def taken_in(partitions: Iterable[NewPartition]) -> Iterator[TakenIn]:
     with TemporaryFile(prefix="calve-") if len(first) == _ROWS_IN_MEMORY else nullcontext() as file:
         rest: Iterable[NewPartition] = ()
         if file is not None:
-            rest = _PartitionFile(file)
+            rest = PartitionFile(file)
             for batch in batches:
                 rest.append(batch)
         yield TakenIn(chain(first, rest), _is_bulk(first))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from catalog import Catalog
     from catalog.importing.imports import ImportPlan
-    from catalog.importing.partitions import Wishes
+    from catalog.importing.partitions import ImportOptions
     from catalog.importing.reports import TableReport
 
 _SHOWN = 50
@@ -53,14 +53,14 @@ class PlanImportOperator(BaseOperator):
         from catalog.fields import text, texts
 
         form = context["params"]
-        wishes = _wishes(form)
+        options = _options(form)
         with catalog_errors(), Catalog.open() as catalog:
             plan = catalog.imports.plan(text("source", form["source"]), texts("tables", form["tables"]))
-            if not wishes.is_dry_run:
-                for difference in catalog.imports.import_databases(plan, updates=wishes.updates):
+            if not options.is_dry_run:
+                for difference in catalog.imports.import_databases(plan, updates=options.updates):
                     self.log.warning("%s", difference)
         self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
-        if wishes.drops_vanished and not wishes.is_dry_run:
+        if options.drops_vanished and not options.is_dry_run:
             context["ti"].xcom_push(key=QUESTION, value=_question(plan, asked_by(context)))
         flags = {name: bool(form[name]) for name in ("update", "drop_vanished", "dry_run")}
         return [
@@ -131,15 +131,15 @@ class ImportTableOperator(BaseOperator):
         from catalog.identifiers import TableName
         from catalog.importing.imports import failure_report
 
-        wishes, table = _wishes(self.request), self.request["table"]
+        options, table = _options(self.request), self.request["table"]
         try:
             return catalog.imports.import_table(
-                self.request["source"], table, wishes, operation_id=self.operation_id, requested_by=user
+                self.request["source"], table, options, operation_id=self.operation_id, requested_by=user
             )
         except InvalidRequestError as error:
             if self.request["is_named"]:
                 raise
-            return failure_report(TableName.parse(table), error, wishes)
+            return failure_report(TableName.parse(table), error, options)
 
 
 class SummariseImportOperator(SummaryOperator):
@@ -194,9 +194,9 @@ def _question(plan: ImportPlan, asker: str) -> dict[str, str]:
     return question(f"Drop vanished partitions of {len(names)} table(s)?", body, key_of(str(plan.address), names))
 
 
-def _wishes(form: Mapping[str, Any]) -> Wishes:
-    from catalog.importing.partitions import Wishes
+def _options(form: Mapping[str, Any]) -> ImportOptions:
+    from catalog.importing.partitions import ImportOptions
 
-    return Wishes(
+    return ImportOptions(
         updates=bool(form["update"]), drops_vanished=bool(form["drop_vanished"]), is_dry_run=bool(form["dry_run"])
     )

@@ -6,14 +6,14 @@ import os
 
 from catalog import Catalog
 from catalog.failpoints import DIE_AT
-from catalog.importing.partitions import Wishes
+from catalog.importing.partitions import ImportOptions
 
 
 def import_table(url: str, source: str, table: str, operation: str, point: str) -> None:
     """Import a table, and die at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog:
-        catalog.imports.import_table(source, table, WISHES, operation_id=operation)
+        catalog.imports.import_table(source, table, OPTIONS, operation_id=operation)
 
 
-WISHES = Wishes(updates=True, drops_vanished=True)
+OPTIONS = ImportOptions(updates=True, drops_vanished=True)

@@ -20,7 +20,7 @@ from catalog.errors import (
 from catalog.identifiers import TableName
 from catalog.importing.definition import SOURCE_PROPERTY
 from catalog.importing.flipping import SourceFlip, flip_source, prepare_flip, restore_source
-from catalog.importing.partitions import Wishes
+from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome
 from catalog.model import Buckets, Column, TableKind
 from catalog.partition_names import NULL_VALUE
@@ -95,7 +95,7 @@ def test_again_it_adds_what_is_new_and_says_what_vanished(catalog: Catalog, meta
     catalog.imports.import_tables(metastore.address, [TABLE])
     metastore.thrift.drop_partition(DATABASE, "orders", ["2024-01-01", "1"], False)
     metastore.add([("2024-01-02", "new")], where="more/")
-    _, (report,) = catalog.imports.import_tables(metastore.address, [TABLE], Wishes(drops_vanished=True))
+    _, (report,) = catalog.imports.import_tables(metastore.address, [TABLE], ImportOptions(drops_vanished=True))
     counts = report.partitions
     assert report.outcome is ImportOutcome.UNCHANGED
     assert (counts.seen, counts.added, counts.changed.count, counts.dropped) == (3, 1, 0, 1)
@@ -105,6 +105,33 @@ def test_again_it_adds_what_is_new_and_says_what_vanished(catalog: Catalog, meta
         ("2024-01-01", "2"),
         ("2024-01-02", "new"),
     ]
+
+
+@pytest.mark.parametrize("drops_vanished", [True, False])
+def test_partitions_that_hive_renamed_stay_in_their_folders(
+    catalog: Catalog, metastore: Metastore, drops_vanished: bool
+) -> None:
+    external = {"tableType": "EXTERNAL_TABLE", "parameters": {"EXTERNAL": "TRUE"}}
+    metastore.create(keys=(("k", "int"),), **external)
+    metastore.add([(str(n),) for n in range(4)], where="orders/k=")
+    catalog.imports.import_tables(metastore.address, [TABLE])
+    for old, new in (("1", "7"), ("2", "1"), ("0", "8")):
+        renamed = metastore.thrift.get_partition(DATABASE, "orders", [old])
+        renamed.values = [new]
+        metastore.thrift.rename_partition(DATABASE, "orders", [old], renamed)
+    options = ImportOptions(updates=True, drops_vanished=drops_vanished)
+    _, (report,) = catalog.imports.import_tables(metastore.address, [TABLE], options)
+    there = {partition.values[0]: partition.location for partition in catalog.get_partitions(TABLE)}
+    folders = {key: f"{metastore.root}/orders/k={key}" for key in map(str, range(4))}
+    counts = report.partitions
+    assert (counts.vanished.count, counts.changed.count) == (2, 1)
+    if drops_vanished:
+        assert (counts.dropped, counts.updated, counts.added, counts.refused.count) == (2, 1, 2, 0)
+        assert there == {"7": folders["1"], "1": folders["2"], "8": folders["0"], "3": folders["3"]}
+    else:
+        # Of k=1, the folder k=1 is free only for its new name; k=2 keeps its own folder from k=1.
+        assert (counts.dropped, counts.updated, counts.added, counts.refused.count) == (0, 0, 0, 3)
+        assert there == folders
 
 
 def test_many_partitions_come_in_pages(catalog: Catalog, metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:

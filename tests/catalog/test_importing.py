@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -15,6 +15,7 @@ import pytest
 
 from catalog import Catalog, FileFormat, NewPartition
 from catalog.errors import (
+    CatalogFullError,
     DatabaseNotFoundError,
     OperationConflictError,
     SourceClientMissingError,
@@ -27,7 +28,7 @@ from catalog.failpoints import Point
 from catalog.importing import partitions as importing_partitions
 from catalog.importing.address import SourceAddress
 from catalog.importing.definition import SOURCE_PROPERTY
-from catalog.importing.partitions import Wishes
+from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome, TableReport
 from catalog.importing.source import open_source
 from catalog.model import TableKind
@@ -72,10 +73,24 @@ def names(catalog: Catalog, table: str = TABLE) -> list[str]:
     return sorted(each.name(definition) for each in catalog.get_partitions(table))
 
 
+def places(catalog: Catalog) -> dict[str, str]:
+    definition = catalog.get_table(TABLE)
+    return {partition.name(definition): partition.location for partition in catalog.get_partitions(TABLE)}
+
+
+def move(source: GlueEndpoint, places: Mapping[int, str]) -> None:
+    """Give partitions other locations, by their number `n`."""
+    for n, place in places.items():
+        changed = partition("2024-01-01", n, location=place)
+        source.client.update_partition(
+            DatabaseName="sales", TableName="orders", PartitionValueList=changed["Values"], PartitionInput=changed
+        )
+
+
 def import_all(
-    catalog: Catalog, source: GlueEndpoint, path: str = "/sales.orders", **wishes: bool
+    catalog: Catalog, source: GlueEndpoint, path: str = "/sales.orders", **options: bool
 ) -> dict[str, TableReport]:
-    _, reports = catalog.imports.import_tables(source.source(path), (), Wishes(**wishes))
+    _, reports = catalog.imports.import_tables(source.source(path), (), ImportOptions(**options))
     return {report.table: report for report in reports}
 
 
@@ -257,7 +272,7 @@ def test_a_table_in_anothers_location_is_refused_and_stops_no_other(catalog: Cat
     sales.create_table("sales", "today", StorageDescriptor=inside, PartitionKeys=columns(("n", "int")))
     import_all(catalog, sales, "/sales.orders")
     for is_dry_run in (True, False):
-        plan, reports = catalog.imports.import_tables(sales.source("/sales"), (), Wishes(is_dry_run=is_dry_run))
+        plan, reports = catalog.imports.import_tables(sales.source("/sales"), (), ImportOptions(is_dry_run=is_dry_run))
         outcomes = {report.table: (report.outcome, report.reason) for report in reports}
         outcome, reason = outcomes["sales.today"]
         assert outcome is ImportOutcome.REFUSED
@@ -276,42 +291,189 @@ def test_no_partition_moves_into_another_tables_location(catalog: Catalog, sales
         PartitionValueList=["2024-01-01", "1"],
         PartitionInput=partition("2024-01-01", 1, location="/lake/owner/inside"),
     )
-    report = import_all(catalog, sales, updates=True)[TABLE]
-    assert report.outcome is ImportOutcome.REFUSED
-    assert "demo.owner lies in /lake/owner" in str(report.reason)
+    sales.add_partitions(
+        "sales",
+        "orders",
+        iter([partition("2024-01-02", n, location="/lake/owner/new") for n in range(2)] + [partition("2024-01-02", 2)]),
+    )
+    counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+    assert (counts.added, counts.updated, counts.changed.count, counts.refused.count) == (1, 0, 1, 3)
+    assert all("demo.owner lies in /lake/owner" in reason for reason in counts.refused.first)
+    assert {reason.split(":")[0] for reason in counts.refused.first} == {
+        "partition day=2024-01-01/n=1",
+        "partition day=2024-01-02/n=0",
+        "partition day=2024-01-02/n=1",
+    }
     assert all(partition.location.startswith(LOCATION) for partition in catalog.get_partitions(TABLE))
+    assert "day=2024-01-02/n=2" in names(catalog)
 
 
 def test_no_partition_comes_or_moves_to_the_default_folder_of_another(catalog: Catalog, sales: GlueEndpoint) -> None:
     location = f"{LOCATION}/day=2024-01-01/n=2"
     import_all(catalog, sales)
-    before = sorted(catalog.get_partitions(TABLE))
-    moved = partition("2024-01-01", 1, location=location)
-    sales.client.update_partition(
-        DatabaseName="sales", TableName="orders", PartitionValueList=moved["Values"], PartitionInput=moved
-    )
-    for updates in (True, False):
-        report = import_all(catalog, sales, updates=updates)[TABLE]
-        assert report.outcome is ImportOutcome.REFUSED
-        assert "LocationTakenError" in str(report.reason)
-        assert sorted(catalog.get_partitions(TABLE)) == before
-        if updates:
-            # New ones come without being asked for.
-            sales.add_partitions("sales", "orders", iter([partition("2024-01-03", 1, location=location)]))
+    before = places(catalog)
+    move(sales, {1: location, 3: "/elsewhere"})
+    new = [partition("2024-01-03", n, location=location if n == 1 else None) for n in range(3)]
+    sales.add_partitions("sales", "orders", iter(new))
+    counts = import_all(catalog, sales, updates=True, drops_vanished=True)[TABLE].partitions
+    assert (counts.added, counts.changed.count, counts.updated, counts.refused.count) == (2, 2, 1, 2)
+    assert [reason.split(":")[0] for reason in counts.refused.first] == [
+        "partition day=2024-01-01/n=1",
+        "partition day=2024-01-03/n=1",
+    ]
+    for reason in counts.refused.first:
+        assert f"{location} cannot be used, because partition day=2024-01-01/n=2 has its files in" in reason
+        assert "nothing was changed" not in reason
+    after = {f"day=2024-01-03/n={n}": f"{LOCATION}/day=2024-01-03/n={n}" for n in (0, 2)}
+    assert places(catalog) == {**before, "day=2024-01-01/n=3": "/elsewhere", **after}
 
 
-def test_partitions_that_change_places_are_updated(catalog: Catalog, sales: GlueEndpoint) -> None:
+def test_partitions_that_exchange_their_folders_are_updated_together(
+    catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import_all(catalog, sales)
-    places = [partition("2024-01-01", n, location=f"{LOCATION}/day=2024-01-01/n={1 - n}") for n in range(2)]
-    for moved in places:
-        sales.client.update_partition(
-            DatabaseName="sales", TableName="orders", PartitionValueList=moved["Values"], PartitionInput=moved
+    # In batches of two, the circle of all five is not closed in one.
+    for batch, changed in ((10_000, {0: 1, 1: 0}), (2, {0: 0, 1: 1}), (2, {0: 4, 1: 0, 4: 1})):
+        monkeypatch.setattr(importing_partitions, "BATCH", batch)
+        moved = {n: f"{LOCATION}/day=2024-01-01/n={there}" for n, there in changed.items()}
+        move(sales, moved)
+        counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+        assert (counts.updated, counts.refused.count) == (len(moved), 0)
+        assert moved.items() <= {int(name[-1]): place for name, place in places(catalog).items()}.items()
+
+
+@pytest.mark.parametrize("batch", [10_000, 1])
+@pytest.mark.parametrize("step", [1, -1])
+def test_partitions_that_move_on_by_one_folder_are_updated(
+    catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch, step: int, batch: int
+) -> None:
+    monkeypatch.setattr(importing_partitions, "BATCH", batch)
+    import_all(catalog, sales)
+    moved = {n: f"{LOCATION}/day=2024-01-01/n={n + step}" for n in range(5)}
+    move(sales, moved)
+    counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+    assert (counts.updated, counts.refused.count) == (5, 0)
+    assert [places(catalog)[f"day=2024-01-01/n={n}"] for n in range(5)] == list(moved.values())
+
+
+def test_a_chain_that_ends_at_a_taken_folder_stays_as_it_is(catalog: Catalog, sales: GlueEndpoint) -> None:
+    import_all(catalog, sales)
+    before = places(catalog)
+    move(sales, {n: f"{LOCATION}/day=2024-01-01/n={n + 1}" for n in range(4)})
+    counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+    assert (counts.changed.count, counts.updated, counts.refused.count) == (4, 0, 4)
+    for n, reason in enumerate(sorted(counts.refused.first)):
+        assert reason.startswith(f"partition day=2024-01-01/n={n}: ")
+        assert f"because partition day=2024-01-01/n={n + 1} has its files in" in reason
+    assert places(catalog) == before
+
+
+@pytest.mark.parametrize("batch", [10_000, 1])
+def test_partitions_that_were_renamed_in_their_folders_are_dropped_and_added(
+    catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch, batch: int
+) -> None:
+    monkeypatch.setattr(importing_partitions, "BATCH", batch)
+    import_all(catalog, sales)
+    catalog.create_partition_index(TABLE, "by_n", ["n"])
+    catalog.build_partition_index(TABLE, "by_n")
+    for n in (1, 2):
+        sales.client.delete_partition(DatabaseName="sales", TableName="orders", PartitionValues=["2024-01-01", str(n)])
+    renamed = [partition("2024-01-01", 10 + n, f"{LOCATION}/day=2024-01-01/n={n}") for n in (1, 2)]
+    sales.add_partitions("sales", "orders", iter([*renamed, partition("2024-01-01", 6)]))
+    # Without the permission to drop, they are refused one by one, and the others come.
+    counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+    assert (counts.added, counts.vanished.count, counts.dropped, counts.refused.count) == (1, 2, 0, 2)
+    for n, reason in zip((1, 2), sorted(counts.refused.first), strict=True):
+        assert reason.startswith(f"partition day=2024-01-01/n=1{n}: ")
+        assert f"partition day=2024-01-01/n={n} has its files in" in reason
+        assert "ask to drop vanished partitions" in reason
+    counts = import_all(catalog, sales, drops_vanished=True)[TABLE].partitions
+    assert (counts.added, counts.dropped, counts.refused.count) == (2, 2, 0)
+    assert {f"day=2024-01-01/n=1{n}": f"{LOCATION}/day=2024-01-01/n={n}" for n in (1, 2)}.items() <= places(
+        catalog
+    ).items()
+    assert len(names(catalog)) == 6
+    assert catalog.verify_partition_index(TABLE, "by_n").is_exact
+
+
+def test_a_folder_that_a_partition_has_left_is_another_ones(catalog: Catalog, sales: GlueEndpoint) -> None:
+    import_all(catalog, sales)
+    move(sales, {1: "/moved"})
+    left = f"{LOCATION}/day=2024-01-01/n=1"
+    sales.add_partitions("sales", "orders", iter([partition("2024-01-01", 9, left)]))
+    counts = import_all(catalog, sales, drops_vanished=True)[TABLE].partitions
+    assert (counts.added, counts.refused.count) == (0, 1)
+    assert "ask to update changed ones" in counts.refused.first[0]
+    counts = import_all(catalog, sales, updates=True)[TABLE].partitions
+    assert (counts.added, counts.updated, counts.refused.count) == (1, 1, 0)
+    assert {"day=2024-01-01/n=1": "/moved", "day=2024-01-01/n=9": left}.items() <= places(catalog).items()
+
+
+def test_a_table_that_moved_as_a_whole_is_updated(catalog: Catalog, sales: GlueEndpoint) -> None:
+    import_all(catalog, sales)
+    for root in ("/lake/moved", f"{LOCATION}/inside", LOCATION):
+        sales.client.update_table(
+            DatabaseName="sales",
+            TableInput={
+                "Name": "orders",
+                "TableType": "EXTERNAL_TABLE",
+                "StorageDescriptor": storage(root),
+                "PartitionKeys": KEYS,
+            },
         )
-    assert import_all(catalog, sales, updates=True)[TABLE].partitions.updated == 2
-    assert [
-        catalog.get_partition(TABLE, moved["Values"]).location == moved["StorageDescriptor"]["Location"]
-        for moved in places
-    ] == [True, True]
+        expected = {n: f"{root}/day=2024-01-01/n={n}" for n in range(5)}
+        move(sales, expected)
+        report = import_all(catalog, sales, updates=True)[TABLE]
+        assert (report.outcome, report.partitions.updated) == (ImportOutcome.UPDATED, 5)
+        assert report.partitions.refused.count == 0
+        assert {int(name[-1]): place for name, place in places(catalog).items()} == expected
+
+
+def test_new_partitions_of_one_default_folder_are_refused_without_its_owner(
+    catalog: Catalog, sales: GlueEndpoint
+) -> None:
+    default = f"{LOCATION}/day=2024-01-02/n=1"
+    new = [partition("2024-01-02", 0, default), partition("2024-01-02", 1), partition("2024-01-02", 2, default)]
+    sales.add_partitions("sales", "orders", iter([*new, partition("2024-01-02", 3)]))
+    counts = import_all(catalog, sales)[TABLE].partitions
+    assert (counts.added, counts.refused.count) == (7, 2)
+    assert {"day=2024-01-02/n=1", "day=2024-01-02/n=3"} <= set(names(catalog))
+
+
+def test_a_location_that_is_not_allowed_refuses_its_partition_only(
+    catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "/lake")
+    new = [partition("2024-01-02", 0, "/secret"), partition("2024-01-02", 1, "s3://KEY:pass@bucket/x")]
+    sales.add_partitions("sales", "orders", iter([*new, partition("2024-01-02", 2, "/lake/own")]))
+    for is_dry_run in (True, False):
+        counts = import_all(catalog, sales, is_dry_run=is_dry_run)[TABLE].partitions
+        assert (counts.added, counts.refused.count) == (6, 2)
+        assert "below no folder that is allowed" in " ".join(counts.refused.first)
+        assert "has a password in it" in " ".join(counts.refused.first)
+        assert ":pass" not in " ".join(counts.refused.first)
+
+
+def test_a_failure_in_between_tells_what_was_changed(
+    catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing_partitions, "BATCH", 2)
+    guards = iter([*[None] * 3, CatalogFullError("the disk is full; nothing was changed")])
+    begin = catalog.imports._operations.guard
+
+    def guard(*arguments: Any, **options: Any) -> Any:
+        if (error := next(guards, None)) is not None:
+            raise error
+        return begin(*arguments, **options)
+
+    monkeypatch.setattr(catalog.imports._operations, "guard", guard)
+    report = import_all(catalog, sales)[TABLE]
+    assert report.outcome is ImportOutcome.FAILED
+    assert len(names(catalog)) == 4
+    said = "before that, 4 partitions were added, 0 updated and 0 dropped, which stays; import again to continue"
+    assert said in str(report.reason)
+    (operation,) = [one for one in catalog.operations.list() if one.state is OperationState.FAILED]
+    assert said in str(operation.failure_detail)
 
 
 def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Catalog, sales: GlueEndpoint) -> None:
@@ -322,7 +484,7 @@ def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Ca
     with pytest.raises(TableAlreadyExistsError, match="came from no source instead of glue://eu-west-1/sales"):
         catalog.imports.import_table(sales.source(), TABLE)
     assert names(catalog) == ["day=2023-01-01/n=1"]
-    report = catalog.imports.import_table(sales.source(), TABLE, Wishes(updates=True))
+    report = catalog.imports.import_table(sales.source(), TABLE, ImportOptions(updates=True))
     assert (report.outcome, report.partitions.added) == (ImportOutcome.UPDATED, 5)
     assert report.partitions.vanished.first == ["day=2023-01-01/n=1"]
     (mine,) = catalog.get_partitions(TABLE, "day = '2023-01-01'")
@@ -343,7 +505,7 @@ def test_another_partitioning_is_another_table(catalog: Catalog, sales: GlueEndp
         },
     )
     with pytest.raises(UnsupportedSourceTableError, match="drop it, and import it again"):
-        catalog.imports.import_table(sales.source(), TABLE, Wishes(updates=True))
+        catalog.imports.import_table(sales.source(), TABLE, ImportOptions(updates=True))
 
 
 def test_two_spellings_of_one_value_are_not_two_partitions(catalog: Catalog, sales: GlueEndpoint) -> None:
@@ -441,7 +603,7 @@ def test_an_import_that_is_killed_ends_the_same_when_it_is_run_again(
     process.start()
     process.join(300)
     assert process.exitcode == -9
-    catalog.imports.import_table(sales.source(), TABLE, killed_imports.WISHES, operation_id="run")
+    catalog.imports.import_table(sales.source(), TABLE, killed_imports.OPTIONS, operation_id="run")
     assert len(names(catalog)) == 24
     assert catalog.operations.get("run").state is OperationState.CLEANED
 

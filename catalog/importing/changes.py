@@ -1,0 +1,333 @@
+"""Writing what an import found to be different: partitions that come, change or go, one batch a transaction.
+
+A partition whose folder is taken is left out by itself, with its name and the reason; the rest of its batch goes in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from catalog.definitions import Definitions
+from catalog.errors import CatalogError, LocationInUseError, LocationTakenError
+from catalog.failpoints import Point, reached
+from catalog.importing.reports import PartitionCounts
+from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
+from catalog.locations import comparable, location_key
+from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
+from catalog.ownership import refuse_locations_in_use
+from catalog.partition_names import given_values, partition_path
+from catalog.partitions.adding import PartitionAdder, own_location
+from catalog.partitions.changing import drop_partitions
+from catalog.partitions.folders import refuse_shared_folders
+from catalog.partitions.properties import properties_text, read_properties
+from catalog.places import require_partition_locations
+from catalog.storage import Storage
+from catalog.storage.bulk import among
+from catalog.storage.schema import PartitionRow
+from catalog.values import ValueEncoder
+
+_COUNTS = ("file_count", "row_count", "size_bytes")
+
+StoredRow: TypeAlias = Row[*tuple[Any, ...]]
+
+
+class Refusal(NamedTuple):
+    """A partition that is left out, and why."""
+
+    partition: NewPartition
+    error: CatalogError
+
+
+def location_of(partition: NewPartition) -> str:
+    """Return the location that every partition of a source has."""
+    assert partition.location is not None
+    return partition.location
+
+
+class KnownPartitions:
+    """The partitions that the catalog has of one table, to compare a source's with."""
+
+    def __init__(self, table: Table) -> None:
+        """Take the table."""
+        self.table = table
+        self.encoder = ValueEncoder(table)
+
+    def rows(self, connection: Connection, identities: Sequence[bytes]) -> Mapping[bytes, StoredRow]:
+        """Return the rows of partitions, by identity."""
+        row = PartitionRow
+        columns = (row.id, row.identity, row.packed_values, row.location, row.properties)
+        query = select(*columns, *(getattr(row, name) for name in _COUNTS)).where(
+            row.table_id == self.table.id, among(connection, row.identity, identities)
+        )
+        return {bytes(known.identity): known for known in connection.execute(query)}
+
+    def name(self, partition: NewPartition) -> str:
+        """Return a partition's name."""
+        return partition_path(self.table.key_names, partition.values)
+
+    def location(self, row: StoredRow) -> str:
+        """Return where a partition of the catalog is."""
+        default = partition_path(self.table.key_names, given_values(row.packed_values))
+        return row.location or self.table.default_partition_location(default)
+
+    def is_moved(self, row: StoredRow, partition: NewPartition) -> bool:
+        """Return whether a partition is elsewhere in the source than in the catalog."""
+        return comparable(self.location(row)) != comparable(location_of(partition))
+
+    def differs(self, row: StoredRow, partition: NewPartition) -> bool:
+        """Return whether the source describes a partition differently; counts that it lacks do not matter."""
+        if self.is_moved(row, partition):
+            return True
+        properties, own_format = read_properties(row.properties)
+        if dict(properties) != dict(partition.properties or {}):
+            return True
+        if (own_format or self.table.format) is not partition.format:
+            return True
+        counts = ((getattr(row, name), getattr(partition, name)) for name in _COUNTS)
+        return any(there is not None and here != there for here, there in counts)
+
+
+@dataclass(frozen=True)
+class _Change:
+    """A partition in the catalog, and what the source says of it.
+
+    Attributes:
+        origin: Where it is.
+        location: Where it will be, as it is stored.
+    """
+
+    row: StoredRow
+    partition: NewPartition
+    origin: str
+    location: str | None
+    is_moved: bool
+
+
+class PartitionChanges:
+    """Changes to the partitions of one table; each method is one transaction."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        definitions: Definitions,
+        known: KnownPartitions,
+        counts: PartitionCounts,
+        guard: Callable[[Connection], None],
+        hint: str,
+    ) -> None:
+        """Take the table's partitions.
+
+        Args:
+            counts: Where to count what is changed and refused.
+            guard: Called in each transaction: raises if this attempt was given up.
+            hint: What to do when a folder is taken.
+        """
+        self._storage = storage
+        self._definitions = definitions
+        self._known = known
+        self._table = known.table
+        self._counts = counts
+        self._guard = guard
+        self._hint = hint
+
+    # --- refusing -----------------------------------------------------------------------------------------------
+
+    def refuse(self, partition: NewPartition, error: CatalogError) -> None:
+        """Count a partition that is left out."""
+        hint = self._hint if isinstance(error, LocationTakenError) else ""
+        self._counts.refused.add(f"partition {self._known.name(partition)}: {error}{hint}")
+
+    def refuse_twin(self, partition: NewPartition, row: StoredRow | None) -> None:
+        """Count a partition that is left out because of another one of the same values.
+
+        Args:
+            row: The other one in the catalog; None if it is one of the source's.
+        """
+        other = "another one of the source"
+        if row is not None:
+            other = partition_path(self._table.key_names, given_values(row.packed_values))
+        self._counts.refused.add(
+            f"partition {self._known.name(partition)} of table {self._table.full_name} has the same values, spelled in "
+            f"another way, as {other}"
+        )
+
+    def _refused(self, error: LocationInUseError, partitions: Sequence[NewPartition]) -> dict[int, Refusal]:
+        """Return which of partitions, by number, an error is about."""
+        errors = {location_key(one.location): one for one in (error, *error.others)}
+        refused = {}
+        for number, partition in enumerate(partitions):
+            reason = errors.get(location_key(location_of(partition)))
+            # The owner of the folder may have just got it.
+            if reason is not None and reason.owner != f"partition {self._known.name(partition)}":
+                refused[number] = Refusal(partition, reason)
+        return refused
+
+    # --- dropping -----------------------------------------------------------------------------------------------
+
+    def drop(self, ids: Sequence[int]) -> None:
+        """Drop partitions; their files stay."""
+        with self._storage.write() as connection:
+            self._guard(connection)
+            held = self._definitions.lock_table(connection, self._table, exclusive=False)
+            dropped = drop_partitions(connection, held, ids)
+            reached(Point.CHANGED)
+        self._counts.dropped += dropped
+        reached(Point.PARTLY_COMMITTED)
+
+    # --- adding -------------------------------------------------------------------------------------------------
+
+    def add(self, new: Sequence[NewPartition]) -> None:
+        """Add partitions; those that are there by now stay as they are."""
+        refusals: list[Refusal] = []
+        with self._storage.write() as connection:
+            self._guard(connection)
+            adder = PartitionAdder(connection, self._definitions, self._table, is_bulk=True)
+            while True:
+                try:
+                    with connection.begin_nested():
+                        result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
+                    break
+                except LocationInUseError as error:
+                    refused = self._refused(error, new)
+                    if not refused:
+                        raise
+                    refusals += refused.values()
+                    new = [partition for number, partition in enumerate(new) if number not in refused]
+            twins = self._twins(connection, new) if result.existing else ()
+            reached(Point.CHANGED)
+        self._counts.added += result.added
+        for twin, row in twins:
+            self.refuse_twin(twin, row)
+        for problem in result.refused:
+            self._counts.refused.add(str(problem))
+        for partition, reason in refusals:
+            self.refuse(partition, reason)
+        reached(Point.PARTLY_COMMITTED)
+
+    def _twins(self, connection: Connection, new: Sequence[NewPartition]) -> list[tuple[NewPartition, StoredRow]]:
+        """Return the partitions that are there with values that are spelled in another way."""
+        encoded = self._known.encoder.encode_all([partition.values for partition in new])
+        known = self._known.rows(connection, encoded.identities)
+        return [
+            (partition, known[identity])
+            for partition, identity, packed in zip(new, encoded.identities, encoded.packed, strict=True)
+            if identity in known and known[identity].packed_values != packed
+        ]
+
+    # --- updating -----------------------------------------------------------------------------------------------
+
+    def update(self, partitions: Sequence[NewPartition]) -> list[Refusal]:
+        """Make partitions what the source says; no value of a key changes.
+
+        Returns:
+            Those whose folder is taken, which stay as they are. Partitions that exchange their folders do not take
+            them from each other.
+        """
+        blocked: dict[int, Refusal] = {}
+        with self._storage.write() as connection:
+            self._guard(connection)
+            table = self._definitions.lock_table(connection, self._table, exclusive=False, is_bulk=True)
+            changes = self._changes(connection, table, partitions)
+            if changes:
+                # As for the change of a single partition: a build that reads these waits.
+                hold_ranges(connection, table.id, IdRange(min(changes), max(changes)))
+            while changes:
+                try:
+                    with connection.begin_nested():
+                        _write(connection, table, list(changes.values()))
+                    break
+                except LocationInUseError as error:
+                    refused = self._blocked(error, changes.values())
+                    if not refused:
+                        raise
+                    blocked |= refused
+                    changes = {number: change for number, change in changes.items() if number not in refused}
+            reached(Point.CHANGED)
+        self._counts.updated += len(changes)
+        reached(Point.PARTLY_COMMITTED)
+        return list(blocked.values())
+
+    def _changes(self, connection: Connection, table: Table, partitions: Sequence[NewPartition]) -> dict[int, _Change]:
+        """Return the changes that are still needed, by the partition's id, and refuse what an index does not admit."""
+        encoded = self._known.encoder.encode_all([partition.values for partition in partitions])
+        rows = self._known.rows(connection, encoded.identities)
+        is_indexed = bool(maintained_indexes(connection, table.id))
+        changes = {}
+        for partition, identity in zip(partitions, encoded.identities, strict=True):
+            row = rows.get(identity)
+            if row is None or not self._known.differs(row, partition):
+                continue
+            if is_indexed and is_encrypted(partition.properties):
+                self._counts.refused.add(
+                    f"partition {self._known.name(partition)} of table {table.full_name} is encrypted in the source, "
+                    "and no partition index admits that; delete the indexes first"
+                )
+                continue
+            changes[row.id] = _Change(
+                row,
+                partition,
+                self._known.location(row),
+                own_location(table, partition.values, location_of(partition)),
+                self._known.is_moved(row, partition),
+            )
+        return dict(sorted(changes.items()))
+
+    def _blocked(self, error: LocationInUseError, changes: Iterable[_Change]) -> dict[int, Refusal]:
+        """Return the changes that an error prevents, and those that need a folder which one of these then keeps."""
+        moved = [change for change in changes if change.is_moved]
+        by_key = defaultdict[bytes, list[_Change]](list)
+        for change in moved:
+            by_key[location_key(location_of(change.partition))].append(change)
+        refused = self._refused(error, [change.partition for change in moved])
+        waiting = deque((moved[number], refusal.error) for number, refusal in refused.items())
+        blocked: dict[int, Refusal] = {}
+        while waiting:
+            change, reason = waiting.popleft()
+            if change.row.id in blocked:
+                continue
+            blocked[change.row.id] = Refusal(change.partition, reason)
+            owner = f"partition {self._known.name(change.partition)}"
+            for follower in by_key.get(location_key(change.origin), ()):
+                # A folder that is neither's default one may have both.
+                if change.row.location is None or follower.location is None:
+                    taken = location_of(follower.partition)
+                    waiting.append((follower, LocationTakenError(self._table.full_name, taken, owner, change.origin)))
+        return blocked
+
+
+def _write(connection: Connection, table: Table, changes: Sequence[_Change]) -> None:
+    """Change partitions by one statement however many they are.
+
+    Raises:
+        LocationInUseError: Folders are taken.
+    """
+    row = PartitionRow
+    moved = [change for change in changes if change.is_moved]
+    own_locations = [change.location for change in moved if change.location is not None]
+    require_partition_locations(table, own_locations)
+    refuse_locations_in_use(connection, table, own_locations)
+    fields = ("location", "properties", *_COUNTS)
+    statement = (
+        update(row)
+        .where(row.table_id == table.id, row.id == bindparam("this"))
+        .values({name: bindparam(f"new_{name}") for name in fields})
+    )
+    connection.execute(statement, [_fields(table, change) for change in changes])
+    refuse_shared_folders(
+        connection, table, [change.row.packed_values for change in moved], [change.location for change in moved]
+    )
+
+
+def _fields(table: Table, change: _Change) -> dict[str, Any]:
+    partition = change.partition
+    return {
+        "this": change.row.id,
+        "new_location": change.location,
+        "new_properties": properties_text(table, partition.properties, partition.format),
+        **{f"new_{name}": getattr(partition, name) for name in _COUNTS},
+    }
