@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 )
 
 from spark_jobs.file_metrics import FILE, ROWS, FileMetrics, WrongMetric, text_of
+from spark_jobs.row_hashes import row_hash
 from spark_jobs.sources import quoted
 
 SHOWN = 10
@@ -167,11 +168,10 @@ def _side(
 ) -> DataFrame:
     """Return columns and keys in the types to compare in, a hash of each row's values, and more columns as they are."""
     values = {name: _quoted_column(name).cast(types[name]) for name in (*columns, *keys)}
-    parts = [part for name in columns for part in _hashed_parts(values[name], types[name])]
     return rows.select(
         *[values[name].alias(name) for name in columns],
         *[values[name].alias(_KEY + name) for name in keys],
-        (f.xxhash64(*parts) if parts else f.lit(0).cast("bigint")).alias(_HASH),
+        row_hash((values[name], types[name]) for name in columns).alias(_HASH),
         *map(_quoted_column, more),
     )
 
@@ -254,41 +254,8 @@ def _figures(name: str, data_type: DataType) -> Column:
         f.count_if(value.isNull()).alias("nulls"),
         (text_of(f.min(value), data_type) if is_ordered else null).alias("minimum"),
         (text_of(f.max(value), data_type) if is_ordered else null).alias("maximum"),
-        f.sum(f.shiftright(f.xxhash64(*_hashed_parts(value, data_type)), 32)).alias("checksum"),
+        f.sum(f.shiftright(row_hash([(value, data_type)]), 32)).alias("checksum"),
     )
-
-
-def _hashed_parts(value: Column, data_type: DataType) -> Iterator[Column]:
-    """Yield what to hash of a value, so that different values differ in it.
-
-    Spark's hash passes over nulls and empty arrays, so they are hashed as flags; and hashes no maps, whose entries
-    readers give in any order.
-    """
-    match data_type:
-        case StructType(fields=fields):
-            for field in fields:
-                yield from _hashed_parts(value.getField(field.name), field.dataType)
-        case MapType(keyType=key_type, valueType=value_type):
-            yield f.array_sort(
-                f.transform(
-                    f.map_entries(value),
-                    lambda entry: _struct(
-                        (*_hashed_parts(entry["key"], key_type), *_hashed_parts(entry["value"], value_type))
-                    ),
-                )
-            )
-        case ArrayType(elementType=ArrayType() | MapType() | StructType() as inside):
-            yield f.transform(value, lambda element: _struct(_hashed_parts(element, inside)))
-        case ArrayType():
-            yield value
-            yield f.transform(value, lambda element: element.isNull())
-        case _:
-            yield value
-    yield value.isNull()
-
-
-def _struct(parts: Iterable[Column]) -> Column:
-    return f.struct(*[part.alias(f"_{number}") for number, part in enumerate(parts)])
 
 
 def _compared(data_type: DataType) -> DataType:

@@ -17,7 +17,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from catalog import Catalog
 from catalog.errors import VerificationFailedError
@@ -29,7 +28,9 @@ from catalog.schemes.files import NewFile, Total
 from catalog.schemes.manifest import read_manifest
 from spark_jobs.footer_reading import frames_by_footers
 from spark_jobs.placement import partition_id
+from spark_jobs.row_hashes import row_hash
 from spark_jobs.session import run_job
+from spark_jobs.sources import quoted
 
 log = logging.getLogger("spark_jobs.verify_rewrite")
 
@@ -109,24 +110,8 @@ def _folder_id(rows: DataFrame) -> Column:
 
 def _hashed(rows: DataFrame, partition: Column, is_new: bool) -> DataFrame:
     """Return a partition and a hash for each row."""
-    values = [_hashable(f.col(f"`{field.name}`"), field.dataType) for field in rows.schema]
-    return rows.select(partition.alias(_ID), f.xxhash64(*values).alias(_HASH), f.lit(is_new).alias(_IS_NEW))
-
-
-def _hashable(value: Column, data_type: DataType) -> Column:
-    # Spark does not hash maps, because two equal ones may have their entries in another order; a copy has not.
-    return f.to_json(f.struct(value)) if _has_map(data_type) else value
-
-
-def _has_map(data_type: DataType) -> bool:
-    match data_type:
-        case MapType():
-            return True
-        case ArrayType():
-            return _has_map(data_type.elementType)
-        case StructType():
-            return any(_has_map(field.dataType) for field in data_type)
-    return False
+    row = row_hash((f.col(quoted(field.name)), field.dataType) for field in rows.schema)
+    return rows.select(partition.alias(_ID), row.alias(_HASH), f.lit(is_new).alias(_IS_NEW))
 
 
 def _digests(rows: DataFrame) -> dict[int, tuple[Digest, Digest]]:

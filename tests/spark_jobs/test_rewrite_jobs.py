@@ -194,6 +194,25 @@ def test_value_that_differs_fails_the_verification(spark: Any, orders: Catalog) 
 
 
 @on_sqlite
+def test_null_that_changes_places_with_a_value_fails_the_verification(spark: Any, catalog: Catalog) -> None:
+    """Spark's hash skips nulls."""
+    catalog.create_database("shop")
+    scheme = scheme_from_properties(Column("amount", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "100, 120"})
+    columns = [("first", "string"), ("last", "string"), ("amount", "int")]
+    catalog.create_table(TABLE, columns=columns, scheme=scheme)
+    rows = configure(spark).sql("SELECT 'x' AS first, cast(null AS string) AS last, explode(array(10, 60)) AS amount")
+    load_rows(spark, catalog, "load", TABLE, rows)
+    steps = Steps(catalog, spark, SPLIT)
+    folder = steps.rewrite()["folder"]
+    path = steps.files(folder)["4"]
+    table = pq.read_table(path)
+    first, last, *others = table.columns
+    replace(path, pa.table([last, first, *others], schema=table.schema))
+    with pytest.raises(VerificationFailedError, match=r"partition 4 \(50 <= amount < 100\) has .*checksum"):
+        steps.verify(folder)
+
+
+@on_sqlite
 def test_row_in_the_file_of_another_partition_fails_the_verification(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]

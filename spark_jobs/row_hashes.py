@@ -1,0 +1,51 @@
+"""Hashes of rows, for comparisons: rows that differ have different ones but by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+
+def row_hash(values: Iterable[tuple[Column, DataType]]) -> Column:
+    """Return a hash of 64 bits over values and their types.
+
+    0.0 and -0.0 have one hash, all NaNs have one, and maps whose entries come in another order, too.
+    """
+    parts = [part for value, data_type in values for part in _parts(value, data_type)]
+    return f.xxhash64(*parts) if parts else f.lit(0).cast("bigint")
+
+
+def _parts(value: Column, data_type: DataType) -> Iterator[Column]:
+    """Yield what to hash of a value, so that different values give different sequences.
+
+    Spark's hash skips nulls and does not hash where arrays end, so flags and sizes follow the values that they
+    describe; and it takes no maps, whose entries readers give in any order.
+    """
+    match data_type:
+        case StructType(fields=fields):
+            for field in fields:
+                yield from _parts(value.getField(field.name), field.dataType)
+        case MapType(keyType=key_type, valueType=value_type):
+            yield f.array_sort(
+                f.transform(
+                    f.map_entries(value),
+                    lambda entry: _struct((*_parts(entry["key"], key_type), *_parts(entry["value"], value_type))),
+                )
+            )
+        case ArrayType(elementType=ArrayType() | MapType() | StructType() as inside):
+            yield f.transform(value, lambda element: _struct(_parts(element, inside)))
+        case ArrayType():
+            yield value
+            yield f.transform(value, lambda element: element.isNull())
+        case _:
+            yield value
+    is_sized = isinstance(data_type, (ArrayType, MapType))
+    # The size of null is null or -1, as the session's settings say.
+    yield f.coalesce(f.size(value), f.lit(-1)) if is_sized else value.isNull()
+
+
+def _struct(parts: Iterable[Column]) -> Column:
+    return f.struct(*[part.alias(f"_{number}") for number, part in enumerate(parts)])
