@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from catalog.credentials import decoded
@@ -40,23 +40,61 @@ def location_key(location: str) -> bytes:
 
 
 def location_keys(locations: Iterable[str]) -> dict[bytes, str]:
-    """Return the keys of many locations with a location of each; symbolic links above them are resolved once."""
-    keys: dict[str, bytes] = {}
-    found = {}
+    """Return the keys of many locations, as `location_key` returns them, with a location of each."""
+    return {keys[-1]: location for location, keys in locations_with_keys(locations)}
+
+
+def folder_keys(locations: Iterable[str]) -> dict[bytes, str]:
+    """Return all keys of many folders, with a folder of each: first of those whose links are resolved.
+
+    A folder below a symbolic link has more than one key: with none of the links in its path resolved, with the first
+    one, and so on. A folder inside a table's has one that begins with the key of the table, wherever links in the table
+    lead. To ask whether two folders are the same, or one is inside the other, compare all keys of both.
+    """
+    return {key: location for location, keys in locations_with_keys(locations) for key in keys}
+
+
+def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequence[bytes]]]:
+    """Yield locations with their keys (`folder_keys`); folders above are looked at once.
+
+    The key with all links resolved, which `location_key` returns, is the last.
+    """
+    parents: dict[str, tuple[Sequence[bytes], bool]] = {}
     for location in locations:
         parent, _, name = location.rpartition("/")
-        if not parent or parent[-1] in ":/" or name in ("", ".", "..") or _is_link(location):
-            found[location_key(location)] = location
+        if not parent or parent[-1] in ":/" or name in ("", ".", ".."):
+            yield location, _keys_of_one(location)
             continue
-        if (above := keys.get(parent)) is None:
-            above = keys[parent] = location_key(parent)
-        found[above + name.encode() + b"/"] = location
-    return found
+        if (above := parents.get(parent)) is None:
+            above = parents[parent] = _keys_of_one(parent), _is_local(parent) and os.path.isdir(_plain(parent))
+        keys, may_have_links = above
+        end = f"{name}/".encode()
+        inside = [key + end for key in keys]
+        if may_have_links and os.path.islink(_plain(location)):
+            inside.append(location_key(location))
+        yield location, inside
 
 
-def _is_link(location: str) -> bool:
-    is_local = "://" not in location or location.startswith("file:")
-    return is_local and os.path.islink(_LOCAL.sub("/", location, count=1))
+def _keys_of_one(location: str) -> Sequence[bytes]:
+    resolved = location_key(location)
+    if not _is_local(location):
+        return [resolved]
+    keys, path = {b"/": None}, ""
+    for name in posixpath.normpath(_plain(location)).split("/")[1:]:
+        path += f"/{name}"
+        keys = {key + f"{name}/".encode(): None for key in keys} if name else keys
+        if os.path.islink(path):
+            keys[location_key(path)] = None
+    keys.pop(resolved, None)
+    return [*keys, resolved]
+
+
+def _is_local(location: str) -> bool:
+    return "://" not in location or location.startswith("file:")
+
+
+def _plain(location: str) -> str:
+    return _LOCAL.sub("/", location, count=1) if location.startswith("file:") else location
 
 
 def keys_above(key: bytes) -> Iterator[bytes]:

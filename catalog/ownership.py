@@ -5,22 +5,20 @@ Partitions may lie outside their table's location; several tables may have parti
 
 from __future__ import annotations
 
-import posixpath
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Row, bindparam, select, union_all
+from sqlalchemy import Connection, Row, bindparam, select
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files import Folder
-from catalog.locations import end_of_keys_inside, is_plainly_within, keys_above, location_key, location_keys
+from catalog.locations import end_of_keys_inside, folder_keys, is_plainly_within, keys_above, location_key
 from catalog.model import Table
+from catalog.neighbours import find_neighbour
 from catalog.purged_folders import LONGEST_KEY, refuse_purged
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
-from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
+from catalog.storage.schema import DatabaseRow, TableRow
 
 LOCATIONS = "calve locations"
 """The lock that keeps tables' locations as they are: shared by those that look, and alone for one that adds one."""
@@ -31,9 +29,6 @@ _OWNERS = (
     .where(TableRow.id != bindparam("table"))
 )
 """The names of other tables."""
-
-_SCHEMES_OF_S3 = ("s3", "s3a", "s3n")
-_LOCAL = re.compile("file:/+")
 
 
 def is_own_folder(location: str, *, is_usual: bool) -> bool:
@@ -80,51 +75,11 @@ def claim_held_location(connection: Connection, location: str, table: str, table
             f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {LONGEST_KEY:,} bytes are "
             "the most; choose a shorter one"
         )
-    owner = _near(connection, key, location, table_id)
+    owner = find_neighbour(connection, location, without_table=table_id)
     if owner is not None:
-        raise LocationInUseError(table, location, f"{owner.database}.{owner.name}", owner.location)
-    refuse_purged(connection, table, {key: location})
+        raise LocationInUseError(table, location, owner.table, owner.location)
+    refuse_purged(connection, table, [location])
     return key
-
-
-def _near(connection: Connection, key: bytes, location: str, table_id: int) -> Row[Any] | None:
-    """Return another table that is in a location or around it, or has a partition there that is elsewhere."""
-    texts = sorted(spellings(location))
-    above = [
-        spelling[:end]
-        for spelling in texts
-        for end in range(1, len(spelling) + 1)
-        if spelling[end : end + 1] in ("/", "")
-    ]
-    inside = {f"spelling_{number}": spelling for number, spelling in enumerate(texts)}
-    bounds = {"key": key, "end": end_of_keys_inside(key), "keys_above": list(keys_above(key))}
-    return connection.execute(_near_query(len(texts)), {"table": table_id, "above": above, **inside, **bounds}).first()
-
-
-@cache
-def _near_query(spelling_count: int) -> Executable:
-    """Return the query of a table, and of a partition, in each way of being near; each is one look into an index."""
-    key, column = TableRow.location_key, PartitionRow.location
-    is_inside = (key > bindparam("key")) & (key < bindparam("end"))
-    tables = (
-        _OWNERS.add_columns(TableRow.location).where(condition)
-        for condition in (is_inside, key.in_(bindparam("keys_above", expanding=True)))
-    )
-    spellings = [bindparam(f"spelling_{number}", type_=column.type) for number in range(spelling_count)]
-    partitions = (
-        # Partitions of dropped tables, whose rows may still be there, do not count.
-        _OWNERS.add_columns(column)
-        .join(PartitionRow, PartitionRow.table_id == TableRow.id)
-        # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
-        .where(column.is_not(None), condition)
-        .order_by(column)
-        for condition in (
-            column.in_(bindparam("above", expanding=True)),
-            *((column > spelling + "/") & (column < spelling + "0") for spelling in spellings),
-        )
-    )
-    first = [query.limit(1).subquery() for query in (*tables, *partitions)]
-    return union_all(*(select(rows.c.database, rows.c.name, rows.c.location) for rows in first)).limit(1)
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
@@ -135,7 +90,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
     Raises:
         LocationInUseError: One of them is, or a purge deletes the files there.
     """
-    by_key = location_keys(location for location in locations if not is_plainly_within(location, table.location))
+    by_key = folder_keys(location for location in locations if not is_plainly_within(location, table.location))
     if not by_key:
         return
     hold(connection, LOCATIONS, is_shared=True)
@@ -143,7 +98,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
         LocationInUseError(table.full_name, location, f"{owner.database}.{owner.name}", owner.location)
         for location, owner in _tables_near(connection, table, by_key)
     )
-    refuse_purged(connection, table.full_name, by_key)
+    refuse_purged(connection, table.full_name, by_key.values())
 
 
 def _tables_near(
@@ -167,17 +122,3 @@ def _tables_near(
         for key in keys_above(bytes(owner.location_key)):
             if key in locations:
                 yield locations[key], owner
-
-
-def spellings(location: str, key: bytes | None = None) -> set[str]:
-    """Return a location as partitions may have it, without a slash at the end.
-
-    Args:
-        key: Its key, where that is known.
-    """
-    text = (key or location_key(location)).decode().rstrip("/")
-    scheme, mark, rest = text.partition("://")
-    if mark:
-        return {f"{name}://{rest}" for name in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,))}
-    paths = {text, posixpath.normpath(_LOCAL.sub("/", location, count=1))}
-    return {f"{form}{path.rstrip('/')}" for path in paths for form in ("", "file:", "file://")}

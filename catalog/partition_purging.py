@@ -7,9 +7,7 @@ goes after the commit; vacuum finishes what was interrupted.
 from __future__ import annotations
 
 import logging
-import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from uuid import uuid4
@@ -17,21 +15,17 @@ from uuid import uuid4
 from sqlalchemy import Connection, select, update
 
 from catalog.definitions import Definitions
-from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, NotFoundError, UnreadableMetadataError
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.files import in_parallel
-from catalog.locations import comparable, is_within, location_key, location_keys
+from catalog.locations import comparable, folder_keys, is_within, location_key, location_keys
 from catalog.model import Partition, Table, TableKind
+from catalog.neighbours import neighbours
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
 from catalog.ownership import LOCATIONS
 from catalog.partitions.folders import default_folders, has_default_folders_inside, owners_of_default_folders
 from catalog.purged_folders import claim_folders, is_unfinished, release_folders
-from catalog.purging import (
-    locations_around,
-    partition_locations_around,
-    refuse_needed_files,
-    refuse_reached_folders,
-)
+from catalog.purging import refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.locks import hold
@@ -115,12 +109,18 @@ def finish_partition_purge(
             f"table {operation.table}: its partitions are dropped, and their files stay: {error}"
         ) from error
     with storage.write() as connection:
+        # Against those who add partitions, and loads, which reserve them; whatever the table is called now.
+        if operation.table_id is not None:
+            storage.lock_table(connection, operation.table_id, exclusive=False, is_bulk=True)
         claimed = _claim(connection, definitions, operation, folders)
+    kept: dict[str, list[str]] = {folder: [] for folder in claimed}
     with storage.read() as connection:
-        purges = [(folder, _inside(connection, folder)) for folder in claimed]
+        for neighbour in neighbours(connection, claimed):
+            if neighbour.path:
+                kept[neighbour.folder].append(neighbour.path)
     problems, others = [], OthersFiles()
     delete = partial(_delete, storage.identity, partial(is_unfinished, operations, operation))
-    for problem, left in in_parallel(delete, purges):
+    for problem, left in in_parallel(delete, kept.items()):
         problems += [problem] if problem else []
         others += left
     if problems:
@@ -139,39 +139,39 @@ def finish_partition_purge(
 def _claim(
     connection: Connection, definitions: Definitions, operation: Operation, folders: Sequence[str]
 ) -> Sequence[str]:
-    """Claim the folders that no table and no partition has; return them.
+    """Claim the folders that no table and no partition has; return them. The caller holds the operation's table.
 
     What was claimed once stays claimed, and what was not has files of others, and is not looked at again.
     """
-    with suppress(NotFoundError):
-        # Against those who add partitions, and loads, which reserve them.
-        table = definitions.lock_table(connection, operation.table, exclusive=False, or_iceberg=True, is_bulk=True)
-        refuse_needed_files(connection, table)
     # Against tables, and partitions of others.
     hold(connection, LOCATIONS)
+    keys = folder_keys(folders)
+    around = definitions.tables_around(connection, keys)
+    for table in around:
+        if table.id == operation.table_id:
+            refuse_needed_files(connection, table)
     this = OperationRow.number == operation.number
     request = connection.scalar(select(OperationRow.request).where(this).with_for_update())
     if request is None or "claimed" in request:
         return [] if request is None else list(request["claimed"])
-    keys = location_keys(folders)
-    in_use = _in_use(connection, definitions, operation, keys)
+    in_use = _in_use(connection, around, operation, keys)
     for folder in in_use:
         log.warning("%s stays, because another table or partition has it", folder)
-    claimed = [folder for folder in keys.values() if folder not in in_use]
+    claimed = [folder for folder in location_keys(folders).values() if folder not in in_use]
     connection.execute(update(OperationRow).where(this).values(request={**request, "claimed": claimed}))
     claim_folders(connection, operation, claimed)
     return claimed
 
 
 def _in_use(
-    connection: Connection, definitions: Definitions, operation: Operation, folders: Mapping[bytes, str]
+    connection: Connection, around: Iterable[Table], operation: Operation, folders: Mapping[bytes, str]
 ) -> set[str]:
     """Return those of some folders, given by their keys, that are the folder of a partition or inside one.
 
     So are all in the location of another table, and those that hold default folders of partitions.
     """
     in_use = set[str]()
-    for table in definitions.tables_around(connection, folders):
+    for table in around:
         root = location_key(table.location)
         inside = {key: folder for key, folder in folders.items() if key.startswith(root)}
         if table.id != operation.table_id:
@@ -185,20 +185,10 @@ def _in_use(
             for key, folder in inside.items()
             if key not in defaults and has_default_folders_inside(connection, table, key)
         )
-    for folder in folders.values():
-        if any(is_within(folder, location) for location in partition_locations_around(connection, folder)):
-            in_use.add(folder)
+    in_use.update(
+        near.folder for near in neighbours(connection, folders.values()) if near.is_partition and not near.path
+    )
     return in_use
-
-
-def _inside(connection: Connection, folder: str) -> list[str]:
-    """Return the paths of what tables and partitions have inside a folder."""
-    locations = set(locations_around(connection, folder))
-    return [
-        posixpath.relpath(location, folder)
-        for location in locations
-        if location != folder and is_within(location, folder)
-    ]
 
 
 def _delete(

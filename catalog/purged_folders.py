@@ -7,12 +7,12 @@ claims until vacuum has finished it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from sqlalchemy import Connection, delete, insert, select
 
 from catalog.errors import FolderBeingPurgedError, LocationInUseError
-from catalog.locations import keys_above, location_keys
+from catalog.locations import folder_keys, keys_above
 from catalog.operations import Operation, Operations, OperationState
 from catalog.storage.schema import OperationRow, PurgedFolderRow
 
@@ -35,7 +35,7 @@ def claim_folders(connection: Connection, operation: Operation, folders: Iterabl
     # Of a path that is too long for the index, the folder around it.
     keys = {
         max(key for key in keys_above(whole) if len(key) <= LONGEST_KEY): folder
-        for whole, folder in location_keys(folders).items()
+        for whole, folder in folder_keys(folders).items()
     }
     new = [
         {"location_key": key, "operation_number": operation.number, "location": folder}
@@ -51,14 +51,13 @@ def release_folders(connection: Connection, operation_number: int) -> None:
     connection.execute(delete(PurgedFolderRow).where(PurgedFolderRow.operation_number == operation_number))
 
 
-def refuse_purged(connection: Connection, table: str, locations: Mapping[bytes, str]) -> None:
+def refuse_purged(connection: Connection, table: str, locations: Iterable[str]) -> None:
     """Make sure that no purge is deleting folders that a table, or partitions of it, should get.
 
     Look for the tables and partitions there first: what a purge deletes belongs to one until the purge claims it.
 
     Args:
         table: The table that gets them, `database.name`.
-        locations: The folders by their keys (`catalog.locations.location_key`).
 
     Raises:
         FolderBeingPurgedError: A purge is deleting one of them, a folder around it, or one inside.
@@ -69,23 +68,25 @@ def refuse_purged(connection: Connection, table: str, locations: Mapping[bytes, 
     )
 
 
-def find_purged(connection: Connection, locations: Mapping[bytes, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+def find_purged(connection: Connection, locations: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield folders of which a purge deletes one around or inside, each with the operation, and what it deletes."""
     row = PurgedFolderRow
     query = select(row.location_key, OperationRow.id, row.location).join(
         OperationRow, OperationRow.number == row.operation_number
     )
     claims = {bytes(key): (operation, location) for key, operation, location in connection.execute(query)}
+    # Nearly always there are none, and no disk is looked at.
     if not claims:
         return
-    for key, location in locations.items():
+    keys = folder_keys(locations)
+    for key, location in keys.items():
         for above in keys_above(key):
             if above in claims:
                 yield location, claims[above]
     for key, claim in claims.items():
         for above in keys_above(key):
-            if above in locations:
-                yield locations[above], claim
+            if above in keys:
+                yield keys[above], claim
 
 
 def is_unfinished(operations: Operations, operation: Operation) -> bool:

@@ -7,23 +7,22 @@ drops the table; the folder goes after the commit (`catalog.dropping`).
 from __future__ import annotations
 
 import logging
-import posixpath
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from functools import partial
 
-from sqlalchemy import Connection, exists, or_, select
+from sqlalchemy import Connection
 
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.iceberg.pointers import shared_locations
 from catalog.locations import comparable, is_within
 from catalog.model import Table, TableKind
+from catalog.neighbours import neighbours
 from catalog.operations import Operation, Operations
 from catalog.own_files import OthersFiles, delete_own_files
 from catalog.ownership import LOCATIONS
 from catalog.purged_folders import claim_folders, is_unfinished
 from catalog.storage import Storage
 from catalog.storage.locks import hold
-from catalog.storage.schema import PartitionRow, TableRow
 
 log = logging.getLogger(__name__)
 
@@ -60,18 +59,20 @@ def refuse_reached_files(storage: Storage, table: Table) -> None:
         UnreadableMetadataError: It is not known, because metadata of an Iceberg table cannot be read.
     """
     if table.kind is TableKind.MANAGED and not table.is_iceberg:
-        refuse_reached_folders(storage, table.full_name, [table.location])
+        refuse_reached_folders(storage, table.full_name, [table.location], without_table=table.id)
 
 
-def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]) -> None:
-    """Refuse to delete folders of a table when the metadata of an Iceberg table name files in them; as above."""
+def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str], *, without_table: int = 0) -> None:
+    """Refuse to delete folders of a table when the metadata of an Iceberg table name files in them; as above.
+
+    Args:
+        without_table: The id of a table whose partitions go with it.
+    """
     from catalog.iceberg.reachability import Reachability
 
-    spared: set[str] = set()
     with storage.read() as connection:
-        for root in map(comparable, folders):
-            around = locations_around(connection, root)
-            spared.update(location for location in around if location != root and is_within(location, root))
+        around = neighbours(connection, folders, without_table=without_table)
+        spared = {neighbour.location for neighbour in around if neighbour.path}
     reachability = Reachability(storage)
     for folder, owner in reachability.reached(folders, spared).items():
         raise FilesNeededError(
@@ -99,17 +100,16 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Oth
         refuse_reached_folders(storage, name, [location])
     except (FilesNeededError, UnreadableMetadataError) as error:
         raise FilesNotDeletedError(f"table {name} is dropped, and its files stay: {error}") from error
-    root = comparable(location)
     with storage.write() as connection:
         hold(connection, LOCATIONS)
-        others = set(locations_around(connection, root))
-        if covering := [other for other in others if is_within(root, other)]:
+        others = list(neighbours(connection, [location]))
+        if covering := [other.location for other in others if not other.path]:
             log.warning("%s stays, because another table has its files in %s", location, covering[0])
             return OthersFiles()
         # Earlier versions did not claim it when they dropped the table.
         claim_folders(connection, operation, [location])
     try:
-        kept = [posixpath.relpath(other, root) for other in others if is_within(other, root)]
+        kept = [other.path for other in others if other.path]
         others_files = delete_own_files(
             location, storage.identity, kept, may_go_on=partial(is_unfinished, operations, operation)
         )
@@ -121,30 +121,3 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Oth
     if others_files.count:
         log.warning("table %s is dropped; left %s", name, others_files)
     return others_files
-
-
-def locations_around(connection: Connection, root: str) -> Iterator[str]:
-    """Yield the locations of tables and partitions that hold a folder or are in it, and perhaps others."""
-    for location in connection.scalars(select(TableRow.location).where(TableRow.kind != TableKind.VIEW)):
-        yield comparable(location)
-    yield from partition_locations_around(connection, root)
-
-
-def partition_locations_around(connection: Connection, root: str) -> Iterator[str]:
-    """Yield the own locations of partitions that hold a folder or are in it, and perhaps others."""
-    parts = root.split("/")
-    above = ["/".join(parts[:n]) for n in range(1, len(parts) + 1)]
-    column = PartitionRow.location
-    near = [
-        condition
-        for start in (("", "file:", "file://") if root.startswith("/") else ("",))
-        for condition in (
-            column.in_([f"{start}{each}" for each in above]),
-            column.startswith(f"{start}{root}/", autoescape=True),
-        )
-    ]
-    # Rows of dropped tables may still be there.
-    is_there = exists().where(TableRow.id == PartitionRow.table_id)
-    for own in connection.scalars(select(column).where(or_(*near), is_there)):
-        if own is not None:
-            yield comparable(own)

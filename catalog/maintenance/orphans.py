@@ -28,12 +28,12 @@ from sqlalchemy import Connection, func, select
 
 from catalog.attempts import AttemptName, attempts_among
 from catalog.files import Folder
-from catalog.locations import comparable, is_within
+from catalog.locations import comparable
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
+from catalog.neighbours import neighbours
 from catalog.operations import OperationKind, Operations, OperationState
-from catalog.purging import locations_around
 from catalog.schemes.manifest import delete_manifest
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -207,10 +207,9 @@ class _Orphanage:
         """Return those of some folders in which another table or a partition has its files."""
         if not names:
             return set()
-        root = comparable(self._place.table.location)
         with self._storage.read() as connection:
-            inside = {each for each in locations_around(connection, root) if each != root and is_within(each, root)}
-        return names & {each.removeprefix(f"{root}/").partition("/")[0] for each in inside}
+            inside = neighbours(connection, [self._place.table.location])
+            return names & {neighbour.path.partition("/")[0] for neighbour in inside if neighbour.path}
 
     def _reached(self, names: set[str]) -> set[str]:
         """Return those of some folders in which an Iceberg table has its files."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from sqlalchemy import Connection, or_, select
+from sqlalchemy import Connection
 
 from catalog.errors import (
     AlreadyIcebergError,
@@ -19,8 +18,9 @@ from catalog.errors import (
 )
 from catalog.iceberg.pointers import find_pointer, shared_locations
 from catalog.locations import comparable, is_within
-from catalog.model import FileFormat, Partition, PartitionState, Table, TableKind
-from catalog.storage.schema import DatabaseRow, PartitionRow, TableRow
+from catalog.model import FileFormat, Partition, PartitionState, Table
+from catalog.neighbours import neighbours
+from catalog.storage.bulk import batched
 from catalog.table_checks import refuse_view
 
 FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
@@ -226,20 +226,13 @@ def refuse_shared_location(connection: Connection, table: Table, outside: Mappin
     Raises:
         SharedLocationError: There is one.
     """
-    mine = [comparable(table.location), *outside]
-    ordered = sorted(mine)
-    members = set(mine)
-    for location, whose in _others(connection, table, mine):
-        # Inside one of mine, or around it.
-        around = next((each for each in (*_above(location), location) if each in members), None)
-        if around is None:
-            place = bisect_left(ordered, f"{location.rstrip('/')}/")
-            inside = ordered[place : place + 1]
-            around = inside[0] if inside and is_within(inside[0], location) else None
-        if around is not None:
+    for folders in batched([table.location, *outside]):
+        for neighbour in neighbours(connection, folders, without_table=table.id):
+            whose = f"{'a partition of' if neighbour.is_partition else 'table'} {neighbour.table}"
             raise SharedLocationError(
-                f"table {table.full_name}: its folder {around} and {location} of {whose} are the same, or one is "
-                "inside the other, so that its files would belong to both; move or drop one of the two tables first"
+                f"table {table.full_name}: its folder {neighbour.folder} and {neighbour.location} of {whose} are the "
+                "same, or one is inside the other, so that its files would belong to both; move or drop one of the two "
+                "tables first"
             )
 
 
@@ -251,36 +244,3 @@ def tables_sharing(connection: Connection, table: Table) -> list[str]:
         for location, database, name in shared_locations(connection)
         if is_within(location, root) or is_within(root, location)
     ]
-
-
-def _others(connection: Connection, table: Table, mine: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the locations of other tables, and of their partitions that may lie around or inside mine."""
-    query = (
-        select(DatabaseRow.name.label("database"), TableRow.name, TableRow.location)
-        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        .where(TableRow.kind != TableKind.VIEW, TableRow.id != table.id)
-    )
-    for database, name, location in connection.execute(query):
-        yield comparable(location), f"table {database}.{name}"
-    root = mine[0]
-    parts = root.split("/")
-    above = ["/".join(parts[:n]) for n in range(2, len(parts) + 1)]
-    column = PartitionRow.location
-    spellings = ("", "file:", "file://") if root.startswith("/") else ("",)
-    near = [
-        condition
-        for start in spellings
-        for condition in (
-            column.in_([f"{start}{each}" for each in above]),
-            column.startswith(f"{start}{root}/", autoescape=True),
-        )
-    ]
-    partitions = (
-        select(DatabaseRow.name.label("database"), TableRow.name, column)
-        .join(TableRow, PartitionRow.table_id == TableRow.id)
-        .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
-        # Whose partitions lie anywhere, is compared with all that do.
-        .where(PartitionRow.table_id != table.id, column.is_not(None) if len(mine) > 1 else or_(*near))
-    )
-    for database, name, own in connection.execute(partitions):
-        yield comparable(own or ""), f"a partition of {database}.{name}"

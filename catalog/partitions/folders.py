@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, bindparam, exists, or_, select
 
 from catalog.errors import LocationInUseError, LocationTakenError
-from catalog.locations import location_key, location_keys
+from catalog.locations import folder_keys, location_key
 from catalog.model import Table
-from catalog.ownership import spellings
+from catalog.neighbours import spellings
 from catalog.partition_names import folder_start, folder_template, given_values, parse_partition_path, partition_path
 from catalog.purged_folders import refuse_purged
 from catalog.storage.bulk import among, batched
@@ -41,7 +41,7 @@ def default_folders(table: Table, keys: Iterable[bytes]) -> dict[bytes, DefaultF
     """Return of locations that are default folders of a table's possible partitions, or inside one, which it is.
 
     Args:
-        keys: The locations, as `catalog.locations.location_key` returns them.
+        keys: The locations, as `catalog.locations.folder_keys` returns them.
     """
     root, names = location_key(table.location), table.key_names
     paths: dict[bytes, str] = {}
@@ -115,8 +115,8 @@ def refuse_shared_folders(
     """
     own = [location for location in locations if location is not None]
     if own:
-        keys = location_keys(own)
-        refuse_purged(connection, table.full_name, keys)
+        keys = folder_keys(own)
+        refuse_purged(connection, table.full_name, own)
         root, folders = location_key(table.location), default_folders(table, keys)
         at = {folder.path: keys[key] for key, folder in folders.items() if key == root + f"{folder.path}/".encode()}
         defaults = (folder for folder in folders.values() if folder.path in at)
@@ -151,7 +151,7 @@ class _Look(NamedTuple):
 
 
 def _look(connection: Connection, table: Table) -> _Look:
-    texts = sorted(spellings(table.location))
+    texts = sorted(text for key in folder_keys([table.location]) for text in spellings(key))
     values = {f"spelling_{number}": text for number, text in enumerate(texts)}
     is_purged, *first = connection.execute(_look_query(len(texts)), values).one()
     return _Look(is_purged, [text for text, location in zip(texts, first, strict=True) if location is not None])
@@ -175,10 +175,8 @@ def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -
     """Make sure that no purge, and no other partition's own location, is in default folders."""
     look = _look(connection, table)
     if look.is_purged:
-        root, template = location_key(table.location), folder_template("", table.key_names)[1:]
-        paths = (template % tuple(values.split("/")) for values in packed)
-        keys = {root + f"{path}/".encode(): table.default_partition_location(path) for path in paths}
-        refuse_purged(connection, table.full_name, keys)
+        template = folder_template(table.location, table.key_names)
+        refuse_purged(connection, table.full_name, (template % tuple(values.split("/")) for values in packed))
     LocationInUseError.raise_first(
         LocationTakenError(
             table.full_name,

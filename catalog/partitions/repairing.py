@@ -7,7 +7,7 @@ memory for all of them. Who is interrupted goes on by doing it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from catalog.definitions import Definitions
 from catalog.errors import FencedError, InvalidPartitionError, VerificationFailedError
 from catalog.files import Folder, in_parallel
 from catalog.loading import Loading
-from catalog.locations import comparable, location_key
+from catalog.locations import comparable, folder_keys
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.operations import OperationKind, Operations, OperationState
 from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
@@ -225,16 +225,17 @@ class _Repair:
     def _match(self, batch: Sequence[_Found], *, adds: bool) -> None:
         """Find out which folders are the locations of partitions, and add partitions for the others."""
         identities = self._encoder.encode_all([each.values for each in batch]).identities
-        root = location_key(self._table.location)
+        paths = {f"{self._table.location}/{folder.path}": folder.path for folder in batch}
         with self._storage.read() as connection:
             known = self._registered(connection, identities)
-            purged = dict(find_purged(connection, {root + f"{folder.path}/".encode(): folder.path for folder in batch}))
+            purged = {paths[location]: purge for location, purge in find_purged(connection, paths)}
+        taken = self._taken(paths)
         at_home, new = [], dict[bytes, _Found]()
         for each, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
             if row is not None and self._is_at(row, each):
                 at_home.append(identity)
-            elif self._is_taken(each):
+            elif each.path in taken:
                 continue
             elif each.path in purged:
                 self._found.refuse(f"folder {each.path}: operation {purged[each.path][0]} is deleting the files in it")
@@ -267,17 +268,25 @@ class _Repair:
         default = partition_path(self._table.key_names, given_values(row.packed_values))
         return comparable(row.location or self._table.default_partition_location(default))
 
-    def _is_taken(self, found: _Found) -> bool:
-        """Say whether a folder is the location of a partition with other values, for instance of a renamed one."""
+    def _taken(self, paths: Mapping[str, str]) -> set[str]:
+        """Return the paths of folders that are own locations of partitions, for instance of renamed ones."""
         if self._own_locations is None:
             with self._storage.read() as connection:
                 query = select(PartitionRow.location).where(
                     PartitionRow.table_id == self._table.id, PartitionRow.location.is_not(None)
                 )
                 stream = connection.execution_options(yield_per=_BATCH).scalars(query)
-                texts = (hash(comparable(text)) % 2**64 for text in stream if text is not None)
-                self._own_locations = np.unique(np.fromiter(texts, np.uint64))
-        return bool(_among(self._own_locations, hash(self._location(found)) % 2**64))
+                own = (text for text in stream if text is not None)
+                self._own_locations = np.unique(
+                    np.concatenate(
+                        [np.empty(0, np.uint64), *(_hashes(folder_keys(batch)) for batch in batched(own, _BATCH))]
+                    )
+                )
+        if not len(self._own_locations):
+            return set()
+        keys = folder_keys(paths)
+        is_taken = np.isin(_hashes(keys), self._own_locations)
+        return {paths[location] for location, among in zip(keys.values(), is_taken, strict=True) if among}
 
     def _add(self, found: Sequence[_Found]) -> None:
         with self._storage.write() as connection:
@@ -322,6 +331,5 @@ def digests(identities: Sequence[bytes]) -> Digests:
     return np.frombuffer(b"".join(bytes(identity)[:8] for identity in identities), np.uint64)
 
 
-def _among(known: Digests, digest: int) -> bool:
-    place = int(np.searchsorted(known, np.uint64(digest)))
-    return place < len(known) and int(known[place]) == digest
+def _hashes(keys: Collection[bytes]) -> Digests:
+    return np.fromiter((hash(key) % 2**64 for key in keys), np.uint64, len(keys))

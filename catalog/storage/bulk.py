@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -91,6 +92,16 @@ def among(connection: Connection, column: InstrumentedAttribute[Any], values: Se
     if connection.dialect.name == "postgresql":
         return column == any_(literal(list(values), ARRAY(column.type)))
     return column.in_(values)
+
+
+def listed(dialect: str, name: str) -> str:
+    """Return the SQL of rows with a column `value`, one for each text of the parameter of a name."""
+    return f"unnest(CAST(:{name} AS text[])) AS {name} (value)" if dialect == "postgresql" else f"json_each(:{name})"
+
+
+def list_of_texts(connection: Connection, texts: Iterable[str]) -> list[str] | str:
+    """Return the value of a parameter of `listed`."""
+    return list(texts) if connection.dialect.name == "postgresql" else json.dumps(list(texts))
 
 
 def batched(rows: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:

@@ -12,11 +12,11 @@ from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import TableNotFoundError
 from catalog.failpoints import Point
 from catalog.model import OnInvalid
+from catalog.neighbours import neighbours
 from catalog.operations import OperationKind
 from catalog.own_files import OthersFiles
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.queries import Queries
-from catalog.purging import locations_around
 from catalog.storage.schema import (
     DataFileRow,
     IndexItemRow,
@@ -218,5 +218,5 @@ def test_partitions_of_a_dropped_table_keep_no_files_of_others(
         catalog.drop_table(TABLE)
     assert rows_left(catalog, indexed)["calve_partition"] == 251
     with catalog.storage.read() as connection:
-        assert list(locations_around(connection, indexed.location)) == []
+        assert list(neighbours(connection, [indexed.location])) == []
     assert catalog.create_table("demo.own", columns=[("x", "int")], location=folder).location == folder

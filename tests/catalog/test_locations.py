@@ -14,7 +14,7 @@ from catalog.attempts import attempt_folder
 from catalog.errors import InvalidTableError, LocationInUseError, LocationNotEmptyError
 from catalog.files import Folder
 from catalog.loading import STAGING
-from catalog.locations import end_of_keys_inside, keys_above, location_key
+from catalog.locations import end_of_keys_inside, folder_keys, keys_above, location_key, location_keys
 from catalog.operations import OperationKind
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
@@ -54,6 +54,18 @@ def test_spellings_of_a_location_have_one_key(one: str, other: str) -> None:
 def test_keys_of_other_folders_differ() -> None:
     locations = ["s3://a/b", "s3://a/bc", "s3://ab/c", "gs://a/b", "/a/b", "/a/b c", "/", "s3://a"]
     assert len({location_key(each) for each in locations}) == len(locations)
+
+
+def test_a_folder_below_links_has_a_key_for_each_of_them(tmp_path: Path) -> None:
+    (tmp_path / "disk/x").mkdir(parents=True)
+    (tmp_path / "a").symlink_to("disk")
+    (tmp_path / "disk/y").symlink_to("x")
+    root = str(tmp_path.resolve())
+    for location in (f"{tmp_path}/a/y", f"file:{tmp_path}//a/./y"):
+        keys = list(folder_keys([location]))
+        assert keys == [f"{root}/{path}/".encode() for path in ("a/y", "disk/y", "disk/x")]
+        assert list(location_keys([location])) == [location_key(location)] == keys[-1:]
+    assert list(folder_keys(["s3a://b//a/../y", "s3://b/x"])) == [b"s3://b/y/", b"s3://b/x/"]
 
 
 def test_keys_above_and_inside() -> None:

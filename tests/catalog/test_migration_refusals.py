@@ -158,7 +158,7 @@ CASES = {
         SharedLocationError,
         "one inside the other",
     ),
-    "same location": Case(beside("file:/lake//t"), SharedLocationError, "/lake/t of table demo.u"),
+    "same location": Case(beside("file:/lake//t"), SharedLocationError, "/lake//t of table demo.u"),
     "inside another table": Case(beside("/lake"), SharedLocationError, "/lake of table demo.u"),
     "around another table": Case(beside("/lake/t/u"), SharedLocationError, "/lake/t/u of table demo.u"),
     "a partition inside another table": Case(beside("/far"), SharedLocationError, "/far of table demo.u"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -315,6 +316,118 @@ def test_a_purge_deletes_the_folders_of_a_table_that_was_moved_or_dropped(catalo
     catalog.create_table("demo.next", columns=[("v", "int")], location=f"{table.location}/origin=b")
     assert catalog.vacuum(grace=NOW).problems == ()
     assert [file.exists() for file in files] == [False, True]
+
+
+def test_a_purge_of_a_table_that_is_renamed_meanwhile_excludes_those_who_add_partitions_to_it(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(catalog, (("a", "1"), None))
+    file = put(catalog, f"{table.location}/origin=a/month=1")
+    interrupt_purge(catalog)
+    rename = partial(catalog.alter_table, TABLE, rename_to="renamed")
+    monkeypatch.setattr(partition_purging, "refuse_reached_folders", lambda *_: rename())
+    look, outcomes = partition_purging._in_use, list[type]()
+
+    def come() -> None:
+        try:
+            catalog.add_partitions("demo.renamed", [NewPartition(("a", "1"))])
+        except CatalogError as error:
+            outcomes.append(type(error))
+
+    thread = Thread(target=come)
+
+    def look_while_one_comes(*arguments: Any) -> set[str]:
+        in_use = look(*arguments)
+        thread.start()
+        # It waits for the commit; without the lock it would be done by then.
+        thread.join(1)
+        return in_use
+
+    monkeypatch.setattr(partition_purging, "_in_use", look_while_one_comes)
+    delete = partition_purging.delete_own_files
+
+    def delete_afterwards(*arguments: Any, **options: Any) -> OthersFiles:
+        thread.join()
+        return delete(*arguments, **options)
+
+    monkeypatch.setattr(partition_purging, "delete_own_files", delete_afterwards)
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert outcomes == [FolderBeingPurgedError]
+    assert not file.exists()
+
+
+# --- links ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["origin=a", "origin=a/month=1"])
+def link(request: pytest.FixtureRequest, table: Table, tmp_path: Path) -> str:
+    """Make a link to another disk on the way to the folder of the partition a, 1; return that folder on the disk."""
+    path = Path(table.location, request.param)
+    target = tmp_path / "disk" / path.name
+    target.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(target)
+    return str(Path(table.location, "origin=a/month=1").resolve())
+
+
+LINKED = {
+    **{name: NEWCOMERS[name] for name in ("add", "repair", "location", "rename")},
+    "location on the disk": lambda catalog, table: add(
+        catalog, (("c", "1"), str(Path(table.location, "origin=a/month=1").resolve()))
+    ),
+}
+
+
+@pytest.mark.parametrize("come", LINKED.values(), ids=LINKED)
+def test_an_interrupted_purge_below_a_link_leaves_the_folder_of_a_partition_that_came_meanwhile(
+    catalog: Catalog, table: Table, link: str, come: Callable[[Catalog, Table], object]
+) -> None:
+    add(catalog, (("a", "1"), None), (("z", "1"), None))
+    file = put(catalog, f"{table.location}/origin=a/month=1")
+    assert str(file.resolve().parent) == link
+    interrupt_purge(catalog)
+    come(catalog, table)
+    assert len(list(catalog.get_partitions(TABLE))) == 1
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert file.exists()
+
+
+@pytest.mark.usefixtures("link")
+@pytest.mark.parametrize("come", LINKED.values(), ids=LINKED)
+def test_no_partition_comes_to_a_folder_below_a_link_while_a_purge_deletes_its_files(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, come: Callable[[Catalog, Table], object]
+) -> None:
+    add(catalog, (("a", "1"), None))
+    file = put(catalog, f"{table.location}/origin=a/month=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(partition_purging, "delete_own_files", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            catalog.purge_partitions(TABLE)
+    if come is NEWCOMERS["repair"]:
+        [reason] = catalog.repair_table(TABLE).unfit
+        assert "is deleting the files in it" in reason
+    else:
+        with pytest.raises(FolderBeingPurgedError):
+            come(catalog, table)
+    assert folders(catalog) == []
+    assert catalog.vacuum(grace=NOW).problems == ()
+    assert not file.exists()
+
+
+@pytest.mark.usefixtures("link")
+def test_no_partition_comes_to_the_folder_of_another_below_a_link(catalog: Catalog, table: Table) -> None:
+    add(catalog, (("a", "1"), None))
+    with pytest.raises(LocationTakenError):
+        add(catalog, (("b", "1"), f"{table.location}/origin=a/month=1"))
+
+
+def test_repair_adds_no_folder_that_is_a_partition_s_location_through_a_link(
+    catalog: Catalog, table: Table, link: str
+) -> None:
+    Path(link).mkdir(exist_ok=True)
+    add(catalog, (("b", "1"), link))
+    report = catalog.repair_table(TABLE)
+    assert (report.added, report.folder_count) == (0, 1)
 
 
 # --- violations of other rules --------------------------------------------------------------------------------------
