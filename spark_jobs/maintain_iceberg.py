@@ -8,7 +8,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
+from catalog.errors import CatalogError
+from catalog.failpoints import Point, reached
 from catalog.iceberg.jdbc import catalog_settings
+from catalog.iceberg.metadata import read_metadata
+from catalog.iceberg.pointers import find_pointer
+from catalog.iceberg.upkeep import changes_spec
+from catalog.identifiers import TableName
 from catalog.jobs import MaintainIcebergJob
 from catalog.operations import JobState, OperationState
 from spark_jobs.answers import engine_errors
@@ -40,15 +46,51 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
         known = catalog.operations.get_job(job.operation_id, step)
         if known is None or known.state is not JobState.SUCCEEDED or known.result["statement"] != statement:
             log.info("%s", statement)
-            with catalog.operations.attempt(job.operation_id, step) as attempt, engine_errors(statement):
-                rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
-                answer = {"statement": statement, "rows": rows}
-                catalog.operations.finish_job(job.operation_id, step, attempt, answer)
+            rows = _run(spark, catalog, job, step, statement)
             log.info("%s", rows)
         else:
-            answer = dict(known.result)
-        answers.append(answer)
+            rows = known.result["rows"]
+        answers.append({"statement": statement, "rows": rows})
     return {"answers": answers}
+
+
+def _run(
+    spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, step: str, statement: str
+) -> list[dict[str, Any]]:
+    """Run a statement, unless an earlier attempt has committed it and died; return its rows."""
+    first_spec = _first_spec(catalog, job, step) if changes_spec(statement) else None
+    with catalog.operations.attempt(job.operation_id, step) as attempt:
+        try:
+            with engine_errors(statement):
+                rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+        except CatalogError:
+            # Iceberg refuses a change that the spec has already.
+            if first_spec is None or _spec(catalog, job.table) == first_spec:
+                raise
+            log.info("an earlier attempt has changed the partition spec")
+            rows = []
+        reached(Point.COMMITTED)
+        catalog.operations.finish_job(job.operation_id, step, attempt, {"statement": statement, "rows": rows})
+    return rows
+
+
+def _first_spec(catalog: Catalog, job: MaintainIcebergJob, step: str) -> int | None:
+    """Return the partition spec before the first attempt at a statement; None if this is the first one."""
+    recorded = f"{step}-spec"
+    known = catalog.operations.get_job(job.operation_id, recorded)
+    if known is not None and known.state is JobState.SUCCEEDED:
+        spec: int | None = known.result["spec"]
+        return spec
+    with catalog.operations.attempt(job.operation_id, recorded) as attempt:
+        catalog.operations.finish_job(job.operation_id, recorded, attempt, {"spec": _spec(catalog, job.table)})
+    return None
+
+
+def _spec(catalog: Catalog, table: str) -> int | None:
+    """Return the id of a table's partition spec."""
+    with catalog.storage.read() as connection:
+        location = find_pointer(connection, *TableName.parse(table))
+    return None if location is None else read_metadata(location).default_spec_id
 
 
 def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> None:

@@ -24,6 +24,7 @@ _MEBIBYTE = 1024 * 1024
 _MOST_MEBIBYTES = 1024 * 1024
 _MOST_SNAPSHOTS = 1_000_000
 _FLAGS = frozenset({"rewrite_data_files", "expire_snapshots", "remove_orphan_files", "dry_run"})
+_ALTER = "ALTER TABLE "
 _DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshots", "remove_orphan_files"))
 
 
@@ -101,7 +102,7 @@ class Upkeep:
         """
         database, name = TableName.parse(table)
         for change in self.partition_fields:
-            yield f"ALTER TABLE {CATALOG}.`{database}`.`{name}` {change}"
+            yield f"{_ALTER}{CATALOG}.`{database}`.`{name}` {change}"
         named = f"table => '`{database}`.`{name}`'"
         if self.rewrite_data_files:
             size = self.target_file_mib
@@ -122,6 +123,11 @@ class Upkeep:
 def deletes_files(statement: str) -> bool:
     """Return whether one of `Upkeep.statements` deletes files."""
     return statement.startswith(_DELETING)
+
+
+def changes_spec(statement: str) -> bool:
+    """Return whether one of `Upkeep.statements` changes the partition spec, and so fails when it is run again."""
+    return statement.startswith(_ALTER)
 
 
 def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:
