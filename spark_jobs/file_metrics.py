@@ -10,6 +10,7 @@ file, and one with aggregates for each of many columns is not compiled.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,8 @@ SHOWN = 10
 FILE = "calve/file"
 """The column of the file's path, as the manifests spell it."""
 
+COMPARED_BYTES = 256
+"""Of texts and binary values, those that are compared with bounds: more than usual bounds have."""
 ROWS = "calve/rows"
 """The column of how many rows there are."""
 
@@ -132,7 +135,7 @@ class FileMetrics:
     def measure(
         self, rows: DataFrame, columns: Sequence[str], groups: Sequence[str], sums: Sequence[tuple[str, Column]]
     ) -> DataFrame:
-        """Return measured rows: of each file one or several, each of some of its rows.
+        """Return figures: of each file one row for each run of its rows in a task, mostly one.
 
         Args:
             rows: With the column `FILE`.
@@ -179,48 +182,82 @@ def _field(schema: Schema, leaf: Leaf) -> _Field:
 
 
 def _comparable(leaf: Leaf) -> Column:
-    """Return values that Arrow orders as Iceberg does; texts as bytes, which need not be valid."""
-    return leaf.column.cast("binary") if isinstance(leaf.data_type, StringType) else leaf.column
+    """Return values that Arrow orders as Iceberg does; the beginning of texts as bytes, which need not be valid."""
+    is_long = isinstance(leaf.data_type, (StringType, BinaryType))
+    return f.substring(leaf.column.cast("binary"), 1, COMPARED_BYTES) if is_long else leaf.column
+
+
+@dataclass
+class _Metrics:
+    """What a column has: nulls, NaNs, and the minimum and the maximum of the other values."""
+
+    nulls: int
+    nans: int
+    low: Any
+    high: Any
+
+    def add(self, other: _Metrics) -> None:
+        self.nulls += other.nulls
+        self.nans += other.nans
+        if other.low is not None:
+            self.low = other.low if self.low is None else min(self.low, other.low)
+            self.high = other.high if self.high is None else max(self.high, other.high)
+
+
+@dataclass
+class _Part:
+    """Figures of rows of one file.
+
+    Attributes:
+        first: The file and the groups of one of the rows.
+        counts: Of rows, then the sums.
+    """
+
+    first: pyarrow.RecordBatch
+    file: str
+    counts: list[int]
+    metrics: list[_Metrics]
+
+    def add(self, other: _Part) -> None:
+        self.counts = [ours + theirs for ours, theirs in zip(self.counts, other.counts, strict=True)]
+        for ours, theirs in zip(self.metrics, other.metrics, strict=True):
+            ours.add(theirs)
 
 
 def _measured(
     fields: Sequence[_Field], group_count: int, sum_count: int, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the figures of each run of rows of one file."""
-    import pyarrow
-    import pyarrow.compute
-
-    first_value = 1 + group_count + sum_count
-    kind = pyarrow.struct(
-        [("nulls", pyarrow.int64()), ("nans", pyarrow.int64()), ("low", pyarrow.binary()), ("high", pyarrow.binary())]
-    )
+    """Yield the figures of each run of rows of one file, over all batches that it reaches through."""
+    last: list[_Part] = []
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        ends = pyarrow.compute.run_end_encode(batch.column(0)).run_ends.to_pylist()
-        starts = [0, *ends[:-1]]
-        runs = [batch.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
-        sums = [
-            pyarrow.array([pyarrow.compute.sum(run.column(place)).as_py() for run in runs], pyarrow.int64())
-            for place in range(1 + group_count, first_value)
-        ]
-        metrics = [
-            [_metrics_of(field, run.column(place)) for place, field in enumerate(fields, first_value)] for run in runs
-        ]
-        names = batch.schema.names
-        yield pyarrow.RecordBatch.from_arrays(
-            [
-                *[batch.column(place).take(pyarrow.array(starts)) for place in range(1 + group_count)],
-                pyarrow.array([run.num_rows for run in runs], pyarrow.int64()),
-                *sums,
-                pyarrow.array(metrics, pyarrow.list_(kind)),
-            ],
-            names=[*names[: 1 + group_count], ROWS, *names[1 + group_count : first_value], _METRICS],
-        )
+        parts = list(_parts(batch, group_count, sum_count))
+        if last and parts and last[0].file == parts[0].file:
+            last[0].add(parts.pop(0))
+        if parts:
+            *ended, newest = [*last, *parts]
+            last = [newest]
+            if ended:
+                yield _batch_of(ended, fields, batch.schema.names[1 + group_count :][:sum_count])
+    if last:
+        yield _batch_of(last, fields, batch.schema.names[1 + group_count :][:sum_count])
 
 
-def _metrics_of(field: _Field, values: pyarrow.Array) -> tuple[int, int, bytes | None, bytes | None]:
-    """Return nulls, NaNs, and the minimum and the maximum of the other values in Iceberg's serialization."""
+def _parts(batch: pyarrow.RecordBatch, group_count: int, sum_count: int) -> Iterator[_Part]:
+    """Yield the figures of each run of rows of one file."""
+    from pyarrow import compute
+
+    first_sum, first_value = 1 + group_count, 1 + group_count + sum_count
+    start = 0
+    for end in compute.run_end_encode(batch.column(0)).run_ends.to_pylist():
+        run = batch.slice(start, end - start)
+        start = end
+        first = run.slice(0, 1).select(list(range(first_sum)))
+        sums = [compute.sum(column).as_py() or 0 for column in run.columns[first_sum:first_value]]
+        metrics = list(map(_metrics_of, run.columns[first_value:]))
+        yield _Part(first, first.column(0)[0].as_py(), [run.num_rows, *sums], metrics)
+
+
+def _metrics_of(values: pyarrow.Array) -> _Metrics:
     import pyarrow
     from pyarrow import compute
 
@@ -230,17 +267,39 @@ def _metrics_of(field: _Field, values: pyarrow.Array) -> tuple[int, int, bytes |
         nans = compute.sum(is_nan).as_py() or 0
         values = values.filter(compute.invert(is_nan)) if nans else values
     ends = compute.min_max(values)
-    return nulls, nans, _serialized(field, ends["min"]), _serialized(field, ends["max"])
+    return _Metrics(nulls, nans, _plain(ends["min"]), _plain(ends["max"]))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of Python's; Python has no dates and times before the year 1 and after 9999."""
+    return value.value if hasattr(value, "value") else value.as_py()
+
+
+def _batch_of(parts: Sequence[_Part], fields: Sequence[_Field], sum_names: Sequence[str]) -> pyarrow.RecordBatch:
+    import pyarrow
+
+    kind = pyarrow.struct(
+        [("nulls", pyarrow.int64()), ("nans", pyarrow.int64()), ("low", pyarrow.binary()), ("high", pyarrow.binary())]
+    )
+    first = pyarrow.Table.from_batches([part.first for part in parts]).combine_chunks().to_batches()[0]
+    counts = [pyarrow.array(numbers, pyarrow.int64()) for numbers in zip(*(part.counts for part in parts), strict=True)]
+    metrics = [
+        [
+            (found.nulls, found.nans, _serialized(field, found.low), _serialized(field, found.high))
+            for field, found in zip(fields, part.metrics, strict=True)
+        ]
+        for part in parts
+    ]
+    return pyarrow.RecordBatch.from_arrays(
+        [*first.columns, *counts, pyarrow.array(metrics, pyarrow.list_(kind))],
+        names=[*first.schema.names, ROWS, *sum_names, _METRICS],
+    )
 
 
 def _serialized(field: _Field, value: Any) -> bytes | None:
     from pyiceberg.conversions import to_bytes
 
-    if not value.is_valid:
-        return None
-    # Python has no dates and times before the year 1 and after 9999.
-    plain = value.value if hasattr(value, "value") else value.as_py()
-    return plain if isinstance(plain, bytes) else to_bytes(field.type, plain)
+    return value if value is None or isinstance(value, bytes) else to_bytes(field.type, value)
 
 
 def _wrong_of_batches(
@@ -292,7 +351,12 @@ def _ends(field: _Field, parts: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
 def _wrong_bound(file: str, field: _Field, fact: str, bound: bytes | None, actual: Any) -> Iterator[WrongMetric]:
     if bound is None or actual is None:
         return
-    declared = _value(field, bound)
+    from pyiceberg.types import BinaryType as Binary
+    from pyiceberg.types import FixedType as Fixed
+    from pyiceberg.types import StringType as Text
+
+    is_long = isinstance(field.type, (Text, Binary, Fixed))
+    declared = _value(field, bound[:COMPARED_BYTES] if is_long else bound)
     if declared > actual if fact == "lower bound" else declared < actual:
         yield WrongMetric(file, field.name, fact, _text(field, declared), _text(field, actual))
 

@@ -8,7 +8,7 @@ between in the others. A condition names the values of all columns, so whichever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
@@ -18,9 +18,9 @@ import pyarrow
 import pyarrow.compute
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import BinaryType, DoubleType, FloatType, TimestampNTZType
+from pyspark.sql.types import BinaryType, DoubleType, FloatType, StringType, TimestampNTZType
 
-from spark_jobs.file_metrics import Leaf, leaves_of, text_of
+from spark_jobs.file_metrics import Leaf, leaves_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,9 @@ QUESTIONS = 12
 """Rows that are asked for, at most: those that have the most minima, maxima, nulls and NaNs of columns."""
 _SAMPLED_ROWS = 4_000
 _LEAVES = 100
+LONGEST = 64
+"""Characters of a text, or bytes of a binary value, up to which a question has all of it; of longer ones it has these
+first ones and a hash."""
 _NAN = "NaN"
 _NUMBER = "calve/number"
 
@@ -37,7 +40,7 @@ class _Question(NamedTuple):
     """A row to ask for.
 
     Attributes:
-        texts: The values of its columns as text; None is null.
+        texts: The values of its columns as `_text` writes them; None is null.
         row_count: How many rows of the sample have these values.
     """
 
@@ -78,12 +81,15 @@ def lost_rows(samples: Sequence[DataFrame], iceberg: DataFrame, names: Sequence[
         key_count: How many of them are partition keys.
     """
     leaves = leaves_of(iceberg.schema, names)[:_LEAVES]
+    if not leaves:
+        # Filters cannot ask for arrays and maps.
+        return []
     questions = _questions(_sample(samples, leaves), leaves)
     found = _found(iceberg, leaves, questions, key_count)
     lost = []
     for question, count in zip(questions, found, strict=True):
         if count < question.row_count:
-            alone = [_condition([leaf], [text]) for leaf, text in zip(leaves, question.texts, strict=True)]
+            alone = [{n: _has(leaf, text)} for n, (leaf, text) in enumerate(zip(leaves, question.texts, strict=True))]
             found_alone = zip(leaves, _counts(iceberg, alone), strict=True)
             columns = tuple(leaf.name for leaf, number in found_alone if number < question.row_count)
             lost.append(LostRows(question.file, columns or tuple(names), question.row_count, count))
@@ -91,12 +97,37 @@ def lost_rows(samples: Sequence[DataFrame], iceberg: DataFrame, names: Sequence[
 
 
 def _sample(samples: Sequence[DataFrame], leaves: Sequence[Leaf]) -> pyarrow.Table:
-    """Return rows: the file, then the values of the leaves, then the same as text."""
+    """Return rows: the file, then the values of the leaves, of texts as many bytes as a question has, then texts."""
     values = [leaf.column.cast(leaf.data_type) for leaf in leaves]
-    texts = [text_of(value, leaf.data_type) for value, leaf in zip(values, leaves, strict=True)]
-    columns = [column.alias(f"c{n}") for n, column in enumerate((f.input_file_name(), *values, *texts))]
+    starts = [_start(value, leaf) for value, leaf in zip(values, leaves, strict=True)]
+    texts = [_text(value, leaf) for value, leaf in zip(values, leaves, strict=True)]
+    columns = [column.alias(f"c{n}") for n, column in enumerate((f.input_file_name(), *starts, *texts))]
     limit = max(1, _SAMPLED_ROWS // max(1, len(leaves) // 20) // max(1, len(samples)))
     return reduce(DataFrame.union, [rows.select(*columns).limit(limit) for rows in samples]).toArrow()
+
+
+def _start(value: Column, leaf: Leaf) -> Column:
+    """Return a value that Arrow orders as SQL does, of limited length."""
+    is_long = isinstance(leaf.data_type, (StringType, BinaryType))
+    # As bytes, texts need not be valid.
+    return f.substring(value.cast("binary"), 1, LONGEST) if is_long else value
+
+
+def _text(value: Column, leaf: Leaf) -> Column:
+    """Return a value as a short text: equal values have one text.
+
+    Of texts and binary values, it is the hexadecimal digits of the first characters, and of longer ones a colon and a
+    hash of the value.
+    """
+    match leaf.data_type:
+        case StringType() | BinaryType():
+            start = f.hex(f.substring(value, 1, LONGEST))
+            long = f.concat(start, f.lit(":"), f.xxhash64(value).cast("string"))
+            return f.when(f.length(value) > LONGEST, long).otherwise(start)
+        case FloatType() | DoubleType():
+            # -0.0 is equal to 0.0.
+            return f.when(value == 0, "0.0").otherwise(value.cast("string"))
+    return value.cast("string")
 
 
 def _found(iceberg: DataFrame, leaves: Sequence[Leaf], questions: Sequence[_Question], key_count: int) -> list[int]:
@@ -105,27 +136,14 @@ def _found(iceberg: DataFrame, leaves: Sequence[Leaf], questions: Sequence[_Ques
     Questions of different partitions are asked at once: the values of the keys tell the rows apart, and whether a
     reader skips a file depends on the one question of the file's partition.
     """
-    if not key_count:
-        return _counts(iceberg, [_condition(leaves, question.texts) for question in questions])
-    rounds: dict[int, dict[tuple[str | None, ...], int]] = {}
+    rounds: dict[int, dict[int, Column]] = {}
     asked: Counter[tuple[str | None, ...]] = Counter()
     for number, question in enumerate(questions):
         keys = question.texts[:key_count]
-        rounds.setdefault(asked[keys], {})[keys] = number
+        rounds.setdefault(asked[keys], {})[number] = _condition(leaves, question.texts)
         asked[keys] += 1
-    texts = [text_of(leaf.column, leaf.data_type).alias(f"k{n}") for n, leaf in enumerate(leaves[:key_count])]
-    scans = [
-        iceberg.where(reduce(or_, (_condition(leaves, questions[number].texts) for number in numbers.values()))).select(
-            f.lit(position).alias(_NUMBER), *texts
-        )
-        for position, numbers in rounds.items()
-    ]
-    counts = dict.fromkeys(range(len(questions)), 0)
-    if scans:
-        columns = [f"`{_NUMBER}`", *(f"k{n}" for n in range(key_count))]
-        for position, *values, count in reduce(DataFrame.union, scans).groupBy(*columns).count().collect():
-            counts[rounds[position][tuple(values)]] = count
-    return list(counts.values())
+    by_keys = [_condition(leaves[:key_count], question.texts[:key_count]) for question in questions]
+    return _counts(iceberg, list(rounds.values()), by_keys)
 
 
 def _questions(sample: pyarrow.Table, leaves: Sequence[Leaf]) -> list[_Question]:
@@ -167,20 +185,38 @@ def _extremes(values: pyarrow.ChunkedArray) -> Iterator[NDArray[Any]]:
 
 
 def _condition(leaves: Sequence[Leaf], texts: Sequence[str | None]) -> Column:
-    return reduce(and_, (_has(leaf, text) for leaf, text in zip(leaves, texts, strict=True)))
+    return reduce(and_, (_has(leaf, text) for leaf, text in zip(leaves, texts, strict=True)), f.lit(True))
 
 
 def _has(leaf: Leaf, text: str | None) -> Column:
     if text is None:
         # ORC's statistics do not count the nulls of a struct for its fields: readers skip them, of Hive tables, too.
         return leaf.column.isNull() if len(leaf.path) == 1 else f.lit(True)
+    if isinstance(leaf.data_type, (StringType, BinaryType)):
+        return _has_bytes(leaf, text)
     if isinstance(leaf.data_type, (FloatType, DoubleType)):
         if text == _NAN:
             return f.isnan(leaf.column)
         if float(text) == 0:
             # Statistics tell -0.0 from 0.0, SQL does not: a filter for one loses the other, in Hive's ORC files, too.
             return leaf.column.between(_literal(leaf, "-0.0"), _literal(leaf, "0.0"))
-    return leaf.column == (f.unhex(f.lit(text)) if isinstance(leaf.data_type, BinaryType) else _literal(leaf, text))
+    return leaf.column == _literal(leaf, text)
+
+
+def _has_bytes(leaf: Leaf, text: str) -> Column:
+    digits, _, value_hash = text.partition(":")
+    value = bytes.fromhex(digits)
+    if isinstance(leaf.data_type, BinaryType):
+        literal = f.lit(value)
+        has_start = leaf.column >= literal
+    else:
+        try:
+            literal = f.lit(value.decode())
+        except UnicodeDecodeError:
+            # No filter can have it: Iceberg's readers take what is no UTF-8 for another text.
+            return f.lit(True)
+        has_start = leaf.column.startswith(literal)
+    return has_start & (f.xxhash64(leaf.column) == int(value_hash)) if value_hash else leaf.column == literal
 
 
 def _literal(leaf: Leaf, text: str) -> Column:
@@ -190,13 +226,20 @@ def _literal(leaf: Leaf, text: str) -> Column:
     return literal.cast(leaf.data_type)
 
 
-def _counts(iceberg: DataFrame, conditions: Sequence[Column]) -> list[int]:
-    """Return how many rows each condition finds, all in one job."""
-    if not conditions:
+def _counts(iceberg: DataFrame, rounds: Sequence[Mapping[int, Column]], by_keys: Sequence[Column] = ()) -> list[int]:
+    """Return how many rows each condition finds, all in one job.
+
+    Args:
+        rounds: The conditions, numbered from 0 on; those of one round are asked at once.
+        by_keys: Conditions that tell the rows of a round apart.
+    """
+    if not rounds:
         return []
-    found = [
-        iceberg.where(condition).select(f.lit(number).alias(_NUMBER)) for number, condition in enumerate(conditions)
-    ]
+    found = []
+    for conditions in rounds:
+        number, *others = (f.when(by_keys[n], n) if len(conditions) > 1 else f.lit(n) for n in conditions)
+        rows = iceberg.where(reduce(or_, conditions.values()))
+        found.append(rows.select(f.coalesce(number, *others).alias(_NUMBER)))
     counted = reduce(DataFrame.union, found).groupBy(f"`{_NUMBER}`").count().collect()
     counts = {row[0]: row[1] for row in counted}
-    return [counts.get(number, 0) for number in range(len(conditions))]
+    return [counts.get(number, 0) for number in range(sum(map(len, rounds)))]

@@ -27,6 +27,8 @@ from spark_jobs.sources import quoted
 
 SHOWN = 10
 """Partitions that differ, up to which they are told."""
+_SHOWN_TEXT = 60
+"""Characters of a value, up to which it is told."""
 
 _IS_SECOND, _KEY, _HASH = "calve/is_second", "calve/key/", "calve/hash"
 _DIGEST = (ROWS, "calve/checksum/high", "calve/checksum/low")
@@ -36,7 +38,7 @@ class ColumnFigures(NamedTuple):
     """What a column has in one partition.
 
     Attributes:
-        minimum, maximum: As texts; None where there are only nulls, or values have no order.
+        minimum, maximum: The beginning of their texts; None where there are only nulls, or values have no order.
         checksum: A sum of hashes over the values, which does not depend on their order.
     """
 
@@ -98,7 +100,7 @@ _FIGURES = ("nulls", "minimum", "maximum", "checksum")
 
 def _text(value: object) -> str:
     text = "none" if value is None else str(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}…"
 
 
 @dataclass(frozen=True)
@@ -248,12 +250,15 @@ def _partition(row: tuple[int, int, list[tuple[int, str, str, int]]] | None) -> 
 
 def _figures(name: str, data_type: DataType) -> Column:
     value = _quoted_column(name)
-    null = f.lit(None).cast("string")
     is_ordered = not isinstance(data_type, (ArrayType, MapType, StructType))
+
+    def shown(end: Column) -> Column:
+        return f.substring(text_of(end, data_type), 1, _SHOWN_TEXT + 1) if is_ordered else f.lit(None).cast("string")
+
     return f.struct(
         f.count_if(value.isNull()).alias("nulls"),
-        (text_of(f.min(value), data_type) if is_ordered else null).alias("minimum"),
-        (text_of(f.max(value), data_type) if is_ordered else null).alias("maximum"),
+        shown(f.min(value)).alias("minimum"),
+        shown(f.max(value)).alias("maximum"),
         f.sum(f.shiftright(row_hash([(value, data_type)]), 32)).alias("checksum"),
     )
 

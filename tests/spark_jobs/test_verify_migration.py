@@ -300,6 +300,109 @@ def test_questions_are_answered_for_every_type_of_column(
     assert migrator.verify(operation_id)["rows"] == 5
 
 
+@pytest.mark.parametrize("keys", [[], [("k", "double")]])
+def test_tables_of_arrays_and_maps_and_keys_of_any_sign_are_verified(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, keys: list[tuple[str, str]]
+) -> None:
+    """Without keys, filters can ask for no column; and -0.0 has another text than 0.0, which is equal."""
+    catalog.create_database("shop")
+    columns = [("l", "array<string>"), ("m", "map<char(4),int>")]
+    table = catalog.create_table(NAME, columns=columns, partition_keys=keys)
+    codes = pyarrow.array([[("a", 1), ("a   ", 2)], [("a", 2), ("a   ", 1)], None], pyarrow.map_("string", "int32"))
+    rows = pyarrow.table({"l": pyarrow.array([["x"], [], None]), "m": codes})
+    values = ("-0.0", "NaN", "1.5") if keys else ()
+    for folder in [f"k={value}" for value in values] or ["."]:
+        (Path(table.location) / folder).mkdir(parents=True)
+        pyarrow.parquet.write_table(rows, Path(table.location) / folder / "x.parquet")
+    if keys:
+        catalog.add_partitions(NAME, [NewPartition((value,)) for value in values])
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    assert migrator.verify(operation_id)["rows"] == 3 * (len(values) or 1)
+
+
+def test_long_texts_and_those_that_are_no_utf_8_are_verified(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    from pyspark.sql import functions as f
+
+    from spark_jobs.file_metrics import leaves_of
+    from spark_jobs.filtered_questions import _sample
+
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=[("s", "string"), ("b", "binary"), ("n", "int")], partition_keys=[])
+    path = Path(table.location, "x.parquet")
+    path.parent.mkdir(parents=True)
+    values = [b"\xff\xe4", b"a", b"\xc3\xa9" * 500_000, b"\xc3\xa9" * 500_000 + b"\xff", b"z" * 64, b"z" * 65, None]
+    texts = pyarrow.array(values, pyarrow.binary())
+    columns = [pyarrow.Array.from_buffers(pyarrow.string(), len(values), texts.buffers()), texts]
+    rows = pyarrow.table([*columns, pyarrow.array(range(len(values)), pyarrow.int32())], ["s", "b", "n"])
+    pyarrow.parquet.write_table(rows, path)
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    assert migrator.verify(operation_id)["rows"] == len(values)
+    read = iceberg_spark.read.parquet(str(path))
+    sample = _sample([read], leaves_of(read.schema, read.columns))
+    assert (sample.num_rows, sample.nbytes < 10_000) == (len(values), True)
+    assert read.where(f.length("s") > 400_000).count() == 2
+
+
+def test_rows_of_one_file_are_measured_as_one() -> None:
+    """However many batches they come in, and however long their texts are."""
+    from pyiceberg.types import LongType, StringType
+
+    from spark_jobs.file_metrics import _Field, _measured
+
+    def batch(file: str, *numbers: int | None) -> pyarrow.RecordBatch:
+        texts = pyarrow.array([None if number is None else str(number) for number in numbers], pyarrow.string())
+        values = pyarrow.array(numbers, pyarrow.int64()), texts.cast(pyarrow.binary())
+        columns = [
+            pyarrow.array([file] * len(numbers), pyarrow.string()),
+            pyarrow.array([1] * len(numbers), pyarrow.int64()),
+            *values,
+        ]
+        return pyarrow.record_batch(columns, ["calve/file", "calve/sum", "c0", "c1"])
+
+    def together(*parts: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        return pyarrow.Table.from_batches(parts).combine_chunks().to_batches()[0]
+
+    batches = [*(batch("a", n, None) for n in range(50)), together(batch("a", 7), batch("b", 1)), batch("b", 2)]
+    batches += [batch("c"), together(batch("c", None), batch("d", 5), batch("e", 6))]
+    fields = [_Field("n", 1, LongType()), _Field("t", 2, StringType())]
+    found = [row for part in _measured(fields, 0, 1, batches) for row in part.to_pylist()]
+    assert [(row["calve/file"], row["calve/rows"], row["calve/sum"]) for row in found] == [
+        *(("a", 101, 101), ("b", 2, 2), ("c", 1, 1), ("d", 1, 1), ("e", 1, 1))
+    ]
+    numbers, texts = found[0]["calve/metrics"]
+    assert (numbers["nulls"], numbers["low"], numbers["high"]) == (50, struct.pack("<q", 0), struct.pack("<q", 49))
+    assert (texts["nulls"], texts["low"], texts["high"]) == (50, b"0", b"9")
+    assert found[2]["calve/metrics"][1] == {"nulls": 1, "nans": 0, "low": None, "high": None}
+
+
+def test_bounds_longer_than_what_is_compared(migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession) -> None:
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=[("s", "string")], partition_keys=[])
+    location = Path(table.location)
+    location.mkdir(parents=True)
+    texts = ["m" * 1000, "m" * 1000 + "n"]
+    pyarrow.parquet.write_table(pyarrow.table({"s": texts}), location / "x.parquet")
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    for lower, upper, problem in (
+        (b"m" * 1000, b"m" * 1000 + b"n", None),
+        (b"m" * 255, b"m" * 254 + b"n", None),
+        (b"m" * 200 + b"n", b"n", "lower bound"),
+        (b"m", b"m" * 255, "upper bound"),
+    ):
+        changed = _change_id(lower_bounds={1: lower}, upper_bounds={1: upper})
+        _metadata_over_copies(migrator, operation_id, location, location, changed)
+        if problem is None:
+            assert migrator.verify(operation_id)["rows"] == 2
+        else:
+            with pytest.raises(VerificationFailedError, match=f"column s: {problem} m+n? for mmm"):
+                migrator.verify(operation_id)
+
+
 def _metadata_over_copies(
     migrator: Migrator,
     operation_id: str,
