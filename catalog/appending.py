@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from catalog.errors import ConflictError, PartitionAlreadyExistsError, UnsupportedFormatError
+from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
+from catalog.locations import comparable, is_within
 from catalog.model import NewPartition, OnInvalid, Table
 from catalog.partition_names import given_values, pack_values, partition_path
 from catalog.partitions.adding import PartitionAdder
@@ -54,6 +55,7 @@ def append_destinations(
         InvalidPartitionError: An index does not admit a new partition.
         UnsupportedFormatError: A partition has a format of its own.
         ConflictError: A partition is quarantined, or was added or dropped by somebody else just now.
+        LocationTakenError: The default folder of a new partition is inside the location of another one.
     """
     table = adder.table
     there = _rows(connection, table, list(staged))
@@ -70,7 +72,12 @@ def append_destinations(
         elif identity not in occupied:
             raise _changed(table, path)
         else:
-            is_free = packed_values[identity] not in taken and not occupied[identity]
+            default = table.default_partition_location(path)
+            owner, owner_location = taken.get(packed_values[identity], ("", ""))
+            if owner and not is_within(comparable(owner_location), comparable(default)):
+                # A folder beside the default one would be inside that of the other partition, too.
+                raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
+            is_free = not owner and not occupied[identity]
             location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
             new.append(NewPartition(partition.values, location))
         is_new = partition_id is None

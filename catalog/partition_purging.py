@@ -23,7 +23,7 @@ from catalog.neighbours import neighbours
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
 from catalog.ownership import LOCATIONS
-from catalog.partitions.folders import default_folders, has_default_folders_inside, owners_of_default_folders
+from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
 from catalog.purged_folders import claim_folders, is_unfinished, release_folders
 from catalog.purging import refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
@@ -177,14 +177,11 @@ def _in_use(
         if table.id != operation.table_id:
             in_use.update(inside.values())
             continue
-        defaults = default_folders(table, inside)
-        taken = {path for path, _ in owners_of_default_folders(connection, table, defaults.values())}
-        in_use.update(folder for key, folder in inside.items() if key in defaults and defaults[key].path in taken)
-        in_use.update(
-            folder
-            for key, folder in inside.items()
-            if key not in defaults and has_default_folders_inside(connection, table, key)
-        )
+        compared = compare_folders(table, inside)
+        taken = {path for path, _ in owners_of_default_folders(connection, table, compared.inside.values())}
+        in_use.update(inside[key] for key, folder in compared.inside.items() if folder.path in taken)
+        holding = default_folders_inside(connection, table, compared.around.values())
+        in_use.update(inside[key] for key, start in compared.around.items() if start in holding)
     in_use.update(
         near.folder for near in neighbours(connection, folders.values()) if near.is_partition and not near.path
     )

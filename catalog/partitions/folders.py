@@ -1,28 +1,34 @@
-"""The rule that a default folder belongs to the partition of its values.
+"""The rule that a default folder belongs to the partition of its values, and to no other partition of the table.
 
-Otherwise another partition would return its rows, too, those of a load even before its commit. That partitions share a
-folder which is no partition's default folder is allowed, as in Hive. Transactions that give partitions locations of
-their own hold the table alone among those that add partitions (`Storage.lock_table`), so that they see each other's
-partitions, and loads' reservations.
+No other partition's location is a default folder, is inside one, or holds one: both partitions would return its rows,
+those of a load even before its commit. Nor are locations in the folders of loads. That partitions share a folder which
+is no partition's default folder is allowed, as in Hive. Transactions that give partitions locations of their own hold
+the table alone among those that add partitions (`Storage.lock_table`), so that they see each other's partitions, and
+loads' reservations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Select, bindparam, exists, or_, select
+from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, select, text
 
 from catalog.errors import LocationInUseError, LocationTakenError
-from catalog.locations import folder_keys, location_key
+from catalog.locations import folder_keys, keys_above, location_key
 from catalog.model import Table
 from catalog.neighbours import spellings
 from catalog.partition_names import folder_start, folder_template, given_values, parse_partition_path, partition_path
 from catalog.purged_folders import refuse_purged
-from catalog.storage.bulk import among, batched
+from catalog.staging import REJECTED, STAGING
+from catalog.storage.bulk import among, batched, list_of_texts, listed
 from catalog.storage.schema import OperationRow, PartitionRow, PurgedFolderRow, StagedPartitionRow
 from catalog.values import ValueEncoder
+
+RESERVED = (STAGING, REJECTED)
+"""Folders of a table in which operations keep files of their own."""
 
 
 class DefaultFolder(NamedTuple):
@@ -37,23 +43,50 @@ class DefaultFolder(NamedTuple):
     identity: bytes
 
 
-def default_folders(table: Table, keys: Iterable[bytes]) -> dict[bytes, DefaultFolder]:
-    """Return of locations that are default folders of a table's possible partitions, or inside one, which it is.
+@dataclass(frozen=True)
+class Folders:
+    """What folders are to the default folders that partitions of a table can have.
 
-    Args:
-        keys: The locations, as `catalog.locations.folder_keys` returns them.
+    Attributes:
+        inside: Keys of folders (`catalog.locations.folder_keys`) that are default folders, or inside one → that one.
+        around: Keys of folders that may hold default folders → how the packed values of their partitions begin.
+        reserved: Keys of folders in which the catalog's operations keep their own files → what these are in.
     """
+
+    inside: Mapping[bytes, DefaultFolder]
+    around: Mapping[bytes, str]
+    reserved: Mapping[bytes, str]
+
+
+def compare_folders(table: Table, keys: Iterable[bytes]) -> Folders:
+    """Return what folders, given by their keys, are to the default folders of a table."""
     root, names = location_key(table.location), table.key_names
-    paths: dict[bytes, str] = {}
-    rows = []
+    starts = [folder_start(name) for name in names]
+    first = tuple(root + start.encode() for start in (*starts[:1], *RESERVED))
+    paths, around, reserved, rows = dict[bytes, str](), dict[bytes, str](), dict[bytes, str](), []
     for key in keys:
-        path = "/".join(key.removeprefix(root).decode().split("/")[: len(names)])
-        values = [value for _, value in parse_partition_path(path)] if key.startswith(root) else []
-        if len(values) == len(names) and partition_path(names, values) == path:
-            paths[key] = path
-            rows.append(values)
+        if not key.startswith(first):
+            if root.startswith(key):
+                around[key] = ""
+            continue
+        parts = key[len(root) : -1].decode().split("/")
+        if parts[0] in RESERVED:
+            reserved[key] = parts[0]
+        elif not all(map(str.startswith, parts, starts)):
+            continue
+        elif len(parts) < len(names):
+            around[key] = "".join(f"{part.removeprefix(start)}/" for part, start in zip(parts, starts, strict=False))
+        else:
+            path = "/".join(parts[: len(names)])
+            values = [value for _, value in parse_partition_path(path)]
+            if partition_path(names, values) == path:
+                paths[key] = path
+                rows.append(values)
     identities = ValueEncoder(table).encode_all(rows).identities if rows else ()
-    return {key: DefaultFolder(path, identity) for (key, path), identity in zip(paths.items(), identities, strict=True)}
+    inside = {
+        key: DefaultFolder(path, identity) for (key, path), identity in zip(paths.items(), identities, strict=True)
+    }
+    return Folders(inside, around, reserved)
 
 
 def owners_of_default_folders(
@@ -72,32 +105,39 @@ def owners_of_default_folders(
     )
     for batch in batched(by_identity):
         for identity, packed in connection.execute(live.where(among(connection, row.identity, batch))):
-            path = partition_path(table.key_names, given_values(packed))
+            path = _name(table, packed)
             if path in by_identity[bytes(identity)]:
                 yield path, f"partition {path}"
         for identity, packed, location, load in connection.execute(
             reserved.where(among(connection, staged.identity, batch))
         ):
-            path = partition_path(table.key_names, given_values(packed))
+            path = _name(table, packed)
             if path in by_identity[bytes(identity)] and location == table.default_partition_location(path):
                 yield path, f"partition {path}, which operation {load} is about to add,"
 
 
-def has_default_folders_inside(connection: Connection, table: Table, key: bytes) -> bool:
-    """Return whether partitions have, or get from a load, default folders inside a folder of some of their keys."""
-    parts = key.removeprefix(location_key(table.location)).decode().split("/")[:-1]
-    starts = [folder_start(name) for name in table.key_names][: len(parts)]
-    if len(parts) >= len(table.key_names) or not all(map(str.startswith, parts, starts)):
-        return False
-    packed = "".join(f"{part.removeprefix(start)}/" for part, start in zip(parts, starts, strict=True))
+def default_folders_inside(connection: Connection, table: Table, starts: Iterable[str]) -> dict[str, str]:
+    """Return those of beginnings of packed values that partitions have in default folders, or get from a load.
+
+    Returns:
+        Beginning → the path of the default folder of one of its partitions.
+    """
     row, staged = PartitionRow, StagedPartitionRow
-    live = exists().where(
-        row.table_id == table.id, row.location.is_(None), row.packed_values.startswith(packed, autoescape=True)
-    )
-    reserved = exists().where(
-        staged.table_id == table.id, staged.is_new, staged.packed_values.startswith(packed, autoescape=True)
-    )
-    return bool(connection.scalar(select(or_(live, reserved))))
+    by_length: dict[int, set[str]] = {}
+    for start in starts:
+        by_length.setdefault(len(start), set()).add(start)
+    paths = dict[str, str]()
+    for length, some in by_length.items():
+        for values, condition in (
+            (row.packed_values, (row.table_id == table.id) & row.location.is_(None)),
+            (staged.packed_values, (staged.table_id == table.id) & staged.is_new),
+        ):
+            beginning = func.substr(values, 1, length).label("beginning")
+            query = select(beginning, func.min(values)).where(condition).group_by("beginning")
+            for batch in batched(some):
+                found = connection.execute(query.where(beginning.in_(batch)) if length else query)
+                paths.update((start, _name(table, packed)) for start, packed in found)
+    return paths
 
 
 def refuse_shared_folders(
@@ -110,32 +150,46 @@ def refuse_shared_folders(
         locations: Their locations as they are stored, in the same order: None for the default folder.
 
     Raises:
-        LocationTakenError: Another partition of the table lies there, or a load is about to add one.
+        LocationTakenError: Another partition of the table lies there, inside or around, or a load is about to add one.
+        LocationInUseError: Operations keep files there.
         FolderBeingPurgedError: A purge deletes the files there.
     """
     own = [location for location in locations if location is not None]
     if own:
-        keys = folder_keys(own)
         refuse_purged(connection, table.full_name, own)
-        root, folders = location_key(table.location), default_folders(table, keys)
-        at = {folder.path: keys[key] for key, folder in folders.items() if key == root + f"{folder.path}/".encode()}
-        defaults = (folder for folder in folders.values() if folder.path in at)
-        LocationInUseError.raise_first(
-            LocationTakenError(table.full_name, at[path], owner, table.default_partition_location(path))
-            for path, owner in owners_of_default_folders(connection, table, defaults)
-        )
+        LocationInUseError.raise_first(_problems(connection, table, folder_keys(own)))
     if len(own) < len(locations):
         by_default = [values for values, location in zip(packed, locations, strict=True) if location is None]
         _refuse_taken(connection, table, by_default)
 
 
+def _problems(connection: Connection, table: Table, keys: Mapping[bytes, str]) -> Iterator[LocationInUseError]:
+    """Yield why partitions cannot have locations of their own, given by their keys."""
+    folders = compare_folders(table, keys)
+    for key, name in folders.reserved.items():
+        reason = f"operations keep their files in {table.location}/{name}; choose another location"
+        yield LocationInUseError(table.full_name, keys[key], name, f"{table.location}/{name}", reason=reason)
+    by_path: dict[str, set[str]] = {}
+    for key, folder in folders.inside.items():
+        by_path.setdefault(folder.path, set()).add(keys[key])
+    for path, owner in owners_of_default_folders(connection, table, folders.inside.values()):
+        for location in sorted(by_path[path]):
+            yield LocationTakenError(table.full_name, location, owner, table.default_partition_location(path))
+    if folders.around:
+        paths = default_folders_inside(connection, table, folders.around.values())
+        for key, start in folders.around.items():
+            if start in paths:
+                owner, default = f"partition {paths[start]}", table.default_partition_location(paths[start])
+                yield LocationTakenError(table.full_name, keys[key], owner, default)
+
+
 def taken_default_folders(connection: Connection, table: Table, packed: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Return those of partitions whose default folders are other partitions' own locations, such as of renamed ones.
+    """Return those of partitions in whose default folders other partitions have own locations, or around them.
 
     Returns:
         Packed values → the name of the other partition, and its location.
     """
-    return _taken(connection, table, packed, _look(connection, table).own_inside)
+    return _taken(connection, table, packed, _look(connection, table))
 
 
 class _Look(NamedTuple):
@@ -143,24 +197,32 @@ class _Look(NamedTuple):
 
     Attributes:
         is_purged: Whether any purge has not ended.
+        around: A location of a partition of the table that is the table's location, or around it; None if none is.
         own_inside: The spellings of the table's location inside which partitions have own locations.
     """
 
     is_purged: bool
+    around: str | None
     own_inside: Sequence[str]
 
 
 def _look(connection: Connection, table: Table) -> _Look:
-    texts = sorted(text for key in folder_keys([table.location]) for text in spellings(key))
+    keys = folder_keys([table.location])
+    texts = sorted(text for key in keys for text in spellings(key))
+    above = [text for around in {around for key in keys for around in keys_above(key)} for text in spellings(around)]
     values = {f"spelling_{number}": text for number, text in enumerate(texts)}
-    is_purged, *first = connection.execute(_look_query(len(texts)), values).one()
-    return _Look(is_purged, [text for text, location in zip(texts, first, strict=True) if location is not None])
+    query = _look_query(len(texts))
+    is_purged, around, *first = connection.execute(query, {**values, "above": above, "table_id": table.id}).one()
+    return _Look(is_purged, around, [text for text, location in zip(texts, first, strict=True) if location is not None])
 
 
 @cache
 def _look_query(spelling_count: int) -> Select[Any]:
     """Return the query of `_look`; each part is one look into an index."""
     row = PartitionRow
+    around = select(row.location).where(
+        row.location.in_(bindparam("above", expanding=True)), row.table_id + 0 == bindparam("table_id")
+    )
     first = []
     for number in range(spelling_count):
         spelling = bindparam(f"spelling_{number}", type_=row.location.type)
@@ -168,11 +230,11 @@ def _look_query(spelling_count: int) -> Select[Any]:
         # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows. Of
         # all tables, because SQLite would rather read all partitions of one.
         first.append(select(row.location).where(is_inside).order_by(row.location).limit(1).scalar_subquery())
-    return select(exists().select_from(PurgedFolderRow), *first)
+    return select(exists().select_from(PurgedFolderRow), around.limit(1).scalar_subquery(), *first)
 
 
 def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -> None:
-    """Make sure that no purge, and no other partition's own location, is in default folders."""
+    """Make sure that no purge, and no other partition's own location, is in default folders or around them."""
     look = _look(connection, table)
     if look.is_purged:
         template = folder_template(table.location, table.key_names)
@@ -180,28 +242,54 @@ def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -
     LocationInUseError.raise_first(
         LocationTakenError(
             table.full_name,
-            table.default_partition_location(partition_path(table.key_names, given_values(values))),
+            table.default_partition_location(_name(table, values)),
             f"partition {owner}",
             location,
         )
-        for values, (owner, location) in _taken(connection, table, packed, look.own_inside).items()
+        for values, (owner, location) in _taken(connection, table, packed, look).items()
     )
 
 
-def _taken(
-    connection: Connection, table: Table, packed: Sequence[str], roots: Iterable[str]
-) -> dict[str, tuple[str, str]]:
-    row, taken = PartitionRow, {}
-    for root in roots:
+def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _Look) -> dict[str, tuple[str, str]]:
+    around: dict[str, Sequence[str]] = {} if look.around is None else {look.around: packed}
+    inside = {}
+    for root in look.own_inside:
         template = folder_template(root, table.key_names)
-        by_location = {template % tuple(values.split("/")): values for values in packed}
-        for batch in batched(by_location):
-            others = select(row.location, row.packed_values).where(
-                # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
-                row.table_id + 0 == table.id,
-                among(connection, row.location, batch),
-            )
-            for location, other in connection.execute(others):
-                assert location is not None
-                taken[by_location[location]] = partition_path(table.key_names, given_values(other)), location
+        above: dict[str, list[str]] = {}
+        for values in packed:
+            folder = template % tuple(values.split("/"))
+            inside[folder] = values
+            while len(folder) > len(root):
+                above.setdefault(folder, []).append(values)
+                folder = folder.rpartition("/")[0]
+        around |= above
+    row, taken = PartitionRow, dict[str, tuple[str, str]]()
+    for batch in batched(around):
+        # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
+        query = select(row.location, row.packed_values).where(
+            row.table_id + 0 == table.id, among(connection, row.location, batch)
+        )
+        for location, other in connection.execute(query):
+            assert location is not None
+            taken |= dict.fromkeys(around[location], (_name(table, other), location))
+    for batch in batched(inside):
+        parameters = {"folders": list_of_texts(connection, batch), "table_id": table.id}
+        for folder, location, other in connection.execute(_inside_query(connection.dialect.name), parameters):
+            taken[inside[folder]] = _name(table, other), location
     return taken
+
+
+@cache
+def _inside_query(dialect: str) -> TextClause:
+    """Return the query of one partition's own location inside each of some folders that have any."""
+    # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
+    return text(
+        "SELECT f.value, p.location, p.packed_values FROM (SELECT value, (SELECT i.id FROM calve_partition i "
+        "WHERE i.location > value || '/' AND i.location < value || '0' AND i.table_id + 0 = :table_id "
+        f"ORDER BY i.location LIMIT 1) AS id FROM {listed(dialect, 'folders')}) AS f "
+        "JOIN calve_partition p ON p.id = f.id"
+    )
+
+
+def _name(table: Table, packed: str) -> str:
+    return partition_path(table.key_names, given_values(packed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -46,6 +47,10 @@ def folders(catalog: Catalog) -> list[str]:
 PLACES = {
     "default": "{root}/origin=JFK/month=1",
     "default, spelled in another way": "file:{root}/origin=BOS/../origin=JFK//month=1/",
+    "inside": "{root}/origin=JFK/month=1/x=1/y",
+    "around": "{root}/origin=JFK",
+    "table": "{root}",
+    "around the table": "{root}/..",
 }
 
 
@@ -62,26 +67,57 @@ ACTS: dict[str, Callable[[Catalog, str], object]] = {
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
-@pytest.mark.parametrize("come", ACTS.values(), ids=ACTS)
-def test_no_partition_comes_to_the_folder_of_another(
-    catalog: Catalog, table: Table, place: str, come: Callable[[Catalog, str], object]
-) -> None:
+def test_no_partition_comes_to_the_folder_of_another(catalog: Catalog, table: Table, place: str) -> None:
     add(
         catalog,
         (("JFK", "1"), None),
         (("LGA", "2"), None),
     )
     location, before = place.format(root=table.location), folders(catalog)
-    with pytest.raises(LocationTakenError, match="both would return them") as refused:
-        come(catalog, location)
-    assert refused.value.owner == "partition origin=JFK/month=1"
-    assert folders(catalog) == before
+    for come in ACTS.values():
+        with pytest.raises(LocationTakenError, match="both would return them") as refused:
+            come(catalog, location)
+        assert refused.value.owner == "partition origin=JFK/month=1"
+        assert folders(catalog) == before
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
-def test_two_new_partitions_do_not_share_a_default_folder(catalog: Catalog, table: Table) -> None:
-    with pytest.raises(LocationTakenError):
-        add(catalog, (("C", "1"), None), (("D", "1"), f"{table.location}/origin=C/month=1"))
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_two_new_partitions_do_not_share_a_default_folder(catalog: Catalog, table: Table, place: str) -> None:
+    for origins in ("AZ", "ZA"):
+        location = place.format(root=table.location).replace("JFK", origins[0])
+        with pytest.raises(LocationTakenError):
+            add(catalog, ((origins[0], "1"), None), ((origins[1], "1"), location))
+    assert folders(catalog) == []
+
+
+@pytest.mark.parametrize("folder", ["_calve_staging", "_calve_rejected/1-2/origin=A/month=1"])
+def test_no_partition_comes_to_a_folder_of_operations(catalog: Catalog, table: Table, folder: str) -> None:
+    add(catalog, (("LGA", "2"), None))
+    for come in ACTS.values():
+        with pytest.raises(LocationInUseError, match="operations keep their files in"):
+            come(catalog, f"{table.location}/{folder}")
+    assert len(folders(catalog)) == 1
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_partitions_that_share_a_folder_by_an_earlier_version_are_read_changed_and_dropped(
+    catalog: Catalog, table: Table, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = place.format(root=table.location)
+    with monkeypatch.context() as patch:
+        patch.setattr("catalog.partitions.adding.refuse_shared_folders", lambda *_: None)
+        add(catalog, (("JFK", "1"), None), (("ZZ", "9"), location))
+    assert len(folders(catalog)) == 2
+    for values in (("JFK", "1"), ("ZZ", "9")):
+        catalog.alter_partition(TABLE, values, properties={"a": "b"})
+    catalog.alter_partition(TABLE, ("ZZ", "9"), rename_to=("ZZ", "10"))
+    add(catalog, (("BOS", "1"), "/x"))
+    file = put(catalog, f"{table.location}/origin=JFK/month=1")
+    catalog.purge_partitions(TABLE, "origin = 'ZZ'")
+    assert file.exists()
+    catalog.purge_partitions(TABLE)
+    assert not file.exists()
     assert folders(catalog) == []
 
 
@@ -91,22 +127,26 @@ def test_partitions_may_share_a_folder_that_is_no_default_one(catalog: Catalog, 
     assert folders(catalog) == ["/x/shared"] * 3
 
 
-def test_no_partition_comes_to_its_default_folder_when_another_lies_there(catalog: Catalog, table: Table) -> None:
-    default = f"{table.location}/origin=JFK/month=1"
-    add(catalog, (("ZZ", "9"), default), (("JFK", "2"), "/x"))
+@pytest.mark.parametrize("place", [place for place in PLACES.values() if "/../" not in place])
+def test_no_partition_comes_to_its_default_folder_when_another_lies_there(
+    catalog: Catalog, table: Table, place: str
+) -> None:
+    default, location = f"{table.location}/origin=JFK/month=1", place.format(root=table.location)
+    add(catalog, (("ZZ", "9"), location), (("JFK", "2"), "/x"))
     for come in (
-        lambda: add(catalog, (("JFK", "1"), None), (("JFK", "3"), None)),
+        lambda: add(catalog, (("JFK", "1"), None)),
         lambda: catalog.alter_partition(TABLE, ("JFK", "2"), location=default, rename_to=("JFK", "1")),
     ):
         with pytest.raises(LocationTakenError, match="partition origin=ZZ/month=9 has its files in"):
             come()
-    assert folders(catalog) == sorted(["/x", default])
-    # Of another spelling, it is another folder.
-    add(catalog, (("JFK", "01"), None))
+    assert folders(catalog) == sorted(["/x", posixpath.normpath(location)])
+    if place in (PLACES["default"], PLACES["inside"]):
+        # Of another spelling, it is another folder.
+        add(catalog, (("JFK", "01"), None))
 
 
 def test_what_is_free_is_not_refused(catalog: Catalog, table: Table) -> None:
-    add(catalog, (("JFK", "1"), None), (("ZZ", "9"), f"{table.location}/origin=JFK"), (("ZZ", "8"), "/x/1"))
+    add(catalog, (("JFK", "1"), None), (("ZZ", "9"), f"{table.location}/origin=JF"), (("ZZ", "8"), "/x/1"))
     catalog.alter_partition(TABLE, ("JFK", "1"), location=f"file:{table.location}/origin=JFK/month=1")
     catalog.alter_partition(TABLE, ("JFK", "1"), location=f"{table.location}/origin=JFK/month=1")
     catalog.alter_partition(TABLE, ("ZZ", "8"), location="/x/2")
@@ -119,25 +159,27 @@ def test_what_is_free_is_not_refused(catalog: Catalog, table: Table) -> None:
     assert len(folders(catalog)) == 5
 
 
-@pytest.mark.parametrize("come", ACTS.values(), ids=ACTS)
+@pytest.mark.parametrize("place", [PLACES[name] for name in ("default", "inside", "around")])
 def test_no_partition_comes_to_a_folder_that_a_load_fills(
-    catalog: Catalog, catalog_url: str, table: Table, landing: Path, come: Callable[[Catalog, str], object]
+    catalog: Catalog, catalog_url: str, table: Table, landing: Path, place: str
 ) -> None:
     load = Load(catalog, table, landing)
     load.discover()
     load.stage()
     kill_at(publish, Point.MOVED, catalog_url, load.name, load.staging)
     add(catalog, (("LGA", "2"), None))
-    with pytest.raises(LocationInUseError, match="which operation run-1 is about to add"):
-        come(catalog, f"{table.location}/origin=JFK/month=1")
+    for come in ACTS.values():
+        with pytest.raises(LocationTakenError, match="partition origin=JFK/month=1"):
+            come(catalog, place.format(root=table.location))
     load.publish()
     assert len(folders(catalog)) == len(set(folders(catalog))) == 4
 
 
+@pytest.mark.parametrize("place", [PLACES[name] for name in ("default", "inside", "around", "table")])
 def test_no_load_fills_the_folder_of_a_partition_with_other_values(
-    catalog: Catalog, table: Table, landing: Path
+    catalog: Catalog, table: Table, landing: Path, place: str
 ) -> None:
-    add(catalog, (("ZZ", "9"), f"{table.location}/origin=JFK/month=1"))
+    add(catalog, (("ZZ", "9"), place.format(root=table.location)))
     load = Load(catalog, table, landing)
     load.discover()
     load.stage()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from catalog.errors import (
     FencedError,
     InvalidPartitionError,
     LocationNotEmptyError,
+    LocationTakenError,
     OperationConflictError,
     PartitionAlreadyExistsError,
     PartitionNotFoundError,
@@ -473,6 +475,26 @@ def test_an_append_extends_and_adds_partitions(append: Append, catalog: Catalog,
         "origin=JFK/month=1/old.parquet",
         "origin=new/month=1/appended.parquet",
     ]
+    assert reserved_count(catalog) == 0
+
+
+@pytest.mark.parametrize("folder", ["origin=new/month=1", "origin=new/month=1/x"])
+def test_an_append_puts_a_new_partition_beside_its_folder_when_another_lies_there(
+    append: Append, catalog: Catalog, table: Table, folder: str
+) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(["other", "1"], f"{table.location}/{folder}")])
+    append.publish()
+    [path] = [path for path in files_below(table) if path.startswith("origin=new/")]
+    assert re.fullmatch("origin=new/month=1-[^/]+/appended.parquet", path)
+
+
+def test_an_append_puts_no_new_partition_into_the_folder_of_another(
+    append: Append, catalog: Catalog, table: Table
+) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(["other", "1"], f"{table.location}/origin=new")])
+    with pytest.raises(LocationTakenError, match="partition origin=other/month=1 has its files in"):
+        append.publish()
+    assert not Path(table.location, "origin=new").exists()
     assert reserved_count(catalog) == 0
 
 
