@@ -23,6 +23,9 @@ from spark_jobs.session import run_job
 
 log = logging.getLogger("spark_jobs.maintain_iceberg")
 
+SHOWN = 20
+"""Rows of an answer that are kept: that of `remove_orphan_files` has one for each file."""
+
 
 def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> dict[str, Any]:
     """Run the statements of a request one after the other, those that an earlier attempt has finished not again.
@@ -33,7 +36,8 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
         spark: Knows the Iceberg catalog `calve`, see `catalog.iceberg.jdbc.catalog_settings`.
 
     Returns:
-        `answers`: of each statement, its text and the rows that it returned.
+        `answers`: of each statement, its text, the first `rows` that it returned, and their whole number, `row_count`,
+        up to the 20,000 files that Iceberg itself names.
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
@@ -46,32 +50,33 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
         known = catalog.operations.get_job(job.operation_id, step)
         if known is None or known.state is not JobState.SUCCEEDED or known.result["statement"] != statement:
             log.info("%s", statement)
-            rows = _run(spark, catalog, job, step, statement)
-            log.info("%s", rows)
+            answer = _run(spark, catalog, job, step, statement)
+            log.info("%s", answer)
         else:
-            rows = known.result["rows"]
-        answers.append({"statement": statement, "rows": rows})
+            answer = dict(known.result)
+        answers.append(answer)
     return {"answers": answers}
 
 
-def _run(
-    spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, step: str, statement: str
-) -> list[dict[str, Any]]:
-    """Run a statement, unless an earlier attempt has committed it and died; return its rows."""
+def _run(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, step: str, statement: str) -> dict[str, Any]:
+    """Run a statement, unless an earlier attempt has committed it and died; return its answer."""
+    answer: dict[str, Any] = {"statement": statement, "rows": [], "row_count": 0}
     first_spec = _first_spec(catalog, job, step) if changes_spec(statement) else None
     with catalog.operations.attempt(job.operation_id, step) as attempt:
         try:
             with engine_errors(statement):
-                rows = [row.asDict(recursive=True) for row in spark.sql(statement).collect()]
+                returned = spark.sql(statement)
+                rows = [row.asDict(recursive=True) for row in returned.take(SHOWN + 1)]
+                answer["rows"] = rows[:SHOWN]
+                answer["row_count"] = returned.count() if len(rows) > SHOWN else len(rows)
         except CatalogError:
             # Iceberg refuses a change that the spec has already.
             if first_spec is None or _spec(catalog, job.table) == first_spec:
                 raise
             log.info("an earlier attempt has changed the partition spec")
-            rows = []
         reached(Point.COMMITTED)
-        catalog.operations.finish_job(job.operation_id, step, attempt, {"statement": statement, "rows": rows})
-    return rows
+        catalog.operations.finish_job(job.operation_id, step, attempt, answer)
+    return answer
 
 
 def _first_spec(catalog: Catalog, job: MaintainIcebergJob, step: str) -> int | None:

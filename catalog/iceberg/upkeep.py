@@ -113,11 +113,13 @@ class Upkeep:
             yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
         if self.remove_orphan_files and may_delete:
             then = _before(now, self.orphan_days)
-            yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {then})"
+            # Without it, Iceberg collects the paths of all orphans in the driver; with it, it returns up to 20,000.
+            orphans = f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, stream_results => true"
+            yield f"{orphans})"
             if hidden is not None:
                 # Iceberg looks into no hidden folder unless told to.
                 place = hidden.replace("\\", "\\\\").replace("'", "\\'")
-                yield f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, location => '{place}')"
+                yield f"{orphans}, location => '{place}')"
 
 
 def deletes_files(statement: str) -> bool:

@@ -99,7 +99,7 @@ class MaintainIcebergOperator(SparkJobOperator):
         approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
-        `answers`: of each statement, its text and the rows that it returned.
+        `answers`: of each statement, its text, the first rows that it returned, and their number.
 
     Raises:
         AirflowFailException: A statement deletes files, and nobody has approved that.
@@ -135,8 +135,8 @@ class MaintainIcebergOperator(SparkJobOperator):
             )
         self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
         found = super().execute(context)
-        for each in found["answers"]:
-            self.log.info("%s: %s", each["statement"], each["rows"])
+        for answer in found["answers"]:
+            self.log.info("%s: %s", answer["statement"], _rows(answer))
         return found
 
 
@@ -174,11 +174,18 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         operation = catalog.operations.find(f"{self.operation_id}/{table}")
         job = operation and catalog.operations.get_job(operation.id, JOB)
         if job and job.state == "SUCCEEDED":
-            return [_outcome(table, each["statement"], str(each["rows"])) for each in job.result["answers"]]
+            return [_outcome(table, answer["statement"], _rows(answer)) for answer in job.result["answers"]]
         reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
         if operation:
             catalog.operations.fail(operation.id, "RUN_FAILED", reason)
         return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
+
+
+def _rows(answer: Mapping[str, Any]) -> str:
+    """Return the rows of a statement's answer as text, and how many more there are."""
+    rows = answer["rows"]
+    more = answer.get("row_count", len(rows)) - len(rows)
+    return f"{rows} and {more:,} more" if more else str(rows)
 
 
 def _question(found: Sequence[Mapping[str, Any]], asker: str) -> dict[str, str] | None:

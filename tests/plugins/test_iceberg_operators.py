@@ -105,7 +105,7 @@ def test_every_procedure_has_its_field(catalog: Catalog) -> None:
         f"{REWRITE[:-1]}, options => map('target-file-size-bytes', '134217728'))",
         EXPIRE.replace("17 12:", "22 00:").replace("=> 1", "=> 3"),
         "CALL calve.system.remove_orphan_files(table => '`demo`.`orders`', older_than => "
-        "TIMESTAMP '2026-11-12 12:00:00')",
+        "TIMESTAMP '2026-11-12 12:00:00', stream_results => true)",
     ]
     assert plan({**FORM, "rewrite_data_files": False, "expire_snapshots": False}) == []
 
@@ -154,7 +154,10 @@ def test_no_file_that_another_table_needs_is_deleted(catalog: Catalog, kind: Ope
 def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers = [{"statement": REWRITE, "rows": [{"added_data_files_count": 1}]}]
+    answers = [
+        {"statement": REWRITE, "rows": [{"added_data_files_count": 1}], "row_count": 1},
+        {"statement": EXPIRE, "rows": [{"path": "x"}], "row_count": 1_001},
+    ]
     seen: dict[str, Any] = {}
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
@@ -172,6 +175,7 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
     assert seen["spark.sql.extensions"] == "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
     assert summarise(task) == [
         {"table": NAME, "statement": REWRITE, "outcome": "[{'added_data_files_count': 1}]"},
+        {"table": NAME, "statement": EXPIRE, "outcome": "[{'path': 'x'}] and 1,000 more"},
     ]
 
 

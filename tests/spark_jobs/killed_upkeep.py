@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from catalog import Catalog
@@ -53,7 +56,7 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
     form = {"tables": [NAME], "partition_fields": changes, "rewrite_data_files": False, "expire_snapshots": False}
     catalog.operations.begin("upkeep", OperationKind.MAINTAIN_ICEBERG, NAME)
 
-    def run(operation: str, statements: Sequence[str]) -> dict[str, object]:
+    def run(operation: str, statements: Sequence[str]) -> dict[str, Any]:
         job = MaintainIcebergJob(operation_id=operation, step="m", attempt=1, table=NAME, statements=statements)
         return maintain_iceberg(session, catalog, job)  # type: ignore[arg-type]
 
@@ -77,7 +80,23 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
             run("wrong", statements[:1])
         except CatalogError as error:
             errors.append(str(error))
-    return {"deaths": deaths, "answers": answers, "fields": fields, "errors": errors}
+    orphans = _remove_orphans(catalog, run)
+    return {"deaths": deaths, "answers": answers, "fields": fields, "errors": errors, "orphans": orphans}
+
+
+def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[str, Any]]) -> dict[str, Any]:
+    """Remove 50 files that no snapshot has; return the answer, and how many are left."""
+    folder = Path(catalog.get_table(NAME).location)
+    for number in range(50):
+        orphan = folder / f"orphan-{number}.parquet"
+        orphan.touch()
+        os.utime(orphan, (0, 0))
+    form = {"tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False, "remove_orphan_files": True}
+    catalog.operations.begin("orphans", OperationKind.MAINTAIN_ICEBERG, NAME)
+    statements = list(Upkeep.read(form).statements(NAME, datetime.now(UTC)))
+    (answer,) = run("orphans", statements)["answers"]
+    left = sum(1 for _ in folder.glob("orphan-*"))
+    return {"rows": len(answer["rows"]), "row_count": answer["row_count"], "left": left}
 
 
 if __name__ == "__main__":
