@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, exists, insert, or_, select, update
@@ -611,6 +612,7 @@ def _hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
     return row
 
 
+@cache
 def _select() -> Any:
     catalog = select(CatalogRow.identity).scalar_subquery().label("catalog")
     return select(OperationRow.__table__, current_name(), catalog)
