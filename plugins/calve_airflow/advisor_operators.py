@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -28,7 +28,7 @@ _COUNTED = 16
 """Partitions of one table whose values are counted in a run, the first ones; the next run sees to the others."""
 
 
-class LookAtPartitionsOperator(BaseOperator):
+class LookAtPartitionsOperator(FormOperator):
     """Looks at the partitions of tables by what the catalog knows of their files; no file is read.
 
     Args:
@@ -99,7 +99,7 @@ class CountValuesOperator(SparkJobOperator):
         return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
 
 
-class ProposeOperator(BaseOperator):
+class ProposeOperator(FormOperator):
     """Says what to do about the partitions of tables, in its log and as requests for the DAG `rebalance_partitions`.
 
     Args:

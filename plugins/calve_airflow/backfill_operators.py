@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -23,7 +23,7 @@ Indexes = Mapping[str, Sequence[str]]
 """Index → keys."""
 
 
-class PlanBackfillOperator(BaseOperator):
+class PlanBackfillOperator(FormOperator):
     """Finds the partition indexes that tables shall have, and which of them are not there.
 
     Args:

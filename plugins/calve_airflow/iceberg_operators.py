@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 from calve_airflow.templates import for_mapped_tasks
@@ -26,7 +25,7 @@ STATEMENTS = "statements"
 """The XCom in which `plan` says what is run on each table."""
 
 
-class PlanIcebergUpkeepOperator(BaseOperator):
+class PlanIcebergUpkeepOperator(FormOperator):
     """Finds the tables, and says in its log which statements are run on them; changes nothing.
 
     Args:

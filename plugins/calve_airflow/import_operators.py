@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 from calve_airflow.templates import for_mapped_tasks
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = 50
 
 
-class PlanImportOperator(BaseOperator):
+class PlanImportOperator(FormOperator):
     """Finds the tables that are meant, and creates the databases that they are in, unless the run is a dry one.
 
     The form is read from the run's own parameters, because Airflow stores templated fields, and somebody may write a

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +27,7 @@ def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
     return f"{run}/{table}/{index.name}/{index.id}"
 
 
-class CreatePartitionIndexOperator(BaseOperator):
+class CreatePartitionIndexOperator(FormOperator):
     """Journals the build of a partition index and creates it, or takes up one that is CREATING with the same keys.
 
     Args:

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.forms import AS_LISTED
 from calve_airflow.index_operators import build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
@@ -24,7 +25,7 @@ OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation: a retry, and a cleared run, continue it."""
 
 
-class DiscoverSourcesOperator(BaseOperator):
+class DiscoverSourcesOperator(FormOperator):
     """Finds the source files that a table does not have yet, and journals the operation that loads them.
 
     What the form leaves open comes from the table's entry in the YAML list; a table that is in neither the list nor the
@@ -235,6 +236,7 @@ class NewPartitionsOperator(BaseOperator):
         super().__init__(**kwargs)
         self.operation_id = operation_id
 
+    @for_mapped_tasks
     def execute(self, context: Context) -> list[list[str]]:
         """Return lists of partition names."""
         from catalog import Catalog, PartitionState

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from calve_airflow.approval import asked_by, question, require_approval
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
 """The tasks, in their order; one's failure stops no other."""
 
 
-class PlanVacuumOperator(BaseOperator):
+class PlanVacuumOperator(FormOperator):
     """Finds out whether a vacuum needs a person's approval: with less than the usual grace period it does.
 
     Args:
@@ -51,7 +50,7 @@ class PlanVacuumOperator(BaseOperator):
         return question(f"Delete replaced files after {self.grace_hours} hours?", body, _vacuum_key(self.grace_hours))
 
 
-class VacuumOperator(BaseOperator):
+class VacuumOperator(FormOperator):
     """Deletes the files that no table has any more (`Catalog.vacuum`).
 
     Args:
@@ -93,7 +92,7 @@ class VacuumOperator(BaseOperator):
         return report.as_json()
 
 
-class ExpireOperationsOperator(BaseOperator):
+class ExpireOperationsOperator(FormOperator):
     """Ends operations that nobody works on any more, and forgets those that ended long ago.
 
     Args:
@@ -126,7 +125,7 @@ class ExpireOperationsOperator(BaseOperator):
         return report.as_json()
 
 
-class ClearFailedBuildsOperator(BaseOperator):
+class ClearFailedBuildsOperator(FormOperator):
     """Removes what builds and deletions of partition indexes that died have left.
 
     Args:

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
 from calve_airflow.rebalance_operators import size
 from calve_airflow.spark_job import SparkJobOperator
@@ -37,7 +38,7 @@ _VERIFIED = {"partitions": "partitions_verified", "partitions_total": "partition
 _SKIPPABLE = ("EMPTY", "FOREIGN")
 
 
-class PlanMigrationsOperator(BaseOperator):
+class PlanMigrationsOperator(FormOperator):
     """Plans the migration of tables, and shows the plans in its log; changes nothing.
 
     Args:

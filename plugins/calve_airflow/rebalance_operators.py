@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 
 from calve_airflow.approval import QUESTION, asked_by, is_approved, question
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import markdown_table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-class PlanRebalanceOperator(BaseOperator):
+class PlanRebalanceOperator(FormOperator):
     """Plans a change of a table's partitions, and shows the plan in its log; changes nothing.
 
     Args:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.approval import QUESTION, asked_by, is_approved, key_of, question
 from calve_airflow.errors import SparkJobFailedError, catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.rebalance_operators import deletion_question, size
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import markdown_table
@@ -33,7 +33,7 @@ _POSITION = re.compile(r"at position (\d+)$")
 _TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
 
-class ReadStatementOperator(BaseOperator):
+class ReadStatementOperator(FormOperator):
     """Reads a statement, and finds out whether it deletes data; changes nothing.
 
     The run's parameter `statement` has it; a semicolon at its end does no harm. The XCom `question` is what has to be

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 JOB = "verify_partition_index"
 
 
-class PlanVerificationOperator(BaseOperator):
+class PlanVerificationOperator(FormOperator):
     """Finds the ACTIVE partition indexes of tables.
 
     Args:

@@ -162,6 +162,63 @@ def test_no_task_renders_addresses_and_statements(dags: dict[str, DAG], dag_id: 
     assert [name for name in params if f"planted-{name}" in rendered and name in NEVER_RENDERED] == []
 
 
+def inputs_of_mapped_tasks(dag: DAG) -> set[tuple[str, str]]:
+    """Return the tasks, and the names of their XComs, that give arguments to mapped tasks and groups of a DAG."""
+    from airflow.sdk.definitions.mappedoperator import MappedOperator
+    from airflow.sdk.definitions.taskgroup import MappedTaskGroup
+
+    inputs = [task._get_specified_expand_input() for task in dag.tasks if isinstance(task, MappedOperator)]
+    inputs += [group._expand_input for group in dag.task_group_dict.values() if isinstance(group, MappedTaskGroup)]
+    return {(task.task_id, key) for one in inputs for task, key in references(one)}
+
+
+def references(expand_input: Any) -> list[tuple[Any, str]]:
+    """Return the tasks and the names of their XComs that arguments come from."""
+    values = expand_input.value.values() if isinstance(expand_input.value, dict) else [expand_input.value]
+    return [(value.operator, value.key) for value in values]
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_no_text_of_a_form_comes_to_a_mapped_task_that_renders_it(dags: dict[str, DAG], dag_id: str) -> None:
+    for task_id, key in inputs_of_mapped_tasks(dags[dag_id]):
+        execute = dags[dag_id].get_task(task_id).execute
+        assert (key, getattr(execute, "refuses_templates", False)) == ("return_value", True), task_id
+
+
+def test_every_mapped_task_is_looked_at(dags: dict[str, DAG]) -> None:
+    counts = {dag_id: len(inputs_of_mapped_tasks(dag)) for dag_id, dag in dags.items()}
+    assert {dag_id: count for dag_id, count in counts.items() if count} == {
+        **{"add_partitions": 2, LISTED: 2, BACKFILL: 1, VERIFY: 1, ADVISOR: 2, IMPORT: 1, MIGRATE: 1, ICEBERG: 1},
+    }
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_fields_that_a_form_does_not_have_are_refused_before_anything_is_done(
+    dags: dict[str, DAG], dag_id: str
+) -> None:
+    dag = dags[dag_id]
+    fields = dict.fromkeys(dag.params)
+    # What comes in spite of a failure before it acts on the form, too.
+    first = [task for task in dag.tasks if not task.upstream_task_ids]
+    first += [task for task in dag.tasks if task.trigger_rule == "all_done" and uses_form(task)]
+    assert first
+    for task in first:
+        task.pre_execute({"params": fields, "dag": dag})
+        with pytest.raises(
+            AirflowFailException, match=r"WrongFieldError: grace_hour: the form has no such field"
+        ) as error:
+            task.pre_execute({"params": {**fields, "grace_hour": 1}, "dag": dag})
+        assert all(name in str(error.value) for name in fields)
+
+
+def uses_form(task: Any) -> bool:
+    """Return whether a task acts on fields of the run's form; a summary only tells of it."""
+    from calve_airflow.summary import SummaryOperator
+
+    fields = (getattr(task, name, None) for name in task.template_fields)
+    return not isinstance(task, SummaryOperator) and any("params" in str(field) for field in fields)
+
+
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
 def test_dag_can_be_stored(dags: dict[str, DAG], dag_id: str) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
