@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -143,14 +143,14 @@ class FileMetrics:
             groups: Columns that have one value in a file, to be taken over.
             sums: Names and numbers to be summed.
         """
-        leaves = leaves_of(rows.schema, columns)
+        leaves, fields = self._declared_leaves(rows.schema, columns)
         values = [_comparable(leaf).alias(f"c{number}") for number, leaf in enumerate(leaves)]
         types = {field.name: field.dataType.simpleString() for field in rows.select(*map(quoted, groups)).schema}
         measured = [(FILE, "string"), *types.items(), (ROWS, "bigint"), *((name, "bigint") for name, _ in sums)]
         shape = ", ".join(f"{quoted(name)} {kind}" for name, kind in (*measured, (_METRICS, _METRICS_TYPE)))
         shown = [number.alias(name) for name, number in sums]
         taken = rows.select(quoted(FILE), *map(quoted, groups), *shown, *values)
-        return in_batches(taken, partial(_measured, self._fields(leaves), len(groups), len(sums)), shape)
+        return in_batches(taken, partial(_measured, fields, len(groups), len(sums)), shape)
 
     def wrong(self, measured: DataFrame, columns: Sequence[str], schema: StructType) -> tuple[int, list[WrongMetric]]:
         """Return how many files have wrong metrics, and the first of these.
@@ -163,14 +163,29 @@ class FileMetrics:
         by_file = measured.groupBy(quoted(FILE)).agg(*parts)
         declared = self._files.select(f.col("file_path").alias(FILE), *_DECLARED)
         joined = declared.join(by_file, FILE, "left" if self._is_complete else "inner")
-        fields = self._fields(leaves_of(schema, columns))
+        _, fields = self._declared_leaves(schema, columns)
         shape = "file string, column string, fact string, declared string, actual string"
         wrong = in_batches(joined, partial(_wrong_of_batches, fields), shape)
         shown = [WrongMetric(*row) for row in wrong.sort("file").limit(SHOWN).collect()]
         return wrong.select("file").distinct().count() if shown else 0, shown
 
-    def _fields(self, leaves: Sequence[Leaf]) -> list[_Field]:
-        return [_field(self._schema, leaf) for leaf in leaves]
+    def _declared_leaves(self, schema: StructType, columns: Sequence[str]) -> tuple[list[Leaf], list[_Field]]:
+        """Return the columns that some file has metrics of; of a narrow table, all."""
+        from catalog.iceberg.metrics import MOST_INFERRED
+
+        leaves = leaves_of(schema, columns)
+        fields = [_field(self._schema, leaf) for leaf in leaves]
+        if len(leaves) <= MOST_INFERRED:
+            return leaves, fields
+        declared = self._declared_ids
+        places = [place for place, field in enumerate(fields) if field.field_id in declared]
+        return [leaves[place] for place in places], [fields[place] for place in places]
+
+    @cached_property
+    def _declared_ids(self) -> frozenset[int]:
+        counted = f.concat(*[f.coalesce(f.map_keys(name), f.array().cast("array<int>")) for name in _DECLARED[1:]])
+        ids = self._files.select(f.explode(f.array_distinct(counted))).distinct()
+        return frozenset(field_id for (field_id,) in ids.collect())
 
 
 def _field(schema: Schema, leaf: Leaf) -> _Field:

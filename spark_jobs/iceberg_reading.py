@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -10,11 +12,17 @@ from catalog.errors import InvalidConfigurationError
 from spark_jobs.sources import spark_path
 
 
-def read_metadata_file(spark: SparkSession, metadata_location: str, metadata_table: str | None = None) -> DataFrame:
+def read_metadata_file(
+    spark: SparkSession,
+    metadata_location: str,
+    metadata_table: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
     """Return the rows of the current snapshot of the table that a `…metadata.json` file describes.
 
     Args:
         metadata_table: `snapshots`, `files` or another of its metadata tables, whose rows to return instead.
+        options: Of Iceberg's reader.
 
     Raises:
         InvalidConfigurationError: The session does not have Iceberg's runtime.
@@ -24,7 +32,7 @@ def read_metadata_file(spark: SparkSession, metadata_location: str, metadata_tab
     """
     try:
         path = spark_path(metadata_location) + (f"#{metadata_table}" if metadata_table else "")
-        return spark.read.format("iceberg").load(path)
+        return spark.read.format("iceberg").options(**(options or {})).load(path)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "Failed to find data source" not in str(error):
             raise

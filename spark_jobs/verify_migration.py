@@ -40,6 +40,9 @@ log = logging.getLogger("spark_jobs.verify_migration")
 _NAMES = ("the Hive table", "the Iceberg table")
 _ASKED_PARTITIONS = 4
 """Partitions of one file format of whose rows some are asked for by filters."""
+_READING = {"split-size": str(128 << 20)}
+"""What a task reads of the Iceberg table: without it, Iceberg makes as many tasks as there are cores, or more, of
+however few bytes, and each task costs a start."""
 _SHOWN = 10
 """What differs in one partition, up to which it is told."""
 
@@ -139,7 +142,7 @@ class _Both:
         from catalog.iceberg.metadata import read_metadata
 
         hive = read_partitions(spark, self._table, map(self._partition, self._chosen), nested)
-        iceberg = read_metadata_file(spark, metadata_location).select("*", f.col("_file").alias(FILE))
+        iceberg = read_metadata_file(spark, metadata_location, options=_READING).select("*", f.col("_file").alias(FILE))
         files = read_metadata_file(spark, metadata_location, "files")
         schema = read_metadata(metadata_location).schema()
         metrics = FileMetrics(schema, files, is_complete=not self._is_sample)

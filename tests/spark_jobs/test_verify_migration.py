@@ -479,6 +479,48 @@ def test_nested_files_of_a_table_without_keys(
         migrator.catalog.operations.fail(operation_id, "TEST", "enough")
 
 
+def test_many_small_files_are_read_in_one_task(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    """By itself, Iceberg makes more tasks, of at least 16 MiB, in which a file counts as 4 MiB."""
+    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.verify_migration import _READING
+
+    catalog.create_database("shop")
+    table = catalog.create_table(NAME, columns=[("id", "bigint")], partition_keys=[])
+    for number in range(16):
+        write(Path(table.location) / f"{number}.parquet", [number])
+    operation_id = migrator.begin(NAME)
+    location = migrator.stage(operation_id)["metadata_location"]
+    assert read_metadata_file(iceberg_spark, location, options=_READING).rdd.getNumPartitions() == 1
+    assert read_metadata_file(iceberg_spark, location).rdd.getNumPartitions() > 1
+
+
+def test_a_wide_table_is_measured_where_its_manifests_have_metrics(
+    migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
+) -> None:
+    from catalog.iceberg.metadata import read_metadata
+    from spark_jobs.file_metrics import FileMetrics
+    from spark_jobs.iceberg_reading import read_metadata_file
+
+    catalog.create_database("shop")
+    names = [f"c{number}" for number in range(105)]
+    table = catalog.create_table(NAME, columns=[(name, "bigint") for name in names], partition_keys=[])
+    location = Path(table.location)
+    location.mkdir(parents=True)
+    pyarrow.parquet.write_table(pyarrow.table({name: [5] for name in names}), location / "x.parquet")
+    operation_id = migrator.begin(NAME)
+    migrator.stage(operation_id)
+    for field_id in (3, 104):
+        changed = _change_id(lower_bounds={field_id: struct.pack("<q", 6)})
+        metadata_location = _metadata_over_copies(migrator, operation_id, location, location, changed)
+        with pytest.raises(VerificationFailedError, match=rf"column c{field_id - 1}: lower bound 6 for 5 in the rows"):
+            migrator.verify(operation_id)
+    files = read_metadata_file(iceberg_spark, metadata_location, "files")
+    schema = read_metadata(metadata_location).schema()
+    assert FileMetrics(schema, files, is_complete=True)._declared_ids == {*range(1, 101), 104}
+
+
 def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     from pyspark.errors import AnalysisException
     from pyspark.sql import DataFrameReader
