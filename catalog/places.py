@@ -44,6 +44,15 @@ _PATH_PROPERTIES = frozenset(
 )
 """Properties by which Spark and Iceberg find, or write, files of a table."""
 
+_READER_OPTIONS = frozenset(
+    f"option.{name}"
+    for name in (
+        *("path", "paths", "location", "basepath", "recursivefilelookup", "pathglobfilter"),
+        *("modifiedbefore", "modifiedafter"),
+    )
+)
+"""Properties that Spark gives to a reader as options (`TableCatalog.OPTION_PREFIX`), which then reads other files."""
+
 Place = tuple[bytes, str]
 """The key of a location (`catalog.locations.location_key`), and its options, such as an endpoint."""
 
@@ -129,19 +138,24 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
-    """Make sure that properties of a table lead nobody to files elsewhere.
+    """Make sure that properties of a table lead no reader to files elsewhere.
 
     Raises:
         LocationNotAllowedError: One does.
     """
     for name, value in properties.items():
+        if value is not None and name.strip().lower() in _READER_OPTIONS:
+            raise LocationNotAllowedError(
+                f"property {name!r} would make readers read other files than those of the table's location and "
+                "partitions; leave it out, and set the location instead"
+            )
         if value and is_path_property(name):
             require_location(value)
 
 
 def is_path_property(name: str) -> bool:
     """Return whether a property of a table says where files are."""
-    return name.lower() in _PATH_PROPERTIES
+    return name.strip().lower().removeprefix("option.") in _PATH_PROPERTIES
 
 
 def require_host(host: str, port: int | None) -> None:

@@ -46,6 +46,10 @@ UNKNOWN = {
 
 FOREIGN = {
     "a property of a reader": "CREATE TABLE x (id int) STORED AS PARQUET TBLPROPERTIES ('PATH'='{foreign}')",
+    "an option of a reader": "CREATE TABLE x (id int) STORED AS CSV TBLPROPERTIES ('option.path'='{foreign}')",
+    "an option of a reader, later": "ALTER TABLE t SET TBLPROPERTIES ('Option.Paths'='[\"{foreign}\"]')",
+    "an option of a reader, of subfolders": "ALTER TABLE t SET TBLPROPERTIES ('option.recursiveFileLookup'='true')",
+    "an option of a reader, of names": "ALTER TABLE t SET TBLPROPERTIES ('option.pathGlobFilter'='x*')",
     "a property of a writer": "ALTER TABLE t SET TBLPROPERTIES ('write.object-storage.path'='{foreign}')",
     "a snapshot's folder": "CALL iceberg.system.snapshot(schema_name => 'shop', table_name => 't', "
     "target_table_name => 'trial', target_location => '{foreign}/x')",
