@@ -23,6 +23,7 @@ import pyarrow
 from pyarrow import fs
 
 from catalog.errors import InvalidLocationError, MissingFileError, SourceFileError, StorageError
+from catalog.s3_markers import delete_marker
 
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
@@ -169,6 +170,11 @@ class Folder:
         """Say whether a file or folder is there."""
         return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
 
+    @property
+    def keeps_empty_folders(self) -> bool:
+        """Whether no empty folder is deleted, because PyArrow would delete what arrives in it meanwhile, too."""
+        return not isinstance(self._files, (fs.LocalFileSystem, fs.S3FileSystem))
+
     def is_link(self, name: str) -> bool:
         """Return whether a file or folder is a symbolic link of the local disk."""
         return isinstance(self._files, fs.LocalFileSystem) and os.path.islink(self._path(name))
@@ -313,16 +319,19 @@ class Folder:
                     self.delete_file(each)
 
     def delete_if_empty(self) -> bool:
-        """Delete the folder itself if it holds nothing; on a local disk, a file that arrives meanwhile stays.
+        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays.
 
         Returns:
-            Whether the folder is gone: a link to one is not.
+            Whether the folder is gone: a link to one is not, nor is one on a store that deletes folders only with what
+            is in them (`keeps_empty_folders`).
         """
-        if not isinstance(self._files, fs.LocalFileSystem):
-            is_gone = not self.exists() or self.is_empty("")
+        if isinstance(self._files, fs.S3FileSystem):
+            is_gone = self.is_empty("")
             if is_gone:
-                self.delete("")
+                delete_marker(self._files, self._root)
             return is_gone
+        if self.keeps_empty_folders:
+            return not self.exists()
         try:
             os.rmdir(self._root)
         except FileNotFoundError:

@@ -215,6 +215,19 @@ def glue_server() -> Iterator[GlueEndpoint]:
 
 
 @pytest.fixture
+def s3(glue_server: GlueEndpoint, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A client of an S3 endpoint with the empty bucket `lake`, which all S3 clients of this process use."""
+    import boto3
+
+    glue_server.reset()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", glue_server.url)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    client = boto3.client("s3")
+    client.create_bucket(Bucket="lake", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    return client
+
+
+@pytest.fixture
 def glue(glue_server: GlueEndpoint) -> GlueEndpoint:
     """A Glue endpoint without anything in it."""
     glue_server.reset()

@@ -246,7 +246,7 @@ class _Repair:
                 self._found.refuse(f"folder {each.path}: the partition with these values is in {twin}")
         self._found.seen.append(digests(at_home))
         if adds and new:
-            self._add(list(new.values()))
+            self._add(self._with_files(list(new.values())))
 
     def _registered(self, connection: Connection, identities: Sequence[bytes]) -> dict[bytes, Row[*tuple[Any, ...]]]:
         row = PartitionRow
@@ -288,7 +288,22 @@ class _Repair:
         is_taken = np.isin(_hashes(keys), self._own_locations)
         return {paths[location] for location, among in zip(keys.values(), is_taken, strict=True) if among}
 
+    def _with_files(self, found: Sequence[_Found]) -> Sequence[_Found]:
+        """Leave out empty folders where purges cannot delete them."""
+        if not self._folder.keeps_empty_folders:
+            return found
+        are_empty = in_parallel(lambda folder: self._folder.is_empty(folder.path), found)
+        with_files = []
+        for folder, is_empty in zip(found, are_empty, strict=True):
+            if is_empty:
+                self._found.refuse(f"folder {folder.path}: it is empty")
+            else:
+                with_files.append(folder)
+        return with_files
+
     def _add(self, found: Sequence[_Found]) -> None:
+        if not found:
+            return
         with self._storage.write() as connection:
             self._operations.guard(connection, *self._attempt, hold=False)
             adder = PartitionAdder(connection, self._definitions, self._table)
