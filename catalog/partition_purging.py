@@ -17,7 +17,7 @@ from sqlalchemy import Connection, select, update
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.files import in_parallel
-from catalog.locations import comparable, folder_keys, is_within, location_key, location_keys
+from catalog.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
 from catalog.model import Partition, Table, TableKind
 from catalog.neighbours import neighbours
 from catalog.operations import Operation, OperationKind, Operations, OperationState
@@ -43,7 +43,7 @@ class PartitionPurge:
 
     Attributes:
         dropped: Partitions that were dropped.
-        purged: Folders of dropped partitions that were deleted.
+        purged: Dropped partitions whose folders were cleared; several may share one.
         kept: Why the files of the others stay; empty if all were deleted.
         others: Files in the folders that stay, because Calve did not write them.
     """
@@ -95,7 +95,8 @@ def finish_partition_purge(
     when done again, or by several at once.
 
     Returns:
-        How many folders were cleared, and the files in them that stay, because Calve did not write them.
+        How many of the partitions had a folder that was cleared, and the files that stay in these folders, because
+        Calve did not write them.
 
     Raises:
         FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
@@ -133,7 +134,8 @@ def finish_partition_purge(
         operations.advance(connection, operation.id, OperationState.CLEANED)
     if others.count:
         log.warning("table %s: its partitions are dropped; left %s", operation.table, others)
-    return len(claimed), others
+    cleared = location_keys(claimed)
+    return sum(keys[-1] in cleared for _, keys in locations_with_keys(folders)), others
 
 
 def _claim(

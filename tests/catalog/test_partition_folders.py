@@ -360,6 +360,14 @@ def test_a_purge_deletes_the_folders_of_a_table_that_was_moved_or_dropped(catalo
     assert [file.exists() for file in files] == [False, True]
 
 
+def test_a_purge_counts_the_partitions_that_share_a_folder(catalog: Catalog, table: Table) -> None:
+    shared = f"{table.location}/shared"
+    add(catalog, (("a", "1"), shared), (("b", "1"), shared))
+    file = put(catalog, shared)
+    assert str(catalog.purge_partitions(TABLE)) == "Dropped 2 partition(s) and deleted the files of 2."
+    assert not file.exists()
+
+
 def test_a_purge_of_a_table_that_is_renamed_meanwhile_excludes_those_who_add_partitions_to_it(
     catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
