@@ -150,16 +150,21 @@ def _nearest_query(dialect: str) -> TextClause:
         f"SELECT i.id FROM calve_table i WHERE i.location_key > {key('/')} AND i.location_key < {key('0')} "
         "AND i.id <> :without_table ORDER BY i.location_key LIMIT 1"
     )
-    first_partition = (
-        "SELECT i.id FROM calve_partition i WHERE i.location > value || '/' AND i.location < value || '0' "
+    # A range also where one location is looked for, because the order of equal rows is none.
+    first_inside, first_there = (
+        f"SELECT i.id FROM calve_partition i WHERE {condition} "
         "AND EXISTS (SELECT 1 FROM calve_table o WHERE o.id = i.table_id AND o.id <> :without_table) "
         "ORDER BY i.location LIMIT 1"
+        for condition in (
+            "i.location > value || '/' AND i.location < value || '0'",
+            "i.location >= value AND i.location <= value",
+        )
     )
     own_key = key("/")
     parts = (
         f"{_TABLE} t.location_key {among(f'SELECT {own_key}', 'keys_above')}",
         f"{_TABLE} t.id {among(f'SELECT ({first_table})', 'keys')}",
-        f"{_PARTITION} p.location {among('SELECT value', 'spellings_above')}",
-        f"{_PARTITION} p.id {among(f'SELECT ({first_partition})', 'spellings')}",
+        f"{_PARTITION} p.id {among(f'SELECT ({first_there})', 'spellings_above')}",
+        f"{_PARTITION} p.id {among(f'SELECT ({first_inside})', 'spellings')}",
     )
     return text(" UNION ALL ".join(parts))

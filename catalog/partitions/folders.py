@@ -210,27 +210,33 @@ def _look(connection: Connection, table: Table) -> _Look:
     keys = folder_keys([table.location])
     texts = sorted(text for key in keys for text in spellings(key))
     above = [text for around in {around for key in keys for around in keys_above(key)} for text in spellings(around)]
-    values = {f"spelling_{number}": text for number, text in enumerate(texts)}
-    query = _look_query(len(texts))
-    is_purged, around, *first = connection.execute(query, {**values, "above": above, "table_id": table.id}).one()
+    values: dict[str, Any] = {f"spelling_{number}": text for number, text in enumerate(texts)}
+    values |= {"above": list_of_texts(connection, above), "table_id": table.id}
+    query = _look_query(connection.dialect.name, len(texts))
+    is_purged, around, *first = connection.execute(query, values).one()
     return _Look(is_purged, around, [text for text, location in zip(texts, first, strict=True) if location is not None])
 
 
 @cache
-def _look_query(spelling_count: int) -> Select[Any]:
-    """Return the query of `_look`; each part is one look into an index."""
+def _look_query(dialect: str, spelling_count: int) -> Select[Any]:
+    """Return the query of `_look`; each part is one look into an index for each text.
+
+    Each is in the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows; and
+    a range, because the order of equal rows is none.
+    """
     row = PartitionRow
-    around = select(row.location).where(
-        row.location.in_(bindparam("above", expanding=True)), row.table_id + 0 == bindparam("table_id")
+    around = text(
+        "(SELECT max(location) FROM (SELECT (SELECT i.location FROM calve_partition i WHERE i.location >= value "
+        "AND i.location <= value AND i.table_id + 0 = :table_id ORDER BY i.location LIMIT 1) AS location "
+        f"FROM {listed(dialect, 'above')}) AS looks) AS around"
     )
     first = []
     for number in range(spelling_count):
         spelling = bindparam(f"spelling_{number}", type_=row.location.type)
         is_inside = (row.location > spelling + "/") & (row.location < spelling + "0")
-        # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows. Of
-        # all tables, because SQLite would rather read all partitions of one.
+        # Of all tables, because SQLite would rather read all partitions of one.
         first.append(select(row.location).where(is_inside).order_by(row.location).limit(1).scalar_subquery())
-    return select(exists().select_from(PurgedFolderRow), around.limit(1).scalar_subquery(), *first)
+    return select(exists().select_from(PurgedFolderRow), around, *first)
 
 
 def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -> None:
