@@ -64,6 +64,7 @@ from catalog.model import (
 )
 from catalog.operations import Operations
 from catalog.own_files import OthersFiles
+from catalog.own_properties import refuse_records
 from catalog.ownership import is_own_folder
 from catalog.partition_purging import (
     PartitionPurge,
@@ -275,6 +276,7 @@ class Catalog:
             InvalidRequestError: A name, a type, the format or an index cannot be used.
             LimitExceededError: There are more than 3 indexes.
         """
+        refuse_records(properties)
         with self.storage.write() as connection:
             table = self._definitions.insert_table(
                 connection,
@@ -315,6 +317,7 @@ class Catalog:
             TableAlreadyExistsError: A table or view of this name exists, and `if_not_exists` is false.
             InvalidRequestError: A name cannot be used.
         """
+        refuse_records(properties)
         try:
             with self.storage.write() as connection:
                 return self._definitions.insert_table(
@@ -383,7 +386,8 @@ class Catalog:
                 the last.
             key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
                 the order. No indexed key may move.
-            properties: Those to set; one set to None goes away.
+            properties: Those to set; one set to None goes away. Those that begin with `calve.` are Calve's own records,
+                except the settings (`catalog.own_properties`).
             location: Only for a table without partitions, whose folders would seem to move with it. A folder that holds
                 anything makes a managed table an external one.
 
@@ -399,6 +403,7 @@ class Catalog:
             NotATableError: It is a view, which has no such thing.
             ConflictError: An operation is changing the table, and more than properties or new columns would change.
         """
+        refuse_records(properties)
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
             added = normalise_columns(add_columns)

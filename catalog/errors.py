@@ -6,6 +6,7 @@ CatalogError
 │   ├── InvalidKeyTypeError
 │   ├── InvalidTableError
 │   │   └── DuplicateColumnError     two columns, or fields of columns, have one name
+│   ├── ReservedPropertyError        a property that only Calve writes
 │   ├── InvalidIndexError
 │   ├── InvalidPartitionError        carries the refused partitions
 │   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
@@ -161,6 +162,22 @@ class DuplicateColumnError(InvalidTableError):
         super().__init__(
             f"table {table}: more than one column or field has the name {', '.join(self.names)} (case does not count); "
             "rename all but one"
+        )
+
+
+class ReservedPropertyError(InvalidRequestError):
+    """A property of a table is one that only Calve writes.
+
+    Attributes:
+        name: The property.
+    """
+
+    def __init__(self, name: str, settable: Sequence[str]) -> None:
+        """Name the property, and those of Calve's that can be set."""
+        self.name = name
+        super().__init__(
+            f"property {name!r} is reserved: of the properties that begin with 'calve.', only {', '.join(settable)} "
+            "can be changed; choose another name"
         )
 
 

@@ -15,7 +15,8 @@ from catalog.attempts import attempt_folder
 from catalog.errors import InvalidSchemeError
 from catalog.key_types import KeyValue, TimestampType
 from catalog.operations import OperationKind
-from catalog.rebalancing.planning import NEW_PARTITIONS_PROPERTY, new_partition_limit, target_file_bytes
+from catalog.own_properties import NEW_PARTITIONS_PROPERTY
+from catalog.rebalancing.planning import new_partition_limit, target_file_bytes
 from catalog.schemes.committing import FileChange
 from catalog.schemes.files import Total
 from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme

@@ -13,13 +13,8 @@ from catalog.importing.formats import file_format
 from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
 from catalog.importing.spark_schema import real_columns, spark_provider
 from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
+from catalog.own_properties import RESERVED, SOURCE_PROPERTY
 from catalog.partition_names import NULL_TEXTS, partition_path
-
-SOURCE_PROPERTY = "calve.source"
-"""The property of an imported table that names its entry: `hms://host:9083/sales.orders`."""
-
-RESERVED = "calve."
-"""What the names of properties begin with that are Calve's own, and no source's."""
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
 

@@ -18,9 +18,11 @@ from typing import Any
 from catalog.errors import InvalidSourceError, SourceEntryChangedError, UnsupportedSourceTableError
 from catalog.identifiers import TableName
 from catalog.importing.address import SourceAddress
-from catalog.importing.definition import SOURCE_PROPERTY, definition_of
+from catalog.importing.definition import definition_of
 from catalog.importing.source import Entry, Source
+from catalog.locations import location_key
 from catalog.model import Table
+from catalog.own_properties import SOURCE_PROPERTY
 
 
 @dataclass(frozen=True)
@@ -75,20 +77,27 @@ def entry_of(table: Table) -> tuple[SourceAddress, TableName] | None:
     return address, TableName.parse(names[0])
 
 
-def prepare_flip(source: Source, table: TableName, metadata_location: str) -> SourceFlip:
-    """Read a table's entry, and say what it becomes; nothing is written.
+def prepare_flip(source: Source, table: TableName, metadata_location: str, *, location: str) -> SourceFlip:
+    """Return a table's entry, and what it becomes; nothing is written.
 
     Args:
         metadata_location: The metadata file of the Iceberg table.
+        location: The folder that the table has in the catalog.
 
     Raises:
         TableNotFoundError: The source has no such table.
+        SourceEntryChangedError: The entry names another folder, so it is the entry of other data.
         UnsupportedSourceTableError: It is a view, or no Hive table (any more), for instance an Iceberg table.
     """
     found = source.table(table)
     definition = definition_of(found, source.address.of_table(table))
     if definition.view_text is not None:
         raise UnsupportedSourceTableError(f"{table} of {source.address} is a view, which has no files; name a table")
+    if location_key(definition.location) != location_key(location):
+        raise SourceEntryChangedError(
+            f"the entry of {table} in {source.address} has the location {definition.location}, and the table in the "
+            f"catalog {location}, so the entry stays; import the table again"
+        )
     entry = source.entry(table)
     return SourceFlip(
         str(source.address), table, metadata_location, entry, source.iceberg_entry(entry, metadata_location)

@@ -10,10 +10,11 @@ from sqlalchemy import Connection, select, update
 from catalog.columns import TableColumns
 from catalog.definitions import Definitions, buckets_json, check_columns
 from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
-from catalog.importing.definition import RESERVED, SOURCE_PROPERTY, Definition
+from catalog.importing.definition import Definition
 from catalog.key_changes import pin_locations, prepare_key_changes
 from catalog.locations import comparable
 from catalog.model import Column, Table
+from catalog.own_properties import RESERVED, SOURCE_PROPERTY
 from catalog.partitions.properties import FORMAT_PROPERTY, read_properties
 from catalog.storage.schema import PartitionRow
 

@@ -24,14 +24,12 @@ from catalog.migration.staging import Staged
 from catalog.migration.targets import Target
 from catalog.model import Table, TableKind, TableType
 from catalog.operations import Operation, OperationKind, Operations, OperationState
+from catalog.own_properties import SNAPSHOT_OF
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 
 FLIP, REVERT = "flip", "revert"
 """The steps that change the catalog."""
-
-SNAPSHOT_OF = "calve.snapshot_of"
-"""The property of a table that was made beside another one: that one's name."""
 
 _TRIES = 20
 """How often an append is tried while others commit to the same Iceberg table."""

@@ -35,12 +35,14 @@ class SourceEntries:
 
         Raises:
             InvalidRequestError: The table came from no metastore.
+            SourceEntryChangedError: Its entry there has another location.
             UnsupportedSourceTableError: Its entry there is no Hive table's.
             SourceUnavailableError: The metastore does not answer.
         """
-        address, name = require_entry(self._definitions.get_table(operation.table))
+        table = self._definitions.get_table(operation.table)
+        address, name = require_entry(table)
         with open_source(address) as source, self._operations.attempt(operation.id, PREPARE) as attempt:
-            flip = prepare_flip(source, name, metadata_location)
+            flip = prepare_flip(source, name, metadata_location, location=table.location)
             self._operations.finish_job(operation.id, PREPARE, attempt, flip.as_json())
 
     def flip(self, operation_id: str) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 from catalog.environment import new_partition_limit as default_partition_limit
 from catalog.errors import InvalidSchemeError
 from catalog.model import Table
+from catalog.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.files import DataFile, Total, count_files, read_files
 from catalog.schemes.model import Scheme
@@ -21,8 +22,6 @@ from catalog.schemes.pruning import place_files
 DEFAULT_FILE_BYTES = 128 * 1024 * 1024
 """The size that data files aim at, unless the table's property `calve.target_file_bytes` says otherwise."""
 
-TARGET_PROPERTY = "calve.target_file_bytes"
-NEW_PARTITIONS_PROPERTY = "calve.max_new_partitions"
 _BYTES_A_SECOND = 25_000_000
 _START_SECONDS = 6.0
 """What Spark takes to read, sort and write on two cores, and to start (see `make bench`)."""

@@ -30,7 +30,7 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.IndexNotFoundError, e.IndexAlreadyExistsError), ("index", "indexes")),
     ((e.InvalidIndexError,), ("keys", "indexes")),
     ((e.InvalidKeyTypeError,), ("partition_keys", "type")),
-    ((e.PropertyNotFoundError,), ("names",)),
+    ((e.PropertyNotFoundError, e.ReservedPropertyError), ("names", "properties")),
     ((e.InvalidTableError,), ("columns", "name", "new_name", "location", "table")),
     ((e.SourceFileError,), ("path",)),
     ((e.NestedFolderError,), ("recursive_directory", *_TABLE)),

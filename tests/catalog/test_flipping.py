@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,17 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from catalog import Catalog
-from catalog.errors import InvalidSourceError, SourceEntryChangedError, UnsupportedSourceTableError
+from catalog.errors import (
+    InvalidSourceError,
+    ReservedPropertyError,
+    SourceEntryChangedError,
+    UnsupportedSourceTableError,
+)
 from catalog.identifiers import TableName
-from catalog.importing.definition import SOURCE_PROPERTY
 from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
 from catalog.importing.source import Source, open_source
+from catalog.own_properties import SNAPSHOT_OF, SOURCE_PROPERTY, TARGET_PROPERTY
+from catalog.statements.session import Session
 from tests.glue_endpoint import GlueEndpoint, columns, storage
 
 NAME = TableName("sales", "orders")
@@ -72,10 +79,10 @@ def table_of(glue: GlueEndpoint) -> dict[str, Any]:
 
 
 def test_the_entry_is_icebergs_and_then_again_what_it_was(
-    glue: GlueEndpoint, source: Source, metadata_location: str
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str
 ) -> None:
     before = table_of(glue)
-    flip = prepare_flip(source, NAME, metadata_location)
+    flip = prepare_flip(source, NAME, metadata_location, location=location)
     assert table_of(glue) == before
     flip = SourceFlip.from_json(json.loads(json.dumps(flip.as_json())))
     assert flip_source(source, flip)
@@ -100,9 +107,9 @@ def test_the_entry_is_icebergs_and_then_again_what_it_was(
 
 
 def test_an_entry_that_somebody_else_changed_is_left_alone(
-    glue: GlueEndpoint, source: Source, metadata_location: str
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str
 ) -> None:
-    flip = prepare_flip(source, NAME, metadata_location)
+    flip = prepare_flip(source, NAME, metadata_location, location=location)
     changed = {name: value for name, value in table_of(glue).items() if name not in ("DatabaseName", "CatalogId")}
     glue.client.update_table(DatabaseName="sales", TableInput={**changed, "Description": "Changed"})
     before = table_of(glue)
@@ -112,10 +119,10 @@ def test_an_entry_that_somebody_else_changed_is_left_alone(
 
 
 def test_what_iceberg_has_committed_since_is_only_lost_by_force(
-    glue: GlueEndpoint, source: Source, metadata_location: str
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str
 ) -> None:
     before = table_of(glue)
-    flip = prepare_flip(source, NAME, metadata_location)
+    flip = prepare_flip(source, NAME, metadata_location, location=location)
     flip_source(source, flip)
     table = GlueCatalog("glue", client=glue.client).load_table("sales.orders")
     with table.transaction() as transaction:
@@ -127,17 +134,19 @@ def test_what_iceberg_has_committed_since_is_only_lost_by_force(
     assert table_of(glue) == before
 
 
-def test_what_is_no_hive_table_is_not_flipped(glue: GlueEndpoint, source: Source, metadata_location: str) -> None:
-    flip_source(source, prepare_flip(source, NAME, metadata_location))
+def test_what_is_no_hive_table_is_not_flipped(
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str
+) -> None:
+    flip_source(source, prepare_flip(source, NAME, metadata_location, location=location))
     with pytest.raises(UnsupportedSourceTableError, match="is an Iceberg table"):
-        prepare_flip(source, NAME, metadata_location)
+        prepare_flip(source, NAME, metadata_location, location=location)
     glue.create_table("sales", "view", TableType="VIRTUAL_VIEW", ViewOriginalText="SELECT 1")
     with pytest.raises(UnsupportedSourceTableError, match="is a view"):
-        prepare_flip(source, TableName("sales", "view"), metadata_location)
+        prepare_flip(source, TableName("sales", "view"), metadata_location, location=location)
 
 
 def test_a_version_that_glue_has_not_any_more_is_a_conflict(
-    glue: GlueEndpoint, source: Source, metadata_location: str, monkeypatch: pytest.MonkeyPatch
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Moto takes every version, so its answer is put in the place of Glue's."""
     from botocore.exceptions import ClientError
@@ -148,7 +157,7 @@ def test_a_version_that_glue_has_not_any_more_is_a_conflict(
         sent.append(arguments)
         raise ClientError({"Error": {"Code": "ConcurrentModificationException", "Message": "no"}}, "UpdateTable")
 
-    flip = prepare_flip(source, NAME, metadata_location)
+    flip = prepare_flip(source, NAME, metadata_location, location=location)
     monkeypatch.setattr(source._client, "update_table", refuse)  # type: ignore[attr-defined]
     with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
         flip_source(source, flip)
@@ -162,4 +171,46 @@ def test_an_imported_table_knows_its_entry(catalog: Catalog, glue: GlueEndpoint,
     table = catalog.create_table("demo.own", columns=[("id", "int")])
     assert entry_of(table) is None
     with pytest.raises(InvalidSourceError, match="names no table; import it again"):
-        entry_of(catalog.alter_table("demo.own", properties={SOURCE_PROPERTY: "hms://x/sales"}))
+        entry_of(replace(table, properties={SOURCE_PROPERTY: "hms://x/sales"}))
+
+
+def test_an_entry_with_another_location_is_not_flipped(
+    glue: GlueEndpoint, source: Source, metadata_location: str, location: str
+) -> None:
+    with pytest.raises(SourceEntryChangedError, match=r"has the location file:.*/orders, .* catalog .*/mine"):
+        prepare_flip(source, NAME, metadata_location, location=location.replace("orders", "mine"))
+    prepare_flip(source, NAME, metadata_location, location=location.replace("file:", "file://"))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE demo.mine (id int) STORED AS PARQUET TBLPROPERTIES ('owner'='eve', '{name}'='{value}')",
+        "CREATE VIEW demo.mine TBLPROPERTIES ('{name}'='{value}') AS SELECT 1 AS id",
+        "ALTER TABLE demo.own SET TBLPROPERTIES ('{name}'='{value}')",
+        "ALTER TABLE demo.own UNSET TBLPROPERTIES IF EXISTS ('{name}')",
+    ],
+)
+@pytest.mark.parametrize("name", [SOURCE_PROPERTY, SNAPSHOT_OF, " Calve.Source"])
+def test_no_statement_changes_where_a_table_came_from(catalog: Catalog, statement: str, name: str) -> None:
+    catalog.create_table("demo.own", columns=[("id", "int")])
+    before = catalog.list_tables()
+    with Session(catalog) as session, pytest.raises(ReservedPropertyError, match="is reserved") as refusal:
+        session.execute(statement.format(name=name, value="glue://eu-west-1/prod.payroll"))
+    assert refusal.value.name == name
+    assert refusal.value.position is not None
+    assert catalog.list_tables() == before
+    catalog.alter_table("demo.own", properties={TARGET_PROPERTY: "1000"})
+
+
+def test_the_statement_that_creates_an_imported_table_runs(
+    catalog: Catalog, glue: GlueEndpoint, source: Source
+) -> None:
+    catalog.create_database("sales")
+    catalog.imports.import_table(glue.source(), NAME)
+    with Session(catalog) as session:
+        [[text]] = session.execute(f"SHOW CREATE TABLE {NAME}").rows
+        assert "calve." not in text
+        catalog.drop_table(str(NAME))
+        session.execute(text)
+    assert entry_of(catalog.get_table(str(NAME))) is None

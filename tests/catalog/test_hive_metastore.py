@@ -18,11 +18,11 @@ from catalog.errors import (
     UnsupportedSourceTableError,
 )
 from catalog.identifiers import TableName
-from catalog.importing.definition import SOURCE_PROPERTY
 from catalog.importing.flipping import SourceFlip, flip_source, prepare_flip, restore_source
 from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome
 from catalog.model import Buckets, Column, TableKind
+from catalog.own_properties import SOURCE_PROPERTY
 from catalog.partition_names import NULL_VALUE
 from tests.glue_endpoint import ORC
 from tests.hive_metastore import HiveMetastoreServer, Metastore
@@ -182,7 +182,7 @@ def test_the_entry_is_icebergs_and_then_again_what_it_was(metastore: Metastore, 
     metastore.add([("2024-01-01", "a"), ("2024-01-01", "b")])
     before, source = metastore.table(), metastore.source
     partitions = metastore.thrift.get_partitions(DATABASE, "orders", -1)
-    flip = prepare_flip(source, NAME, iceberg)
+    flip = prepare_flip(source, NAME, iceberg, location=f"{metastore.root}/orders")
     assert metastore.table() == before
     flip = SourceFlip.from_json(json.loads(json.dumps(flip.as_json())))
     assert str(flip.source) == metastore.address
@@ -198,7 +198,7 @@ def test_the_entry_is_icebergs_and_then_again_what_it_was(metastore: Metastore, 
     assert flipped.sd.outputFormat == "org.apache.hadoop.mapred.FileOutputFormat"
     assert flipped.sd.serdeInfo.serializationLib == "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
     with pytest.raises(UnsupportedSourceTableError, match="is an Iceberg table"):
-        prepare_flip(source, NAME, iceberg)
+        prepare_flip(source, NAME, iceberg, location=f"{metastore.root}/orders")
     assert restore_source(source, flip)
     assert not restore_source(source, flip)
     assert metastore.table() == before
@@ -207,13 +207,13 @@ def test_the_entry_is_icebergs_and_then_again_what_it_was(metastore: Metastore, 
 
 def test_an_entry_that_somebody_else_changed_is_left_alone(metastore: Metastore, iceberg: str) -> None:
     metastore.create()
-    flip = prepare_flip(metastore.source, NAME, iceberg)
+    flip = prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     metastore.alter(other="yes")
     before = metastore.table()
     with pytest.raises(SourceEntryChangedError, match=r"parameters\.other changed since; nothing was written"):
         flip_source(metastore.source, flip)
     assert metastore.table() == before
-    flip = prepare_flip(metastore.source, NAME, iceberg)
+    flip = prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     flip_source(metastore.source, flip)
     metastore.alter(metadata_location="elsewhere")
     with pytest.raises(SourceEntryChangedError, match=r"parameters\.metadata_location"):
@@ -224,7 +224,7 @@ def test_an_entry_that_somebody_else_changed_is_left_alone(metastore: Metastore,
 
 def test_the_metastore_itself_notices_a_change_between_look_and_write(metastore: Metastore, iceberg: str) -> None:
     metastore.create()
-    flip = prepare_flip(metastore.source, NAME, iceberg)
+    flip = prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     metastore.alter(**{TIME: "1"})
     before = metastore.table()
     with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
@@ -236,7 +236,7 @@ def test_a_flip_waits_for_who_holds_the_table(
     metastore: Metastore, iceberg: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metastore.create()
-    before, flip = metastore.table(), prepare_flip(metastore.source, NAME, iceberg)
+    before, flip = metastore.table(), prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     monkeypatch.setattr("catalog.importing.hms.LOCK_SECONDS", 0.5)
     with metastore.source.locked(NAME), pytest.raises(SourceUnavailableError, match="is locked by somebody else"):
         flip_source(metastore.source, flip)
@@ -251,7 +251,7 @@ def test_a_metastore_without_locks_is_written_all_the_same(
         raise metastore.types.MetaException("Table/View 'HIVE_LOCKS' does not exist")
 
     metastore.create()
-    flip = prepare_flip(metastore.source, NAME, iceberg)
+    flip = prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     monkeypatch.setattr(metastore.thrift, "lock", refuse)
     assert flip_source(metastore.source, flip)
     assert "without a lock" in caplog.text

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidSourceError, UnsupportedSourceTableError
 from catalog.identifiers import TableName
 from catalog.importing.address import Selection, SourceAddress
-from catalog.importing.definition import SOURCE_PROPERTY, Partitions, definition_of
+from catalog.importing.definition import Partitions, definition_of
 from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, FileFormat, TableKind
+from catalog.own_properties import SOURCE_PROPERTY
 from tests.glue_endpoint import AVRO, ORC, PARQUET
 
 NAME = TableName("sales", "orders")

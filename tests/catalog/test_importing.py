@@ -27,12 +27,12 @@ from catalog.errors import (
 from catalog.failpoints import Point
 from catalog.importing import partitions as importing_partitions
 from catalog.importing.address import SourceAddress
-from catalog.importing.definition import SOURCE_PROPERTY
 from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome, TableReport
 from catalog.importing.source import open_source
 from catalog.model import TableKind
 from catalog.operations import OperationKind, OperationState
+from catalog.own_properties import SOURCE_PROPERTY
 from tests.catalog import killed_imports
 from tests.glue_endpoint import AVRO, ORC, PARQUET, GlueEndpoint, columns, storage
 

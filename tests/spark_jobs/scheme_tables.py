@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog
+from catalog.own_properties import TARGET_PROPERTY
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange
-from catalog.rebalancing.planning import TARGET_PROPERTY
 from catalog.schemes.model import Scheme
 from tests.catalog.scheme_model import HashModel, IntervalModel, Model
 from tests.catalog.scheme_values import Row, Where, duckdb_type, normal, order, plain, stored

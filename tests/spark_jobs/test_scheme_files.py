@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, Column
+from catalog.own_properties import TARGET_PROPERTY
 from catalog.rebalancing.changes import SetPartitionNumber, SplitPartition
-from catalog.rebalancing.planning import TARGET_PROPERTY
 from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.files import DataFile
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.model import Buckets, Column, IndexState, Table, TableKind
+from catalog.own_properties import without_records
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
 from catalog.statements.context import Context
@@ -123,7 +124,7 @@ def show_create_table(context: Context, statement: m.ShowCreateTable) -> Stateme
 def _create_view(table: Table) -> str:
     columns = ", ".join(f"{quoted_name(each.name)}{_comment(each.comment)}" for each in table.columns)
     lines = [f"CREATE VIEW {_full_name(table)}{f' ({columns})' if columns else ''}"]
-    lines += [*_description(table), *_properties(table.properties), f"AS {table.view_text}"]
+    lines += [*_description(table), *_properties(without_records(table.properties)), f"AS {table.view_text}"]
     return "\n".join(lines)
 
 
@@ -146,7 +147,7 @@ def _create_table(context: Context, table: Table) -> str:
     if external or table.location != _default_location(context, table):
         lines.append(f"LOCATION {quoted(table.location)}")
     metadata = {"metadata_location": table.metadata_location} if table.metadata_location else {}
-    lines += _properties({**_scheme_properties(table), **table.properties, **metadata})
+    lines += _properties({**_scheme_properties(table), **without_records(table.properties), **metadata})
     return "\n".join(lines)
 
 
