@@ -15,28 +15,61 @@ from functools import lru_cache
 from catalog.credentials import decoded
 
 _LOCAL = re.compile("file:/+")
-_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+_SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
+_OF_CLUSTERS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
+_OPTIONS = re.compile(r"\?[^/]*")
+_DEFAULT_PORT = ":8020"
+"""Of name nodes. Source: https://hadoop.apache.org/docs/stable/hadoop-project-dist/hadoop-hdfs/hdfs-default.xml"""
 _ALIASES = re.compile("(s3)[an](?=://)")
 _REMOTE = re.compile("([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.IGNORECASE | re.DOTALL)
-_SAME_FILES = {**_SAME_SCHEMES, "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
-_SINGLE_CLUSTER = ("hdfs", "viewfs")
 _MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
 
 
 def location_key(location: str) -> bytes:
     """Return a location in one spelling, with a slash at its end: the same bytes for the same folder.
 
-    `s3`, `s3a` and `s3n` are one scheme; `file:/a`, `file:///a` and `/a` one path. Repeated slashes, `.` and `..` are
-    resolved, as are the symbolic links of local paths that exist.
+    `s3`, `s3a` and `s3n` are one scheme, as are `gs` and `gcs`, and those of Azure; `file:/a`, `file:///a` and `/a` one
+    path. Repeated slashes, `.` and `..` are resolved, as are the symbolic links of local paths that exist. Options such
+    as `?region=…` do not count. HDFS counts as one cluster, because a name service, a name node, with or without its
+    port, none, and a mount of `viewfs` may all mean the same one. A percent sign is a character, as for Hadoop.
     """
     scheme, mark, rest = location.partition("://")
     if mark and scheme.lower() != "file":
-        scheme, (authority, _, path) = scheme.lower(), rest.partition("/")
+        if "?" in rest:
+            rest = _OPTIONS.sub("", rest)
+        authority, _, path = rest.partition("/")
         path = posixpath.normpath(f"/{path}").lstrip("/")
-        text = f"{_SAME_SCHEMES.get(scheme, scheme)}://{authority}/{path}"
+        root = _root(scheme, authority)
+        return f"{root}{path}/".encode() if path else root.encode()
+    return f"{os.path.realpath(_LOCAL.sub('/', location, count=1)).rstrip('/')}/".encode()
+
+
+def strict_key(location: str) -> bytes:
+    """Return the key of a location for permissions: as `location_key`, but no two clusters of HDFS are the same.
+
+    That of a scheme without a bucket or host is the beginning of all keys of the scheme.
+    """
+    scheme, mark, rest = location.partition("://")
+    if not mark or scheme.lower() == "file":
+        return location_key(location)
+    authority, _, path = rest.partition("/")
+    path = posixpath.normpath(f"/{path}").lstrip("/")
+    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+        root = f"{scheme}://{authority.lower().removesuffix(_DEFAULT_PORT)}/"
     else:
-        text = os.path.realpath(_LOCAL.sub("/", location, count=1))
-    return f"{text.rstrip('/')}/".encode()
+        root = _root(scheme, authority)
+    return f"{f'{root}{path}'.rstrip('/')}/".encode()
+
+
+@lru_cache(maxsize=1_024)
+def _root(scheme: str, authority: str) -> str:
+    """Return what the keys of all locations of a bucket, container or cluster begin with."""
+    if (scheme := scheme.lower()) in _OF_CLUSTERS:
+        return "hdfs:///"
+    scheme = _SAME_SCHEMES.get(scheme, scheme)
+    if scheme == "abfs":
+        authority = authority.lower().replace(".blob.", ".dfs.", 1)
+    return f"{scheme}://{authority}/"
 
 
 def location_keys(locations: Iterable[str]) -> dict[bytes, str]:
@@ -62,7 +95,7 @@ def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequenc
     parents: dict[str, tuple[Sequence[bytes], bool]] = {}
     for location in locations:
         parent, _, name = location.rpartition("/")
-        if not parent or parent[-1] in ":/" or name in ("", ".", ".."):
+        if not parent or parent[-1] in ":/" or name in ("", ".", "..") or "?" in name:
             yield location, _keys_of_one(location)
             continue
         if (above := parents.get(parent)) is None:
@@ -109,6 +142,34 @@ def end_of_keys_inside(key: bytes) -> bytes:
     return key[:-1] + b"0"  # The character after the slash.
 
 
+def spellings(key: bytes, nodes: Iterable[str]) -> list[str]:
+    """Return a folder as partitions may have it, given by its key.
+
+    Args:
+        nodes: The name nodes that it may be on, if it is on HDFS (`name_nodes`).
+    """
+    plain = key[:-1].decode()
+    scheme, mark, rest = plain.partition("://")
+    if not mark:
+        return [plain, f"file:{plain}", f"file://{plain}"]
+    if scheme == "hdfs":
+        return [f"{name}://{node}{rest}" for name in ("hdfs", "viewfs") for node in nodes]
+    if scheme == "abfs":
+        blobs = rest.replace(".dfs.", ".blob.", 1)
+        return [f"abfs://{rest}", f"abfss://{rest}", f"wasb://{blobs}", f"wasbs://{blobs}"]
+    return [plain, *(f"{other}://{rest}" for other, same in _SAME_SCHEMES.items() if same == scheme)]
+
+
+def name_nodes(locations: Iterable[str]) -> list[str]:
+    """Return the name nodes of locations on HDFS as others may write them, and the empty text for none."""
+    nodes = {"": None}
+    for scheme, mark, rest in (location.partition("://") for location in locations):
+        if mark and scheme.lower() in _OF_CLUSTERS and (node := rest.partition("/")[0]):
+            name = node.lower().removesuffix(_DEFAULT_PORT)
+            nodes |= dict.fromkeys((node, name, name + _DEFAULT_PORT))
+    return list(nodes)
+
+
 def comparable(location: str) -> str:
     """Return a location in one of its spellings: `s3a` and `s3n` are `s3`, and a local file is a plain path."""
     if _LOCAL.match(location):
@@ -145,9 +206,7 @@ def reach_key(location: str) -> str:
     """
     location = comparable(decoded(location))
     if remote := _REMOTE.fullmatch(location):
-        scheme = remote[1].lower()
-        authority = "" if scheme in _SINGLE_CLUSTER else remote[2]
-        return f"{_SAME_FILES.get(scheme, scheme)}://{authority}{posixpath.normpath(f'/{remote[3]}')}".rstrip("/")
+        return f"{_root(remote[1], remote[2])}{posixpath.normpath(f'/{remote[3]}').lstrip('/')}".rstrip("/")
     folder, _, name = re.sub("^//", "/", location).rpartition("/")
     path = f"{_real_folder(folder)}/{name}"
     return os.path.realpath(path) if os.path.islink(path) else path

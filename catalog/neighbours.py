@@ -11,10 +11,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 
-from catalog.locations import end_of_keys_inside, folder_keys, keys_above, locations_with_keys
+from catalog.locations import end_of_keys_inside, folder_keys, keys_above, locations_with_keys, name_nodes, spellings
 from catalog.storage.bulk import batched, list_of_texts, listed
-
-_SCHEMES_OF_S3 = ("s3", "s3a", "s3n")
 
 
 class Neighbour(NamedTuple):
@@ -44,18 +42,18 @@ def neighbours(connection: Connection, folders: Iterable[str], *, without_table:
         without_table: The id of a table that does not count, nor do its partitions.
     """
     places, crowded = _Places(folder_keys(folders)), set[str]()
-    for neighbour in places.near(_nearest(connection, places.keys, without_table)):
+    for neighbour in places.near(_nearest(connection, places, without_table)):
         yield neighbour
         if neighbour.path:
             crowded.add(neighbour.folder)
     for key in [key for key, folder in places.keys.items() if folder in crowded]:
-        yield from places.near(_inside(connection, key, without_table))
+        yield from places.near(_inside(connection, key, places, without_table))
 
 
 def find_neighbour(connection: Connection, location: str, *, without_table: int = 0) -> Neighbour | None:
     """Return one of the locations near a folder; None if there is none."""
     places = _Places(folder_keys([location]))
-    return next(places.near(_nearest(connection, places.keys, without_table)), None)
+    return next(places.near(_nearest(connection, places, without_table)), None)
 
 
 class _Places:
@@ -63,10 +61,15 @@ class _Places:
 
     def __init__(self, keys: Mapping[bytes, str]) -> None:
         self.keys = keys
+        self._nodes = name_nodes(keys.values())
         self._around: dict[bytes, set[str]] = {}
         for key, folder in keys.items():
             for above in keys_above(key):
                 self._around.setdefault(above, set()).add(folder)
+
+    def spellings(self, key: bytes) -> list[str]:
+        """Return a folder as partitions may have it, given by its key."""
+        return spellings(key, self._nodes)
 
     def near(self, rows: Iterable[Row[Any]]) -> Iterator[Neighbour]:
         """Yield what the locations of rows are to the folders."""
@@ -83,36 +86,27 @@ class _Places:
                             yield Neighbour(folder, None, *owner)
 
 
-def _nearest(connection: Connection, keys: Iterable[bytes], without_table: int) -> Sequence[Row[Any]]:
+def _nearest(connection: Connection, places: _Places, without_table: int) -> Sequence[Row[Any]]:
     """Return the locations around folders, and the first one inside each."""
+    keys = places.keys
     above = {around for key in keys for around in keys_above(key)}
     lists = {
         "keys": [_plain(key) for key in keys],
         "keys_above": [_plain(key) for key in above],
-        "spellings": [spelling for key in keys for spelling in spellings(key)],
-        "spellings_above": [spelling for key in above for spelling in spellings(key)],
+        "spellings": [spelling for key in keys for spelling in places.spellings(key)],
+        "spellings_above": [spelling for key in above for spelling in places.spellings(key)],
     }
     values = {name: list_of_texts(connection, texts) for name, texts in lists.items()}
     query = _nearest_query(connection.dialect.name)
     return connection.execute(query, {**values, "without_table": without_table}).all()
 
 
-def _inside(connection: Connection, key: bytes, without_table: int) -> Iterator[Row[Any]]:
+def _inside(connection: Connection, key: bytes, places: _Places, without_table: int) -> Iterator[Row[Any]]:
     """Yield all locations inside a folder."""
-    partitions = [(_PARTITIONS_INSIDE, f"{spelling}/", f"{spelling}0") for spelling in spellings(key)]
+    partitions = [(_PARTITIONS_INSIDE, f"{spelling}/", f"{spelling}0") for spelling in places.spellings(key)]
     ranges: list[tuple[TextClause, Any, Any]] = [(_TABLES_INSIDE, key, end_of_keys_inside(key)), *partitions]
     for query, low, high in ranges:
         yield from connection.execute(query, {"low": low, "high": high, "without_table": without_table})
-
-
-def spellings(key: bytes) -> Iterator[str]:
-    """Yield a folder as partitions may have it, given by its key."""
-    plain = _plain(key)
-    scheme, mark, rest = plain.partition("://")
-    if mark:
-        yield from (f"{name}://{rest}" for name in (_SCHEMES_OF_S3 if scheme == "s3" else (scheme,)))
-    else:
-        yield from (plain, f"file:{plain}", f"file://{plain}")
 
 
 def _plain(key: bytes) -> str:

@@ -21,7 +21,7 @@ from catalog.credentials import has_credentials, without_credentials
 from catalog.environment import tables_path
 from catalog.errors import CatalogError, InvalidLocationError, LocationNotAllowedError
 from catalog.files import FileInfo, find_files
-from catalog.locations import is_plainly_within, location_key
+from catalog.locations import is_plainly_within, location_key, strict_key
 
 if TYPE_CHECKING:
     from catalog.model import Table
@@ -54,7 +54,7 @@ _READER_OPTIONS = frozenset(
 """Properties that Spark gives to a reader as options (`TableCatalog.OPTION_PREFIX`), which then reads other files."""
 
 Place = tuple[bytes, str]
-"""The key of a location (`catalog.locations.location_key`), and its options, such as an endpoint."""
+"""The key of a location (`catalog.locations.strict_key`), and its options, such as an endpoint."""
 
 
 def require_location(location: str, field: str = "location") -> None:
@@ -255,7 +255,7 @@ def _places(location: str) -> Iterator[Place]:
             yield location_key(os.path.abspath(os.path.expanduser(_LOCAL.sub("/", text)))), ""
         else:
             folder, _, options = text.partition("?")
-            yield location_key(folder), options
+            yield strict_key(folder), options
 
 
 def _is_within(place: Place, root: Place) -> bool:

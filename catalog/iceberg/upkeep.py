@@ -15,7 +15,7 @@ from catalog.fields import days, flag, require_known, texts, whole_number
 from catalog.iceberg.jdbc import CATALOG
 from catalog.iceberg.pointers import shared_locations
 from catalog.identifiers import TableName
-from catalog.locations import comparable, overlap
+from catalog.locations import overlap, reach_key
 from catalog.model import Table, TableKind
 
 _FIELD = r"[^;'\"]+"
@@ -140,11 +140,11 @@ def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]
     Args:
         tables: All of the catalog.
     """
-    shared = [(comparable(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
+    shared = [(reach_key(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
     mine = [location for location, name in shared if name == table.full_name]
     others = (each for each in tables if each.full_name != table.full_name and each.kind is not TableKind.VIEW)
-    found = {each.full_name for each in others if any(overlap(comparable(each.location), path) for path in mine)}
-    root = comparable(table.location)
+    found = {each.full_name for each in others if any(overlap(reach_key(each.location), path) for path in mine)}
+    root = reach_key(table.location)
     found |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
     return sorted(found)
 

@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, select, text
 
 from catalog.errors import LocationInUseError, LocationTakenError
-from catalog.locations import folder_keys, keys_above, location_key
+from catalog.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
-from catalog.neighbours import spellings
 from catalog.partition_names import folder_start, folder_template, given_values, parse_partition_path, partition_path
 from catalog.purged_folders import refuse_purged
 from catalog.staging import REJECTED, STAGING
@@ -207,9 +206,10 @@ class _Look(NamedTuple):
 
 
 def _look(connection: Connection, table: Table) -> _Look:
-    keys = folder_keys([table.location])
-    texts = sorted(text for key in keys for text in spellings(key))
-    above = [text for around in {around for key in keys for around in keys_above(key)} for text in spellings(around)]
+    keys, nodes = folder_keys([table.location]), name_nodes([table.location])
+    texts = sorted(text for key in keys for text in spellings(key, nodes))
+    around_it = {around for key in keys for around in keys_above(key)}
+    above = [text for around in around_it for text in spellings(around, nodes)]
     values: dict[str, Any] = {f"spelling_{number}": text for number, text in enumerate(texts)}
     values |= {"above": list_of_texts(connection, above), "table_id": table.id}
     query = _look_query(connection.dialect.name, len(texts))

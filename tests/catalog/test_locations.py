@@ -37,6 +37,20 @@ def create(catalog: Catalog, name: str, location: str | Path | None = None) -> T
     )
 
 
+REMOTE = [
+    ("abfs://c@a.dfs.core.windows.net/x", "abfss://c@A.dfs.core.windows.net/x"),
+    ("abfss://c@a.dfs.core.windows.net/x", "wasbs://c@a.blob.core.windows.net/x"),
+    ("wasb://c@a.blob.core.windows.net/x/", "abfs://c@a.dfs.core.windows.net/x"),
+    ("hdfs://nn/x", "hdfs://nn:8020/x"),
+    ("hdfs://NN:8020/x", "hdfs://nn/x"),
+    ("hdfs:///x", "hdfs://nn/x"),
+    ("hdfs://nn/x", "viewfs://nn/x"),
+    ("s3://b/x?region=eu-west-1", "s3a://b/x"),
+    ("gs://b/x", "gcs://b/x"),
+]
+"""Spellings of one remote folder."""
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -45,6 +59,7 @@ def create(catalog: Catalog, name: str, location: str | Path | None = None) -> T
         ("file:/data/a", "/data/a/"),
         ("file:///data/a/../b", "/data/b"),
         ("hdfs://name/a", "hdfs://name//a"),
+        *REMOTE,
     ],
 )
 def test_spellings_of_a_location_have_one_key(one: str, other: str) -> None:
@@ -52,7 +67,27 @@ def test_spellings_of_a_location_have_one_key(one: str, other: str) -> None:
 
 
 def test_keys_of_other_folders_differ() -> None:
-    locations = ["s3://a/b", "s3://a/bc", "s3://ab/c", "gs://a/b", "/a/b", "/a/b c", "/", "s3://a"]
+    locations = [
+        "s3://a/b",
+        "s3://a/bc",
+        "s3://ab/c",
+        "gs://a/b",
+        "/a/b",
+        "/a/b c",
+        "/",
+        "s3://a",
+        "s3://A",
+        "hdfs://a",
+    ]
+    locations += [
+        "hdfs://a/b",
+        "abfs://a@b/c",
+        "abfs://b@b/c",
+        "s3://a/b%20c",
+        "s3://a/b c",
+        "/a/b?c",
+        "s3://a/b/c?r=e",
+    ]
     assert len({location_key(each) for each in locations}) == len(locations)
 
 
@@ -168,6 +203,35 @@ def test_no_table_lies_where_another_s_partition_does(catalog: Catalog, tmp_path
     catalog.add_partitions("demo.on_s3", [NewPartition(["1"], location="s3n://elsewhere/1")])
     with pytest.raises(LocationInUseError):
         create(catalog, "demo.also", "s3://elsewhere/")
+
+
+@pytest.mark.parametrize("is_swapped", [False, True])
+@pytest.mark.parametrize(("one", "other"), REMOTE)
+def test_a_remote_folder_belongs_to_one_table_in_every_spelling(
+    catalog: Catalog, one: str, other: str, is_swapped: bool
+) -> None:
+    first, second = (other, one) if is_swapped else (one, other)
+    create(catalog, "demo.owner", first)
+    create(catalog, "demo.taker", "gs://elsewhere/taker")
+    for location in (second, _inside(second)):
+        with pytest.raises(LocationInUseError, match=r"demo\.owner"):
+            create(catalog, "demo.new", location)
+        with pytest.raises(LocationInUseError, match=r"demo\.owner"):
+            catalog.add_partitions("demo.taker", [NewPartition(["1"], location=location)])
+
+
+@pytest.mark.parametrize(("one", "other"), [pair for pair in REMOTE if "?" not in "".join(pair)])
+def test_no_table_lies_where_a_remote_partition_does(catalog: Catalog, one: str, other: str) -> None:
+    create(catalog, "demo.owner", "gs://elsewhere/owner")
+    catalog.add_partitions("demo.owner", [NewPartition(["1"], location=f"{one.lower().rstrip('/')}/1")])
+    for location in (other, f"{other.rstrip('/')}/1/2"):
+        with pytest.raises(LocationInUseError, match=r"demo\.owner"):
+            create(catalog, "demo.new", location)
+
+
+def _inside(location: str) -> str:
+    folder, mark, options = location.partition("?")
+    return f"{folder.rstrip('/')}/k=1{mark}{options}"
 
 
 # --- two catalogs over one warehouse --------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "S3N://lake/./sales//x",
         "hdfs://name:8020/data/x",
         "hdfs://name:8020/data/a@b",
+        "hdfs://NAME/data/x",
     ],
 )
 def test_a_location_below_an_allowed_folder_is_allowed(warehouse: Path, location: str) -> None:
@@ -77,6 +78,9 @@ FOREIGN = [
     "s3://lake/sales?endpoint_override=attacker:80",
     "http://lake/sales",
     "hdfs://name:8021/data",
+    "hdfs://other/data",
+    "hdfs:///data",
+    "viewfs://name:8020/data",
     "viewfs:///data",
 ]
 

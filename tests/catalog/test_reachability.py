@@ -282,6 +282,8 @@ def test_all_that_metadata_name_is_reached(catalog: Catalog, catalog_url: str, t
         ("file:///t/k=a%2520b/f", "/t/k=a%20b/f"),
         ("hdfs://name:8020/t/f", "hdfs:///t/f"),
         ("abfss://c@a.net/t/f", "abfs://c@a.net/t/f"),
+        ("wasbs://c@a.blob.core.windows.net/t/f", "abfs://c@A.dfs.core.windows.net/t/f"),
+        ("viewfs://name/t/f", "hdfs:///t/f"),
         ("//t/f", "/t/./x/../f"),
         ("s3://b/t/f", "S3://b/t/f"),
     ],

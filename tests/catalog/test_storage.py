@@ -17,7 +17,7 @@ from catalog.iceberg.pointers import pointer_locations
 from catalog.locations import location_key
 from catalog.partition_names import NULL_VALUE
 from catalog.storage import Storage
-from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, TableRow
+from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 
 
@@ -139,6 +139,32 @@ def test_tables_that_came_before_their_locations_were_kept_get_their_keys(catalo
     upgrade(catalog.storage)
     with pytest.raises(LocationInUseError, match=r"demo\.flights"):
         catalog.create_table("demo.t", columns=[("x", "int")], location=flights.location)
+
+
+def test_the_keys_of_remote_locations_are_written_again(
+    catalog: Catalog, flights: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        location = f"abfss://c@a.dfs.core.windows.net/t{number}"
+        catalog.create_table(f"demo.t{number}", columns=[("x", "int")], location=location)
+    downgrade(catalog.storage, "0019")
+    purge = {"operation_number": 1, "location": "hdfs://nn/x"}
+    row = TableRow
+    with catalog.storage.write() as connection:
+        for number in range(5):
+            old = f"abfss://c@a.dfs.core.windows.net/t{number}/".encode()
+            connection.execute(update(row).where(row.name == f"t{number}").values(location_key=old))
+        for old in (b"hdfs://nn/x/", b"hdfs://NN/x/"):
+            connection.execute(insert(PurgedFolderRow), [{**purge, "location_key": old}])
+    upgrade(catalog.storage)
+    with catalog.storage.read() as connection:
+        for name, location, key in connection.execute(select(row.name, row.location, row.location_key)):
+            assert key == location_key(location), name
+        assert connection.execute(select(PurgedFolderRow.location_key, PurgedFolderRow.location)).all() == [
+            (location_key("hdfs://nn/x"), "hdfs://nn/x")
+        ]
+    with pytest.raises(LocationInUseError, match=r"demo\.t4"):
+        catalog.create_table("demo.t", columns=[("x", "int")], location="abfs://c@a.dfs.core.windows.net/t4/x")
 
 
 def test_pointers_of_other_catalogs_survive_going_down_and_up_again(storage: Storage) -> None:
