@@ -80,6 +80,7 @@ from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.partitions.spooling import is_here, taken_in
+from catalog.places import require_root
 from catalog.purging import (
     refuse_needed_files,
     refuse_reached_files,
@@ -152,6 +153,7 @@ class Catalog:
         Raises:
             CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema is not the one
                 that this version needs.
+            InvalidLocationError: The warehouse has a password in it, or options.
         """
         return cls._opened(url, warehouse, check_revision)
 
@@ -162,13 +164,15 @@ class Catalog:
 
     @classmethod
     def _opened(cls, url: str | None, warehouse: str | None, prepare: Callable[[Storage], None]) -> Self:
+        if warehouse := warehouse or os.environ.get("CALVE_WAREHOUSE"):
+            require_root(warehouse, "CALVE_WAREHOUSE")
         storage = Storage(url or catalog_url())
         try:
             prepare(storage)
         except BaseException:
             storage.close()
             raise
-        return cls(storage, warehouse or os.environ.get("CALVE_WAREHOUSE"))
+        return cls(storage, warehouse)
 
     def close(self) -> None:
         """Close all connections."""

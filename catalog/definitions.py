@@ -30,7 +30,7 @@ from catalog.locations import keys_above
 from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.operation_tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
 from catalog.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
-from catalog.places import require_location, require_properties
+from catalog.places import require_location, require_properties, require_root
 from catalog.schemes.definition import check_table_of_scheme, scheme_from_json
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
@@ -161,7 +161,7 @@ class Definitions:
             )
         if location is None:
             return normalise_location(f"{self._warehouse}/{name}")
-        location = normalise_location(location)
+        location = require_root(normalise_location(location), "location")
         require_location(location)
         return location
 

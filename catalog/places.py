@@ -104,6 +104,24 @@ def require_no_password(location: str, field: str) -> None:
         )
 
 
+def require_root(location: str, field: str) -> str:
+    """Return a folder that other folders are put into, by their names at its end.
+
+    Args:
+        field: What a message calls it.
+
+    Raises:
+        InvalidLocationError: It has a password in it, or options, behind which no name can be put.
+    """
+    require_no_password(location, field)
+    if "?" in location and not _PLAIN.match(location):
+        raise InvalidLocationError(
+            f"{field} {location!r} has options, behind which no folder can be named; write it without '?', and set the "
+            "options in the environment"
+        )
+    return location
+
+
 def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
     """Make sure that partitions' locations are allowed; see `find_forbidden`.
 

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.cli import main
+from catalog.errors import InvalidLocationError
 from catalog.operations import OperationKind
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
@@ -175,6 +176,31 @@ def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
     assert done.stderr.startswith("CatalogUnavailableError: ")
     assert said in done.stderr
     assert "secret" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("warehouse", "reason"),
+    [
+        ("s3://KEY:planted@bucket/wh", "CALVE_WAREHOUSE 's3://***' has a password in it"),
+        ("s3://bucket/wh?secret_key=planted", "CALVE_WAREHOUSE 's3://***' has a password in it"),
+        ("s3://bucket/wh?region=eu-west-1", "CALVE_WAREHOUSE 's3://bucket/wh?region=eu-west-1' has options"),
+    ],
+)
+@pytest.mark.parametrize("command", ["init", "tables"])
+def test_an_unusable_warehouse_is_refused(command: str, warehouse: str, reason: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    done = calve(command, CALVE_CATALOG_URL=url, CALVE_WAREHOUSE=warehouse)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"InvalidLocationError: {reason}")
+    assert "planted" not in done.stderr
+    assert not (tmp_path / "new.db").exists()
+
+
+@pytest.mark.parametrize("location", ["s3://KEY:planted@bucket/d", "s3://bucket/d?region=eu-west-1"])
+def test_a_database_with_options_or_a_password_is_refused(catalog: Catalog, location: str) -> None:
+    with pytest.raises(InvalidLocationError) as refusal:
+        catalog.create_database("d", location=location)
+    assert "planted" not in str(refusal.value)
 
 
 def test_vacuum_says_what_it_deletes(catalog: Catalog) -> None:
