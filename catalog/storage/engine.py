@@ -23,7 +23,7 @@ from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import translated
 from catalog.storage.schema import CatalogRow, TableRow, new_version
-from catalog.storage.urls import shown_url
+from catalog.storage.urls import has_half_a_password, shown_url
 
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
@@ -258,6 +258,11 @@ def _normalise_url(text: str) -> URL:
     except (ArgumentError, NoSuchModuleError, ValueError):
         backend = ""
     if backend == "postgresql":
+        if has_half_a_password(text, url):
+            raise CatalogUnavailableError(
+                "the catalog's URL has an @ behind the first one after the password, so where the password ends is "
+                "not known; write each @ of the password as %40, each / as %2F and each ? as %3F in CALVE_CATALOG_URL"
+            )
         return url.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
         return url.set(drivername="sqlite+pysqlite")

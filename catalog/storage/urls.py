@@ -16,6 +16,18 @@ _SHOWN = frozenset(
 """Parameters that messages may show; a password under a name that libpq does not know would be refused in one."""
 
 
+def has_half_a_password(text: str, url: URL) -> bool:
+    """Return whether a URL has an `@` where a password that was not escaped would leave one: after the first.
+
+    Args:
+        text: As it is given.
+        url: As it is read, without the options that have no value.
+    """
+    query = text.partition("@")[2].partition("?")[2]
+    options = (option.partition("=")[0] for option in query.split("&"))
+    return any("@" in part for part in (url.host or "", url.database or "", *options))
+
+
 def shown_url(url: URL) -> str:
     """Return a URL for messages, with asterisks for passwords, and for parameters that may be one."""
     masked = {name: "***" for name in url.query if name not in _SHOWN}

@@ -291,6 +291,28 @@ def test_a_database_that_cannot_be_reached_is_named_without_its_password(url: st
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:a@planted@127.0.0.1:1/calve",
+        "postgresql://user:a@planted/b@127.0.0.1:1/calve",
+        "postgresql://user:a@b/planted@127.0.0.1:1/calve",
+        "postgresql://user:a@b?planted@127.0.0.1:1/calve",
+        "postgresql://user:a@b?planted@127.0.0.1:1/calve?sslmode=require",
+    ],
+)
+def test_half_a_password_is_not_shown(url: str) -> None:
+    with pytest.raises(CatalogUnavailableError, match="write each @ of the password as %40") as refusal:
+        Catalog.open(url)
+    assert "planted" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:a%40b@127.0.0.1:1/x", "postgresql://me@server:a@127.0.0.1:1/x"])
+def test_an_escaped_password_and_a_user_of_a_server_are_taken(url: str) -> None:
+    with pytest.raises(CatalogUnavailableError, match="cannot be reached"):
+        Catalog.open(url)
+
+
 def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear catalog, " * 100)
     with pytest.raises(CatalogUnavailableError, match=r"letter\.txt"):
