@@ -166,7 +166,10 @@ def _read_options(kind: SourceKind, rest: str) -> tuple[str, dict[str, str]]:
                 f"source {kind}://*** has a password in its option {name}; set credentials in the environment"
             )
         if not _is_right(name, value):
-            raise InvalidSourceError(f"source {kind}://***: {name} is {value[:80]!r}; write {_MEANINGS[name]}")
+            # Not the value: it may be a secret under a wrong name.
+            raise InvalidSourceError(
+                f"source {kind}://***: {name} has a value of another form; write {_MEANINGS[name]}"
+            )
     return place, options
 
 
