@@ -87,8 +87,8 @@ class QualityRules:
         return cls(
             OnFailure(on_failure),
             _row_count_rule(_mapping("quality.row_count", config.get("row_count")), keys),
-            {name.lower(): _column_rule(name, rule) for name, rule in columns.items()},
-            {name.lower(): str(expression) for name, expression in agree.items()},
+            {str(name).lower(): _column_rule(name, rule) for name, rule in columns.items()},
+            {str(name).lower(): str(expression) for name, expression in agree.items()},
         )
 
 
@@ -113,10 +113,10 @@ def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountR
         )
     if not per:
         raise InvalidConfigurationError("quality.row_count.usual needs `per`, the keys by which rows are compared")
-    return RowCountRule(minimum, (float(usual[0]), float(usual[1])), tuple(key.lower() for key in per))
+    return RowCountRule(minimum, (float(usual[0]), float(usual[1])), tuple(str(key).lower() for key in per))
 
 
-def _column_rule(name: str, config: Any) -> ColumnRule:
+def _column_rule(name: object, config: Any) -> ColumnRule:
     place = f"quality.columns.{name}"
     rule = _mapping(place, config)
     _check_fields(place, rule, ("min", "max", "max_null_ratio"))

@@ -9,23 +9,24 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from croniter import croniter
 
 from catalog.environment import state_folder, tables_path
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.fields import require_known, text, texts
-from catalog.identifiers import TableName, normalise_identifier
+from catalog.identifiers import TableName, normalise_identifier, require_text
 from catalog.key_types import parse_key_type
 from catalog.model import READABLE_FORMATS, Table
 from catalog.quality import QualityRules
 from catalog.rebalancing.rules import RebalanceRules
+from catalog.yaml_entries import read_entries
 
 SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
 INVALID_PARTITIONS = ("fail", "skip")
 SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
 _CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -151,45 +152,36 @@ def read_table_list(path: Path | None = None) -> TableList:
     path = path or tables_path()
     configs: dict[str, TableConfig] = {}
     wrong: dict[str, WrongEntry] = {}
-    for written, entry in _read_entries(path).items():
-        name, place = str(written), f"{path}, table {written}"
+    for written, read_entry in read_entries(path):
+        name, place, entry = _printable(written), f"{path}, table {written}", None
         try:
-            name = str(TableName.parse(name))
+            name = str(TableName.parse(written))
+            entry = read_entry()
             if name in configs or name in wrong:
                 raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
             config = _table_config(place, name, entry)
             # Only here: in a form it would show its user what the worker knows.
-            configs[name] = replace(config, source=_expand(place, config.source))
-        except CatalogError as error:
+            configs[name] = replace(config, source=_require_path(place, _expand(place, config.source)))
+        except (CatalogError, ValueError, RecursionError) as error:
             configs.pop(name, None)
             wrong[name] = WrongEntry(_located(place, error), _schedule_of_wrong(place, entry))
     return TableList(configs, wrong)
 
 
-def _read_entries(path: Path) -> dict[Any, Any]:
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidConfigurationError(
-            f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
-        ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
-    entries = (document or {}).get("tables", {}) if isinstance(document, dict | None) else None
-    if not isinstance(entries, dict):
-        raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
-    return entries
-
-
 def _schedule_of_wrong(place: str, entry: Any) -> str | None:
     try:
         return _schedule(place, entry)
-    except (AttributeError, CatalogError):
+    except (AttributeError, ValueError, CatalogError):
         return "@once"
 
 
-def _located(place: str, error: CatalogError) -> InvalidConfigurationError:
-    return InvalidConfigurationError(f"{place}: {str(error).removeprefix(f'{place}: ')}")
+def _located(place: str, error: Exception) -> InvalidConfigurationError:
+    return InvalidConfigurationError(_printable(f"{place}: {str(error).removeprefix(f'{place}: ')}"))
+
+
+def _printable(text: str) -> str:
+    """Return a text with escapes for the characters that no database stores."""
+    return _UNPRINTABLE.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
@@ -279,11 +271,9 @@ def _name_and_keys(text: str) -> tuple[str, list[str]]:
 def _table_config(place: str, name: str, entry: Any) -> TableConfig:
     if not isinstance(entry, dict):
         raise InvalidConfigurationError(f"{place}: {entry!r} is not a mapping; give at least its source")
-    if unknown := sorted(set(entry) - _FIELDS):
+    if unknown := sorted(map(str, set(entry) - _FIELDS)):
         known = ", ".join(sorted(_FIELDS))
-        raise InvalidConfigurationError(
-            f"{place}: unknown field {', '.join(map(str, unknown))}; the fields are {known}"
-        )
+        raise InvalidConfigurationError(f"{place}: unknown field {', '.join(unknown)}; the fields are {known}")
     if not entry.get("source") and not entry.get("rebalance"):
         raise InvalidConfigurationError(f"{place}: field source is missing")
     try:
@@ -386,6 +376,12 @@ def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
 def _is_cron(text: str) -> bool:
     # Airflow checks with the same library, and refuses the whole file of DAGs for one wrong expression.
     return _CRON.fullmatch(text) is not None and croniter.is_valid(text)
+
+
+def _require_path(place: str, source: str) -> str:
+    if "\0" in require_text(source, "source"):
+        raise InvalidConfigurationError(f"{place}: source has the character '\\x00', which no path can have")
+    return source
 
 
 def _expand(place: str, text: str) -> str:

@@ -49,6 +49,8 @@ any_table = [table_asset(table) for table in tables]
 
 for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
     wrong = listed.wrong.get(table) if table else None
+    # The name of a wrong entry may be one that no asset can have.
+    assets = any_table if table is None else [] if wrong else [table_asset(table)]
     with DAG(
         load_dag_id(table),
         schedule=config and config.schedule,
@@ -86,9 +88,9 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         )
         check = CheckQualityOperator(task_id="check_quality", job="check_quality", request=quality)
         new = NewPartitionsOperator(task_id="list_partitions")
-        announce = AnnouncePartitionsOperator.partial(
-            task_id="announce", table=new_table, outlets=[table_asset(table)] if table else any_table
-        ).expand(partitions=new.output)
+        announce = AnnouncePartitionsOperator.partial(task_id="announce", table=new_table, outlets=assets).expand(
+            partitions=new.output
+        )
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
         create >> wait

@@ -35,9 +35,9 @@ class RebalanceRules:
             InvalidConfigurationError: A field is not known, or has a wrong value.
         """
         known = {each.name for each in fields(cls)}
-        if unknown := sorted(set(entry) - known):
+        if unknown := sorted(map(str, set(entry) - known)):
             raise InvalidConfigurationError(
-                f"unknown rebalance field {', '.join(map(str, unknown))}; the fields are {', '.join(sorted(known))}"
+                f"unknown rebalance field {', '.join(unknown)}; the fields are {', '.join(sorted(known))}"
             )
         values: dict[str, Any] = {}
         for name, value in entry.items():

@@ -13,6 +13,7 @@ events that carry a key from such a DAG.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -31,16 +32,19 @@ request gives up after 5 seconds.
 
 _MAX_KEY_LENGTH = 250
 _DIGEST_LENGTH = 32
+_HOST = re.compile(r"[\w-]+")
 
 
 def table_asset(table: str) -> Asset:
     """Return the asset of a table, `database.name`.
 
     The `x-` scheme is the one that Airflow leaves alone; any other makes it load all its providers to look for a rule.
+    A database whose name could not be that of a host, such as `[a`, is part of the path.
     """
     database, _, name = table.strip().lower().rpartition(".")
     database = database or "default"
-    return Asset(name=f"{database}.{name}", uri=f"x-calve://{database}/{name}")
+    host = "" if _HOST.fullmatch(database) else "/"
+    return Asset(name=f"{database}.{name}", uri=f"x-calve://{host}{database}/{name}")
 
 
 def partition_key(partition_name: str) -> str:

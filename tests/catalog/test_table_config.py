@@ -80,6 +80,10 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),
         ({"rebalance": True}, "rebalance is True, expected a mapping"),
         ({"rebalance": {"applied": True}}, "unknown rebalance field applied"),
+        ({"rebalance": {"applied": 1, True: 2}}, "unknown rebalance field True, applied"),
+        ({"quality": {"agree": {2024: "year(d)"}}}, "2024, which is no partition key"),
+        ({"source": "s3://b/\ud800"}, "source is .* no Unicode text"),
+        ({"source": "/raw/\0"}, r"source has the character '\\x00'"),
         ({"source": "", "rebalance": {}}, "source is missing"),
     ],
 )
@@ -241,3 +245,68 @@ def test_a_wrong_entry_stops_no_other_table(write: Any, tmp_path: Path) -> None:
         found = wanted_indexes(EXISTING, tables)
         assert found.indexes == {"shop.orders": {"by_day": ["day"]}}
         assert "table shop.wrong: unknown field sorce" in found.problems["shop.wrong"]
+
+
+WRONG_ENTRIES = {
+    "fields of several types": "shop.wrong: {source: /x, on: failure, 1: 2, ~: 3, 2024-01-01: 4, sorce: x}",
+    "rebalance fields of several types": "shop.wrong: {source: /x, rebalance: {on: 1, x: 2}}",
+    "numbers as names": "shop.wrong: {source: /x, quality: {columns: {2024: {sum: 1}}, agree: {2024: 'year(d)'}}}",
+    "impossible date": "shop.wrong: {source: /x, columns: {d: 2024-02-31}}",
+    "impossible date as a field": "shop.wrong: {source: /x, 2024-02-31: 1}",
+    "field twice": "shop.wrong: {source: /x, source: /y}",
+    "deep field twice": "shop.wrong: {source: /x, quality: {on_failure: warn, agree: {}, on_failure: fail}}",
+    "unknown tag": "shop.wrong: {source: !vault x}",
+    "list as a field": "shop.wrong: {source: /x, [a]: 1}",
+    "merged number": "shop.wrong: {<<: 5, source: /x}",
+    "too many digits": f"shop.wrong: {{source: /x, schedule: {'9' * 5000}}}",
+    "too many hexadecimal digits": f"shop.wrong: {{source: /x, schedule: 0x{'f' * 5000}}}",
+    "too deep": f"shop.wrong: {{source: /x, quality: {'[' * 200}{']' * 200}}}",
+    "unfinished values": "shop.wrong: {source: /x, keys: {a: {b: c}}, columns: {d: 2024-02-31}}",
+}
+
+
+@pytest.mark.parametrize("entry", WRONG_ENTRIES.values(), ids=WRONG_ENTRIES)
+def test_no_wrong_entry_stops_another_table(write: Any, tmp_path: Path, entry: str) -> None:
+    first = "shop.orders: {source: /raw, keys: {day: date}}"
+    (tmp_path / "tables.yaml").write_text(f"tables: {{{first}, {entry}, shop.returns: {{source: /other}}}}")
+    listed = read_table_list()
+    assert {name: config.source for name, config in listed.configs.items()} == {
+        "shop.orders": "/raw",
+        "shop.returns": "/other",
+    }
+    assert list(listed.wrong) == ["shop.wrong"]
+    assert "/raw" in allowed_locations()
+
+
+@pytest.mark.parametrize("second", ["shop.orders", "'shop.orders'", "SHOP.Orders"])
+def test_two_entries_of_one_table_are_refused(write: Any, tmp_path: Path, second: str) -> None:
+    entries = f"shop.orders: {{source: /raw}}, {second}: {{source: /x}}, shop.returns: {{source: /x}}"
+    (tmp_path / "tables.yaml").write_text(f"tables: {{{entries}}}")
+    listed = read_table_list()
+    assert list(listed.configs) == ["shop.returns"]
+    with pytest.raises(InvalidConfigurationError, match=r"the list has two entries of shop\.orders; remove one"):
+        listed.get("shop.orders")
+
+
+def test_entries_may_share_fields_and_replace_some(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "tables.yaml").write_text(
+        "shared: &base {source: /raw, format: orc, schedule: '@daily'}\n"
+        "tables:\n"
+        "  shop.orders: &orders {<<: *base, format: csv}\n"
+        "  shop.wrong: {<<: *orders, columns: {d: 2024-02-31}}\n"
+        "  shop.returns: {<<: *orders, source: /other}\n"
+    )
+    listed = read_table_list()
+    assert {name: (config.source, config.format) for name, config in listed.configs.items()} == {
+        "shop.orders": ("/raw", "csv"),
+        "shop.returns": ("/other", "csv"),
+    }
+    assert list(listed.wrong) == ["shop.wrong"]
+
+
+def test_message_has_no_character_that_a_database_refuses(write: Any, tmp_path: Path) -> None:
+    (tmp_path / "tables.yaml").write_text(r'tables: {"shop.\ud800": {}, "shop.a\0": {source: /x, "b\0\udfff": 1}}')
+    wrong = read_table_list().wrong
+    for text in (*wrong, *(str(entry.error) for entry in wrong.values())):
+        text.encode()
+        assert "\0" not in text

@@ -30,6 +30,9 @@ def emitted(context: Context) -> dict[Asset, set[str]]:
         ("demo.flights", "demo.flights", "x-calve://demo/flights"),
         (" Demo.Flights ", "demo.flights", "x-calve://demo/flights"),
         ("flights", "default.flights", "x-calve://default/flights"),
+        ("größe.müll", "größe.müll", "x-calve://größe/müll"),
+        ("[a.b", "[a.b", "x-calve:///[a/b"),
+        ("a℀b.c", "a℀b.c", "x-calve:///a℀b/c"),
     ],
 )
 def test_a_table_is_an_asset(table: str, name: str, uri: str) -> None:

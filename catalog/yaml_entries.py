@@ -1,0 +1,88 @@
+"""The YAML file of the list of tables, whose entries are read one by one: an unreadable one hides no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from catalog.errors import InvalidConfigurationError
+
+
+def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Yield the name of each table as it is written, and a function that returns its entry.
+
+    The function raises InvalidConfigurationError if the entry has a key twice, or a value that does not exist, such as
+    the date 2024-02-31, and RecursionError if it is nested too deeply.
+
+    Raises:
+        InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
+    """
+    try:
+        entries = _tables(yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader))
+    except OSError as error:
+        raise InvalidConfigurationError(
+            f"{path} cannot be read: {error.strerror}; set CALVE_TABLES to the list"
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
+    except RecursionError:
+        raise InvalidConfigurationError(f"{path} nests lists or mappings too deeply; write it flatter") from None
+    if entries is None:
+        raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
+    checked: set[int] = set()
+    for key, entry in entries:
+        yield str(key.value), partial(_build, entry, checked)
+
+
+class _Builder(yaml.SafeLoader):
+    """Builds one entry; refuses a mapping that has a key twice, of which PyYAML would keep the last.
+
+    Each entry has a builder of its own, because a failure leaves unfinished values behind.
+    """
+
+    def __init__(self, checked: set[int]) -> None:
+        """Take the ids of the mappings that are checked; entries share them, and the nodes that aliases name."""
+        super().__init__("")
+        self._checked = checked
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Refuse repeated keys, then merge the mappings that `<<` names, whose keys may come again."""
+        if id(node) not in self._checked:
+            keys = set()
+            for key_node, _ in node.value:
+                key = (key_node.tag, str(key_node.value))
+                if key in keys:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"{key_node.value} is there twice; remove one", key_node.start_mark
+                    )
+                keys.add(key)
+            self._checked.add(id(node))
+        super().flatten_mapping(node)
+
+
+def _tables(document: yaml.Node | None) -> list[tuple[yaml.Node, yaml.Node]] | None:
+    """Return the entries of a document; None if it is not a mapping with a mapping of tables."""
+    if document is None:
+        return []
+    if not isinstance(document, yaml.MappingNode):
+        return None
+    tables = [value for key, value in document.value if key.value == "tables"]
+    if not all(isinstance(value, yaml.MappingNode) for value in tables):
+        return None
+    return [entry for value in tables for entry in value.value]
+
+
+def _build(node: yaml.Node, checked: set[int]) -> Any:
+    try:
+        return _Builder(checked).construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InvalidConfigurationError(f"{error.problem}{line}") from None
+    except ValueError as error:
+        raise InvalidConfigurationError(
+            f"a value of the entry in line {node.start_mark.line + 1} cannot be read: {error}"
+        ) from None
