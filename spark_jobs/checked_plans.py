@@ -36,7 +36,7 @@ _PLANS = frozenset(
     RepartitionByExpression Sample Sort SubqueryAlias Union Unpivot UnresolvedHaving UnresolvedHint
     UnresolvedInlineTable UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases
     UnresolvedTableValuedFunction UnresolvedWith Window WithWindowDefinition RebalancePartitions
-    RelationTimeTravel
+    RelationTimeTravel WithCTE
     """.split()  # noqa: SIM905 - one word after the other reads better
 )
 """Plan nodes that a SELECT may contain; scripts, commands and computed table names are left out."""
@@ -57,19 +57,24 @@ _KINDS: dict[str, str] = {}
 """Java class → plan, expression, collection, product or leaf."""
 
 
-def check_query(spark: SparkSession, sql: str, statement: str) -> None:
+def check_query(spark: SparkSession, sql: str, statement: str, tables: Container[str]) -> None:
     """Refuse a SELECT that could read or call anything but what it may.
 
     Args:
-        sql: The SELECT, in which the catalog's tables have names without a database.
+        sql: The SELECT, in which the catalog's tables have the names of temporary views.
         statement: What the user wrote, at which errors point.
+        tables: The names of these views. Tables of Spark's own and other temporary views cannot be read.
 
     Raises:
         RefusedStatementError: It may not be run.
-        TableNotFoundError: It names a table with a database, or a file, that is no table of the catalog.
+        TableNotFoundError: It names a table, or a file, that is no table of the catalog.
         ParseException: Spark cannot read it.
     """
-    _check(spark, spark._jsparkSession.sessionState().sqlParser().parsePlan(sql), sql, statement)
+    assert spark.sparkContext._jvm is not None
+    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+    # Spark itself replaces the names of common table expressions, whose scopes it alone knows; the others are tables.
+    plan = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.CTESubstitution.apply(plan)
+    _check(spark, plan, sql, statement, tables)
 
 
 def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
@@ -93,7 +98,7 @@ def check_expression(spark: SparkSession, sql: str) -> None:
         RefusedStatementError: It may not be evaluated.
         ParseException: Spark cannot read it.
     """
-    _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql)
+    _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, ())
 
 
 def allowed_functions() -> frozenset[str]:
@@ -102,12 +107,12 @@ def allowed_functions() -> frozenset[str]:
     return FUNCTIONS | {name.strip().lower() for name in more.split(",") if name.strip()}
 
 
-def _check(spark: SparkSession, root: Any, sql: str, statement: str) -> None:
+def _check(spark: SparkSession, root: Any, sql: str, statement: str, tables: Container[str]) -> None:
     functions = allowed_functions()
     for node, name, kind in _nodes(spark, root, _PATTERNS):
         try:
             if kind == "plan":
-                _check_plan(node, name)
+                _check_plan(node, name, tables)
             else:
                 _check_expression(node, name, functions)
         except CatalogError as error:
@@ -115,13 +120,12 @@ def _check(spark: SparkSession, root: Any, sql: str, statement: str) -> None:
             raise
 
 
-def _check_plan(node: Any, name: str) -> None:
+def _check_plan(node: Any, name: str, tables: Container[str]) -> None:
     if name not in _PLANS:
         _refuse(_CLAUSES.get(name, f"a clause of the kind {name}"))
     if name == "UnresolvedRelation":
-        table = node.multipartIdentifier()
-        if table.size() > 1:
-            raise TableNotFoundError(f"table {_text(table)} does not exist; `calve tables` lists the tables there are")
+        if (table := _text(node.multipartIdentifier())) not in tables:
+            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
         if not node.options().isEmpty():
             _refuse("options of a table")
     if name == "UnresolvedTableValuedFunction" and (function := _text(node.name())).lower() not in TABLE_FUNCTIONS:

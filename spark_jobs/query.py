@@ -281,7 +281,7 @@ class _Statement:
         Raises:
             RefusedStatementError, TableNotFoundError: As `spark_jobs.checked_plans.check_query`.
         """
-        check_query(self._spark, self._text, text)
+        check_query(self._spark, self._text, text, {*self._views, *self._iceberg_views})
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
         """Return the statement's answer with a frame in the place of each table."""

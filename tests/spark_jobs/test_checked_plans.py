@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from catalog import Catalog
-from catalog.errors import CatalogError, LocationNotAllowedError, RefusedStatementError
+from catalog.errors import CatalogError, LocationNotAllowedError, RefusedStatementError, TableNotFoundError
 from catalog.statements.session import Session
 
 if TYPE_CHECKING:
@@ -91,6 +91,31 @@ HARMLESS = [
     "SELECT * FROM good_view",
     """SELECT from_csv('1,a', 'id int, name string'), from_json('{}', 'a int'), to_csv(struct(1)),
         schema_of_json('{}')""",
+    """WITH a AS (SELECT id FROM t), b AS (WITH a AS (SELECT id + 1 AS id FROM A) SELECT id FROM a)
+        SELECT * FROM b WHERE EXISTS (SELECT * FROM a WHERE a.id IN (SELECT id FROM `B`))""",
+    "WITH t AS (SELECT name FROM shop.t) SELECT name FROM t",
+    "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT i FROM n",
+    "INSERT INTO t WITH a AS (SELECT * FROM t) SELECT * FROM a",
+]
+
+# `leak` is a table of Spark's own, or a temporary view, that the catalog does not have.
+FOREIGN_READS = [
+    "SELECT * FROM leak",
+    "SELECT * FROM `LEAK`",
+    "SELECT * FROM (TABLE leak)",
+    "SELECT * FROM (FROM leak)",
+    "SELECT (SELECT max(secret) FROM leak) FROM t",
+    "SELECT 1 UNION ALL SELECT secret FROM leak",
+    "SELECT * FROM t, LATERAL (SELECT secret FROM leak)",
+    "WITH x AS (SELECT * FROM leak) SELECT * FROM x",
+    "WITH leak AS (SELECT * FROM leak) SELECT * FROM leak",
+    "WITH RECURSIVE x AS (SELECT secret FROM leak UNION ALL SELECT secret FROM x WHERE false) SELECT * FROM x",
+    "WITH x AS (SELECT * FROM leak), leak AS (SELECT 1 AS secret) SELECT * FROM x",
+    "SELECT * FROM (WITH leak AS (SELECT 1 AS secret) SELECT * FROM leak) JOIN leak",
+    "SELECT secret FROM leak WHERE EXISTS (WITH leak AS (SELECT 1) SELECT * FROM leak)",
+    "WITH x AS (WITH leak AS (SELECT 1 AS secret) SELECT * FROM leak) SELECT * FROM leak",
+    "SELECT * FROM foreign_view",
+    "INSERT INTO t SELECT 1, secret FROM leak",
 ]
 
 
@@ -106,6 +131,7 @@ def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
             "CREATE VIEW good_view AS SELECT id FROM t",
             "CREATE VIEW bad_view AS SELECT reflect('java.lang.System', 'getenv', 'PLANTED') AS secret",
             "CREATE VIEW path_view AS SELECT * FROM text.`/etc/passwd`",
+            "CREATE VIEW foreign_view AS SELECT * FROM leak",
         ):
             opened.execute(statement)
         yield opened
@@ -120,6 +146,25 @@ def test_a_statement_reads_neither_the_environment_nor_a_file(session: Session, 
         session.execute(attempt.replace("{file}", str(secrets)))
     assert type(caught.value).__name__ in _REFUSALS, caught.value
     assert SECRET not in str(caught.value)
+
+
+@pytest.fixture(params=["table", "temporary view"])
+def leak(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[None]:
+    """A table, or a temporary view, of the session that the catalog does not have."""
+    if request.param == "table":
+        spark.sql(f"CREATE TABLE leak USING parquet LOCATION '{tmp_path}/leak' AS SELECT '{SECRET}' AS secret")
+    else:
+        spark.createDataFrame([(SECRET,)], ["secret"]).createOrReplaceTempView("leak")
+    yield
+    spark.sql(f"DROP {'TABLE' if request.param == 'table' else 'VIEW'} leak")
+
+
+@on_sqlite
+def test_a_statement_reads_no_table_that_is_not_the_catalogs(session: Session, leak: None) -> None:
+    for query in FOREIGN_READS:
+        with pytest.raises(TableNotFoundError, match=r"(?i)table leak does not exist"):
+            session.execute(query)
+    assert session.execute("SELECT count(*) FROM t").rows[0][0] == 0
 
 
 _REFUSALS = (
