@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from catalog.environment import state_folder
@@ -57,8 +56,6 @@ def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
         )
     )
     # Errors arrive as exceptions; what the JVM says besides is of use only if it does not start.
-    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(logger).disabled = True
     with tempfile.TemporaryFile() as said:
         try:
             if SparkContext._active_spark_context is None:

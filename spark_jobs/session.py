@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
@@ -63,12 +64,20 @@ def run_job(
             if result is not None:
                 catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
         except Exception as error:
-            log.exception("The job failed")
+            _log_failure(error)
             catalog.operations.fail_job(
                 request.operation_id, request.step, request.attempt, type(error).__name__, _message(error)
             )
             return 1
     return 0
+
+
+def _log_failure(error: Exception) -> None:
+    """Log an error; of one of the catalog's no cause, in which Spark repeats the statement with its literals."""
+    if isinstance(error, CatalogError):
+        log.error("The job failed: %s: %s", type(error).__name__, error)
+    else:
+        log.exception("The job failed")
 
 
 def _message(error: BaseException) -> str:
@@ -92,6 +101,9 @@ def configure(spark: SparkSession) -> SparkSession:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     # Texts such as `${env:PASSWORD}` in statements and values are data; Spark would put in what they name.
     spark.conf.set("spark.sql.variable.substitute", "false")
+    # Errors arrive as exceptions; these loggers would add plans with the literals of statements.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(logger).disabled = True
     return spark
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from catalog import Catalog
 from catalog.errors import FencedError
-from catalog.jobs import JobRequest
-from catalog.operations import OperationKind, OperationState
+from catalog.jobs import JobRequest, RunStatementJob
+from catalog.operations import JobState, OperationKind, OperationState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,3 +128,52 @@ def test_a_users_process_survives_an_attempt_that_was_given_up(
     assert exits == []
     assert catalog.operations.get("load").state is OperationState.FAILED
     assert spark.range(3).count() == 3
+
+
+SECRET = "planted-90210-secret"
+
+RUN = """
+import sys
+from catalog.jobs import RunStatementJob
+from spark_jobs.run_statement import run_statement
+from spark_jobs.session import run_job
+sys.exit(sum(run_job(RunStatementJob, run_statement, [path]) for path in sys.argv[1:]))
+"""
+
+
+@on_sqlite
+def test_the_log_of_a_job_has_no_text_literal_of_its_statement(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_database("demo")
+    catalog.create_table("demo.flights", columns=[("id", "int"), ("name", "string")])
+    statements = {
+        f"SELECT missing, '{SECRET}' FROM demo.flights": "function parameter with name `missing` cannot be resolved",
+        f"SELECT '{SECRET}' FRM demo.flights WHERE (": "Syntax error at or near",
+    }
+    paths = []
+    for statement in statements:
+        operation = f"run_statement/{len(paths)}"
+        catalog.operations.begin(operation, OperationKind.RUN_STATEMENT, "demo.flights")
+        attempt = catalog.operations.start_job(operation, "run_statement")
+        job = RunStatementJob(
+            operation_id=operation, step="run_statement", attempt=attempt, table="demo.flights", statements=statement
+        )
+        paths.append(tmp_path / f"{len(paths)}.json")
+        paths[-1].write_text(job.to_json())
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "CALVE_CATALOG_URL": str(catalog.storage.url), "PYTHONPATH": str(root)}
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, paths)],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert ended.returncode == len(statements), ended.stderr
+    for number, message in enumerate(statements.values()):
+        assert message in ended.stderr
+        run = catalog.operations.get_job(f"run_statement/{number}", "run_statement")
+        assert run is not None
+        assert (run.state, run.error_class) == (JobState.FAILED, "InvalidQueryError")
+        assert message in str(run.error_message)
+    assert SECRET not in ended.stdout + ended.stderr
