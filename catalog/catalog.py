@@ -74,7 +74,7 @@ from catalog.partition_purging import (
 )
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, set_quarantined
+from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, hold_locations, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
 from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
@@ -674,15 +674,17 @@ class Catalog:
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
-        partitions = sorted(self.get_partitions(table, expression), key=lambda partition: partition.id)
-        folders, kept = own_folders(definition, partitions)
+        partitions = {partition.id: partition.location for partition in self.get_partitions(table, expression)}
+        folders, kept = own_folders(definition, partitions.values())
         refuse_reached_folders(self.storage, definition.full_name, folders)
         dropped, purged, others = 0, 0, OthersFiles()
-        for batch in batched(partitions):
+        for batch in batched(sorted(partitions)):
             with self.storage.write() as connection:
                 held = self._definitions.lock_table(connection, table, exclusive=False)
-                purges = journal_partition_purge(connection, self.operations, held, own_folders(held, batch)[0])
-                dropped += drop_partitions(connection, held, [partition.id for partition in batch])
+                # They may have moved since they were found.
+                there = hold_locations(connection, held, batch).values()
+                purges = journal_partition_purge(connection, self.operations, held, own_folders(held, there)[0])
+                dropped += drop_partitions(connection, held, batch)
             for purge in purges:
                 operation = self.operations.get(purge)
                 count, left = finish_partition_purge(self.storage, self._definitions, self.operations, operation)

@@ -18,7 +18,7 @@ from catalog.definitions import Definitions
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.files import in_parallel
 from catalog.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
-from catalog.model import Partition, Table, TableKind
+from catalog.model import Table, TableKind
 from catalog.neighbours import neighbours
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.own_files import OthersFiles, delete_own_files
@@ -60,12 +60,12 @@ class PartitionPurge:
         return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
 
 
-def own_folders(table: Table, partitions: Iterable[Partition]) -> tuple[list[str], str]:
+def own_folders(table: Table, locations: Iterable[str]) -> tuple[list[str], str]:
     """Return the folders of partitions that lie in the folder of a managed table, and why others stay."""
     if table.kind is not TableKind.MANAGED:
         return [], f"{table.full_name} is an external table"
     root = comparable(table.location)
-    folders = [comparable(partition.location) for partition in partitions]
+    folders = [comparable(location) for location in locations]
     own = [folder for folder in folders if is_within(folder, root) and folder != root]
     return own, "" if len(own) == len(folders) else f"they lie outside {table.location}"
 

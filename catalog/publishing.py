@@ -215,7 +215,12 @@ class Publication:
         for identity, partition in staged.items():
             path = partition_path(self.table.key_names, partition.values)
             reason = refused.get(path)
-            if reason is None and occupied.get(identity):
+            if reason is None and identity not in occupied:
+                raise ConflictError(
+                    f"partition {path} of {self.table.full_name} was dropped while a load was published; nothing was "
+                    "added. Run the load again"
+                )
+            if reason is None and occupied[identity]:
                 raise LocationNotEmptyError(
                     f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
                     f"added. Move them away, or register them as a partition of {self.table.full_name}, and run the "

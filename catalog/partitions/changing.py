@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, delete, select, update
 
 from catalog.definitions import Definitions
 from catalog.failpoints import Point, reached
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
+from catalog.partition_names import given_values, partition_path
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -43,6 +44,23 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
             items = [(key, row.id) for key, row in zip(keys, rows, strict=True) if key is not None]
             delete_items(connection, index.id, items)
     return dropped
+
+
+def hold_locations(connection: Connection, table: Table, ids: Iterable[int]) -> dict[int, str]:
+    """Return where partitions are, by id, and let nobody move, rename or drop them before the transaction ends.
+
+    Those that are gone are left out.
+    """
+    row = PartitionRow
+    held: dict[int, str] = {}
+    for chunk in batched(sorted(ids)):
+        hold_ranges(connection, table.id, IdRange(chunk[0], chunk[-1]))
+        these = row.table_id == table.id, among(connection, row.id, chunk)
+        query = select(row.id, row.packed_values, row.location).where(*these).order_by(row.id).with_for_update()
+        for known in connection.execute(query):
+            path = partition_path(table.key_names, given_values(known.packed_values))
+            held[known.id] = known.location or table.default_partition_location(path)
+    return held
 
 
 def drop_partitions_in_batches(storage: Storage, definitions: Definitions, name: str, ids: Iterable[int]) -> int:

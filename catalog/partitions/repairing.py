@@ -25,7 +25,7 @@ from catalog.model import NewPartition, OnInvalid, Table
 from catalog.operations import OperationKind, Operations, OperationState
 from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
 from catalog.partitions.adding import PartitionAdder
-from catalog.partitions.changing import drop_partitions
+from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.purged_folders import find_purged
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -331,14 +331,17 @@ class _Repair:
             after = page[-1].id
             is_seen = np.isin(digests([each.identity for each in page]), seen)
             unseen = [each for each, known in zip(page, is_seen, strict=True) if not known]
-            there = in_parallel(lambda each: self._folder.at(self._effective_location(each)).exists(), unseen)
-            gone = [each.id for each, is_there in zip(unseen, there, strict=True) if not is_there]
+            locations = {each.id: self._effective_location(each) for each in unseen}
+            there = in_parallel(lambda location: self._folder.at(location).exists(), locations.values())
+            gone = {row_id for row_id, is_there in zip(locations, there, strict=True) if not is_there}
             self._beat()
             if gone:
                 with self._storage.write() as connection:
                     self._operations.guard(connection, *self._attempt, hold=False)
                     held = self._definitions.lock_table(connection, self._table, exclusive=False)
-                    self._found.dropped += drop_partitions(connection, held, gone)
+                    now = hold_locations(connection, held, gone)
+                    unmoved = [row_id for row_id, location in now.items() if location == locations[row_id]]
+                    self._found.dropped += drop_partitions(connection, held, unmoved)
 
 
 def digests(identities: Sequence[bytes]) -> Digests:

@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import select, text
 
 from catalog import Catalog, NewPartition, Table, partition_purging
+from catalog import catalog as catalog_module
 from catalog.errors import CatalogError, FolderBeingPurgedError, LocationInUseError, LocationTakenError
 from catalog.failpoints import Point
 from catalog.own_files import OthersFiles
@@ -328,6 +329,23 @@ def test_no_partition_comes_to_a_folder_while_a_purge_deletes_its_files(
     come(catalog, table)
     with catalog.storage.read() as connection:
         assert connection.scalars(select(PurgedFolderRow.location)).all() == []
+
+
+def test_a_purge_deletes_where_the_partition_is_when_it_is_dropped(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(catalog, (("a", "1"), None))
+    left, moved = (put(catalog, f"{table.location}/{name}") for name in ("origin=a/month=1", "v2"))
+    look = catalog_module.refuse_reached_folders
+
+    def move_after_the_look(*arguments: Any) -> None:
+        look(*arguments)
+        catalog.alter_partition(TABLE, ("a", "1"), location=f"{table.location}/v2")
+
+    monkeypatch.setattr(catalog_module, "refuse_reached_folders", move_after_the_look)
+    assert catalog.purge_partitions(TABLE).purged == 1
+    assert left.exists()
+    assert not moved.exists()
 
 
 def test_a_purge_that_another_process_has_finished_deletes_nothing_of_the_next_partition(

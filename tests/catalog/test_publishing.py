@@ -372,6 +372,37 @@ def test_a_load_that_is_refused_reserves_and_moves_nothing(staged: Load, catalog
     catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])
 
 
+def test_a_load_takes_no_files_of_a_partition_that_is_dropped_meanwhile(
+    staged: Load, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = Path(staged.table.location) / "origin=JFK/month=1/old.parquet"
+    old.parent.mkdir(parents=True)
+    old.write_text("old")
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])
+    look = publishing.registered
+
+    def drop_after_the_look(*arguments: Any) -> set[bytes]:
+        there = look(*arguments)
+        dropping.append(there)
+        return there
+
+    in_parallel, dropping = publishing.in_parallel, list[set[bytes]]()
+
+    def drop_first(*arguments: Any) -> Any:
+        if any(dropping):
+            dropping.clear()
+            assert catalog.drop_partitions(TABLE, "origin = 'JFK'") == 1
+        return in_parallel(*arguments)
+
+    monkeypatch.setattr(publishing, "registered", drop_after_the_look)
+    monkeypatch.setattr(publishing, "in_parallel", drop_first)
+    with pytest.raises(ConflictError, match="was dropped while a load was published"):
+        staged.publish()
+    assert list(catalog.get_partitions(TABLE)) == []
+    assert reserved_count(catalog) == 0
+    assert old.read_text() == "old"
+
+
 def test_one_partition_in_two_spellings_is_refused(
     load: Load, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

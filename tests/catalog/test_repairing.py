@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,24 @@ def test_partitions_without_folders_are_dropped_when_asked(catalog: Catalog, roo
     shutil.rmtree(root / "s=c")
     assert catalog.repair_table(TABLE, mode=RepairMode.SYNC) == RepairReport(1, 1, 2, 0)
     assert names(catalog) == {"s=a/n=1", "s=new/n=1", "s=x/n=0"}
+
+
+def test_a_partition_that_moves_while_its_folder_is_looked_for_stays(
+    catalog: Catalog, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(root, "s=a/n=1")
+    make(tmp_path, "ready")
+    catalog.repair_table(TABLE)
+    catalog.add_partitions(TABLE, [NewPartition(("b", "1")), NewPartition(("c", "1"))])
+    beat = repairing._Repair._beat
+
+    def move_at_the_last_moment(repair: Any) -> None:
+        catalog.alter_partition(TABLE, ("b", "1"), location=f"{tmp_path}/ready")
+        beat(repair)
+
+    monkeypatch.setattr(repairing._Repair, "_beat", move_at_the_last_moment)
+    assert catalog.repair_table(TABLE, mode=RepairMode.DROP).dropped == 1
+    assert names(catalog) == {"s=a/n=1", "s=b/n=1"}
 
 
 def test_nothing_is_dropped_when_the_whole_table_is_away(catalog: Catalog, root: Path) -> None:
