@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +120,15 @@ def test_a_partition_that_moves_while_its_folder_is_looked_for_stays(
     make(tmp_path, "ready")
     catalog.repair_table(TABLE)
     catalog.add_partitions(TABLE, [NewPartition(("b", "1")), NewPartition(("c", "1"))])
-    beat = repairing._Repair._beat
+    in_parallel = repairing.in_parallel
 
-    def move_at_the_last_moment(repair: Any) -> None:
-        catalog.alter_partition(TABLE, ("b", "1"), location=f"{tmp_path}/ready")
-        beat(repair)
+    def move_after_the_look(*arguments: Any) -> Iterator[bool]:
+        are_there = list(in_parallel(*arguments))
+        if False in are_there:
+            catalog.alter_partition(TABLE, ("b", "1"), location=f"{tmp_path}/ready")
+        return iter(are_there)
 
-    monkeypatch.setattr(repairing._Repair, "_beat", move_at_the_last_moment)
+    monkeypatch.setattr(repairing, "in_parallel", move_after_the_look)
     assert catalog.repair_table(TABLE, mode=RepairMode.DROP).dropped == 1
     assert names(catalog) == {"s=a/n=1", "s=b/n=1"}
 
