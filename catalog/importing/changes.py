@@ -18,10 +18,10 @@ from catalog.failpoints import Point, reached
 from catalog.importing.reports import PartitionCounts
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.locations import comparable, location_key
-from catalog.model import NewPartition, OnInvalid, Table, is_encrypted
+from catalog.model import NewPartition, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import given_values, partition_path
-from catalog.partitions.adding import PartitionAdder, own_location
+from catalog.partitions.adding import PartitionAdder, own_location, refused_by
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.folders import refuse_shared_folders
 from catalog.partitions.properties import properties_text, read_properties
@@ -158,14 +158,8 @@ class PartitionChanges:
 
     def _refused(self, error: LocationInUseError, partitions: Sequence[NewPartition]) -> dict[int, Refusal]:
         """Return which of partitions, by number, an error is about."""
-        errors = {location_key(one.location): one for one in (error, *error.others)}
-        refused = {}
-        for number, partition in enumerate(partitions):
-            reason = errors.get(location_key(location_of(partition)))
-            # The owner of the folder may have just got it.
-            if reason is not None and reason.owner != f"partition {self._known.name(partition)}":
-                refused[number] = Refusal(partition, reason)
-        return refused
+        refused = refused_by(error, self._table, partitions)
+        return {number: Refusal(partitions[number], reason) for number, reason in refused.items()}
 
     # --- dropping -----------------------------------------------------------------------------------------------
 
@@ -183,21 +177,10 @@ class PartitionChanges:
 
     def add(self, new: Sequence[NewPartition]) -> None:
         """Add partitions; those that are there by now stay as they are."""
-        refusals: list[Refusal] = []
         with self._storage.write() as connection:
             self._guard(connection)
             adder = PartitionAdder(connection, self._definitions, self._table, is_bulk=True)
-            while True:
-                try:
-                    with connection.begin_nested():
-                        result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
-                    break
-                except LocationInUseError as error:
-                    refused = self._refused(error, new)
-                    if not refused:
-                        raise
-                    refusals += refused.values()
-                    new = [partition for number, partition in enumerate(new) if number not in refused]
+            result, new, refusals = adder.add_where_free(new)
             twins = self._twins(connection, new) if result.existing else ()
             reached(Point.CHANGED)
         self._counts.added += result.added

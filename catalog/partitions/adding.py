@@ -14,12 +14,14 @@ from sqlalchemy import Connection, exists, select
 from catalog.definitions import Definitions, normalise_location
 from catalog.errors import (
     InvalidPartitionError,
+    LocationInUseError,
     PartitionAlreadyExistsError,
     PartitionProblem,
     RefusedPartition,
 )
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
+from catalog.locations import location_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
 from catalog.partition_names import folder_template, partition_path, unpack_values
@@ -133,6 +135,29 @@ class PartitionAdder:
             added += len(batch.packed) - len(known)
             existing += len(known) + len(twice)
         return AddResult(added, existing, tuple(refused))
+
+    def add_where_free(
+        self, new: Sequence[NewPartition]
+    ) -> tuple[AddResult, Sequence[NewPartition], Sequence[tuple[NewPartition, LocationInUseError]]]:
+        """Add partitions that are not there, but for those whose folders are taken.
+
+        Returns:
+            What was added, of which partitions, and those that were left out with the reasons.
+
+        Raises:
+            LocationInUseError: A folder is taken, but it is that of none of the partitions.
+        """
+        left_out: list[tuple[NewPartition, LocationInUseError]] = []
+        while True:
+            try:
+                with self._connection.begin_nested():
+                    return self.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP), new, left_out
+            except LocationInUseError as error:
+                refused = refused_by(error, self.table, new)
+                if not refused:
+                    raise
+                left_out += [(new[number], reason) for number, reason in refused.items()]
+                new = [partition for number, partition in enumerate(new) if number not in refused]
 
     def check(self, partitions: Sequence[NewPartition], *, on_invalid: OnInvalid) -> Sequence[RefusedPartition]:
         """Raise what `add` would raise, without adding; return the partitions that it would leave out."""
@@ -338,6 +363,20 @@ def own_location(table: Table, values: Sequence[str | None], location: str) -> s
     location = normalise_location(location)
     is_default = location == table.default_partition_location(partition_path(table.key_names, values))
     return None if is_default and len(values) == len(table.partition_keys) else location
+
+
+def refused_by(
+    error: LocationInUseError, table: Table, partitions: Sequence[NewPartition]
+) -> dict[int, LocationInUseError]:
+    """Return which of partitions, by number, an error is about; each has a location."""
+    errors = {location_key(one.location): one for one in (error, *error.others)}
+    refused = {}
+    for number, partition in enumerate(partitions):
+        reason = errors.get(location_key(partition.location or ""))
+        # The owner of the folder may have just got it.
+        if reason is not None and reason.owner != f"partition {partition_path(table.key_names, partition.values)}":
+            refused[number] = reason
+    return refused
 
 
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:

@@ -21,7 +21,7 @@ from catalog.errors import FencedError, InvalidPartitionError, VerificationFaile
 from catalog.files import Folder, in_parallel
 from catalog.loading import Loading
 from catalog.locations import comparable, folder_keys
-from catalog.model import NewPartition, OnInvalid, Table
+from catalog.model import NewPartition, Table
 from catalog.operations import OperationKind, Operations, OperationState
 from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
 from catalog.partitions.adding import PartitionAdder
@@ -308,9 +308,9 @@ class _Repair:
             self._operations.guard(connection, *self._attempt, hold=False)
             adder = PartitionAdder(connection, self._definitions, self._table)
             new = [NewPartition(each.values, f"{self._table.location}/{each.path}") for each in found]
-            result = adder.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP)
+            result, _, left_out = adder.add_where_free(new)
         self._found.added += result.added
-        for refused in result.refused:
+        for refused in (*result.refused, *(reason for _, reason in left_out)):
             self._found.refuse(str(refused))
 
     # --- dropping -----------------------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class _Repair:
                     self._operations.guard(connection, *self._attempt, hold=False)
                     held = self._definitions.lock_table(connection, self._table, exclusive=False)
                     now = hold_locations(connection, held, gone)
-                    unmoved = [row_id for row_id, location in now.items() if location == locations[row_id]]
+                    unmoved = [row_id for row_id, location in now.items() if comparable(location) == locations[row_id]]
                     self._found.dropped += drop_partitions(connection, held, unmoved)
 
 

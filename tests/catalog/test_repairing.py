@@ -89,6 +89,15 @@ def test_what_does_not_fit_is_reported_and_stops_nothing(catalog: Catalog, root:
         assert part in said
 
 
+def test_a_folder_that_is_taken_is_reported_and_stops_nothing(catalog: Catalog, root: Path) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(("x", "9"), location=f"{root}/s=a/n=1/inside")])
+    make(root, *(f"s=a/n={number}" for number in range(1, 5)))
+    report = catalog.repair_table(TABLE)
+    assert (report.added, report.unfit_count) == (3, 1)
+    assert f"{root}/s=a/n=1/inside" in report.unfit[0]
+    assert names(catalog) == {"s=x/n=9", "s=a/n=2", "s=a/n=3", "s=a/n=4"}
+
+
 def test_the_files_of_a_renamed_partition_are_no_other_one(catalog: Catalog, root: Path) -> None:
     make(root, "s=a/n=1", "s=b/n=1")
     catalog.repair_table(TABLE)
