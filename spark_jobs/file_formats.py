@@ -17,6 +17,15 @@ SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
 """A text type with a length."""
 
 _OPTIONS = {FileFormat.CSV: {"header": "true"}}
+_WRITER_OPTIONS = {
+    # By default Spark's writer of CSV trims texts and cuts times to milliseconds.
+    FileFormat.CSV: {
+        "ignoreLeadingWhiteSpace": "false",
+        "ignoreTrailingWhiteSpace": "false",
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS][XXX]",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+    }
+}
 
 
 def file_options(file_format: FileFormat) -> dict[str, str]:
@@ -29,7 +38,8 @@ def writer_options(catalog: Catalog, file_format: FileFormat) -> dict[str, str]:
 
     Source: `HadoopMapReduceCommitProtocol.getFilename` of Spark.
     """
-    return {**file_options(file_format), "mapreduce.output.basename": base_name(catalog.storage.identity)}
+    options = {**file_options(file_format), **_WRITER_OPTIONS.get(file_format, {})}
+    return {**options, "mapreduce.output.basename": base_name(catalog.storage.identity)}
 
 
 def spark_type(type_text: str) -> str:

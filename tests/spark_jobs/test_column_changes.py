@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +105,39 @@ CHANGED = sorted(
     key=lambda row: row[2],
 )
 """The rows after `change`: gone, remark, n, note, k."""
+
+
+@on_sqlite
+@pytest.mark.parametrize("is_scheme", [False, True])
+@pytest.mark.parametrize(
+    ("digits", "wider", "bound"), [(5, 20, "21474836.48"), (12, 38, "92233720368547758.08")], ids=["int32", "int64"]
+)
+def test_filters_on_a_widened_decimal_find_the_rows_of_older_files(
+    spark: Any, catalog: Catalog, is_scheme: bool, digits: int, wider: int, bound: str
+) -> None:
+    catalog.create_database("demo")
+    scheme = scheme_from_properties(Column("k", "int"), RANGE) if is_scheme else None
+    columns = [("v", f"decimal({digits},2)")]
+    keys: dict[str, Any] = {"columns": [*columns, ("k", "int")], "scheme": scheme}
+    catalog.create_table(TABLE, **(keys if is_scheme else {"columns": columns, "partition_keys": [("k", "int")]}))
+    add(spark, catalog, "1", f"v decimal({digits},2), k int", (Decimal("1.50"), 5), (Decimal("-1.50"), 5))
+    catalog.alter_table(TABLE, change_columns={"v": Column("v", f"decimal({wider},2)")})
+    spark.conf.unset("spark.sql.parquet.filterPushdown.decimal")
+    frame = read_table(spark, TABLE, catalog=catalog)
+    counts = [frame.where(f"v {operator} {bound}").count() for operator in ("<", "<=", "<>", ">", "=")]
+    assert counts == [2, 2, 2, 0, 0]
+    assert frame.where(f"v > -{bound}").count() == 2
+
+
+@on_sqlite
+def test_rows_of_csv_keep_blanks_and_microseconds(session: Any, catalog: Catalog) -> None:
+    catalog.create_database("demo")
+    columns = [("s", "string"), ("t", "timestamp")]
+    catalog.create_table(TABLE, columns=columns, partition_keys=[("k", "int")], format="csv")
+    times = [datetime(2024, 1, 1, 0, 0, 0, 123456), datetime(2024, 1, 1)]
+    given = [(text, time, 1) for text in ("b ", " b", "a, b", " ") for time in times]
+    add(session, catalog, "1", "s string, t timestamp, k int", *given)
+    assert rows(session, catalog) == sorted(given)
 
 
 def by_number(found: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
