@@ -14,6 +14,7 @@ from catalog.identifiers import normalise_identifier
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.encoding import encode_packed
 from catalog.key_types import parse_key_type
+from catalog.locations import comparable
 from catalog.model import Column, Table
 from catalog.partition_names import folder_start, unpack_values
 from catalog.storage.schema import PartitionRow
@@ -115,14 +116,20 @@ def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
 
 
 def prepare_key_changes(
-    connection: Connection, definitions: Definitions, table: Table, keys: Mapping[str, Column]
+    connection: Connection,
+    definitions: Definitions,
+    table: Table,
+    keys: Mapping[str, Column],
+    *,
+    location: str | None = None,
 ) -> None:
     """Make sure that the keys of a table that the caller holds may change, and make its partitions ready for it.
 
-    The folders of partitions stay where they are when a key's name changes.
+    The folders of partitions stay where they are when a key's name or the table's location changes.
 
     Args:
         keys: Old name → key, in the new order.
+        location: Where the table will be; by default where it is.
 
     Raises:
         IndexedKeyError: A partition index forbids it.
@@ -145,8 +152,9 @@ def prepare_key_changes(
         )
     for old, key in retyped.items():
         _check_values(connection, table, old, key)
-    if renamed:
-        pin_locations(connection, table)
+    location = table.location if location is None else location
+    if renamed or comparable(location) != comparable(table.location):
+        _keep_folders(connection, table, location, [key.name for key in keys.values()])
 
 
 def _refuse_if_indexed(
@@ -188,14 +196,21 @@ def _check_values(connection: Connection, table: Table, old: str, key: Column) -
         )
 
 
-def pin_locations(connection: Connection, table: Table) -> None:
-    """Write down the default locations, which would follow the keys' new names, or the table's new location."""
-    location: ColumnElement[str] = literal(table.location, Text)
-    for number, name in enumerate(table.key_names, 1):
+def _keep_folders(connection: Connection, table: Table, location: str, names: Sequence[str]) -> None:
+    """Leave partitions where they are when the table's location or its keys' names change.
+
+    Default locations are written down; locations that are the default ones afterwards are not, so that nobody takes
+    them for folders of the partitions' own.
+    """
+    this = PartitionRow.table_id == table.id
+    before, after = _default_location(table.location, table.key_names), _default_location(location, names)
+    connection.execute(update(PartitionRow).where(this, PartitionRow.location.is_(None)).values(location=before))
+    connection.execute(update(PartitionRow).where(this, PartitionRow.location == after).values(location=None))
+
+
+def _default_location(location: str, names: Sequence[str]) -> ColumnElement[str]:
+    path: ColumnElement[str] = literal(location, Text)
+    for number, name in enumerate(names, 1):
         prefix = literal("/" + folder_start(name), Text)
-        location = location + prefix + func.split_part(PartitionRow.packed_values, "/", number, type_=Text)
-    connection.execute(
-        update(PartitionRow)
-        .where(PartitionRow.table_id == table.id, PartitionRow.location.is_(None))
-        .values(location=location)
-    )
+        path = path + prefix + func.split_part(PartitionRow.packed_values, "/", number, type_=Text)
+    return path

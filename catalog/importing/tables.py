@@ -11,7 +11,7 @@ from catalog.columns import TableColumns
 from catalog.definitions import Definitions, buckets_json, check_columns
 from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
 from catalog.importing.definition import Definition
-from catalog.key_changes import pin_locations, prepare_key_changes
+from catalog.key_changes import prepare_key_changes
 from catalog.locations import comparable
 from catalog.model import Column, Table
 from catalog.own_properties import RESERVED, SOURCE_PROPERTY
@@ -155,9 +155,7 @@ def update_table(definitions: Definitions, connection: Connection, table: Table,
     keys = {old.name: new for old, new in zip(table.partition_keys, definition.partition_keys, strict=True)}
     if definition.view_text is None:
         check_columns(table.full_name, definition.columns, definition.partition_keys)
-    prepare_key_changes(connection, definitions, table, keys)
-    if comparable(table.location) != comparable(definition.location):
-        pin_locations(connection, table)
+    prepare_key_changes(connection, definitions, table, keys, location=definition.location)
     if table.format is not definition.format:
         _pin_formats(connection, table)
     definitions.update_table(

@@ -73,8 +73,10 @@ def alter_partition(
     else:
         values = tuple(change.rename_to)
         packed = _rename(connection, table, indexes, row, values, {**fields, "location": after})
-    if after != before:
-        refuse_shared_folders(connection, table, [packed], [own_location(table, values, after)])
+    stored = own_location(table, values, after)
+    # Its own location may be the default one of its new values.
+    if after != before or (stored is None and row.location is not None):
+        refuse_shared_folders(connection, table, [packed], [stored])
     return values
 
 

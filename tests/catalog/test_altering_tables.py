@@ -12,6 +12,7 @@ from catalog.errors import (
     InvalidIdentifierError,
     InvalidKeyTypeError,
     InvalidTableError,
+    LocationTakenError,
     PartitionAlreadyExistsError,
 )
 from catalog.operations import OperationKind
@@ -91,6 +92,19 @@ def test_a_renamed_key_leaves_the_folders_where_they_are(catalog: Catalog, table
     assert [each.values for each in catalog.get_partitions(TABLE, "text = 'a/b' and number = 1")] == [("a/b", "1", "2")]
     add(catalog, ("new", "1", "1"))
     assert f"{table.location}/text=new/number=1/t=1" in locations(catalog)
+
+
+def test_a_key_that_gets_its_name_back_leaves_default_folders_to_their_partitions(
+    catalog: Catalog, table: Table
+) -> None:
+    add(catalog, ("a", "1", "2"))
+    before = locations(catalog)
+    for old, new in (("s", "text"), ("text", "s")):
+        catalog.alter_table(TABLE, change_columns={old: (new, "string")})
+    assert locations(catalog) == before
+    for inside in ("", "/in"):
+        with pytest.raises(LocationTakenError):
+            catalog.add_partitions(TABLE, [NewPartition(("b", "1", "2"), f"{table.location}/s=a/n=1/t=2{inside}")])
 
 
 @pytest.mark.parametrize(

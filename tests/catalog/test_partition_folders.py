@@ -92,6 +92,14 @@ def test_two_new_partitions_do_not_share_a_default_folder(catalog: Catalog, tabl
     assert folders(catalog) == []
 
 
+def test_a_new_name_makes_no_shared_folder_the_default_one(catalog: Catalog, table: Table) -> None:
+    shared = f"{table.location}/origin=JFK/month=1"
+    add(catalog, (("x", "1"), shared), (("y", "1"), shared))
+    with pytest.raises(LocationTakenError):
+        catalog.alter_partition(TABLE, ("x", "1"), rename_to=("JFK", "1"))
+    assert len(folders(catalog)) == 2
+
+
 @pytest.mark.parametrize("folder", ["_calve_staging", "_calve_rejected/1-2/origin=A/month=1"])
 def test_no_partition_comes_to_a_folder_of_operations(catalog: Catalog, table: Table, folder: str) -> None:
     add(catalog, (("LGA", "2"), None))
