@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
+from catalog.approvals import Approvals
 from catalog.definitions import (
     ColumnLike,
     Definitions,
@@ -111,6 +112,7 @@ class Catalog:
 
     Attributes:
         operations: Journal of the long-running changes.
+        approvals: Which persons have approved which deletions.
         loading: What a load of source files does to the catalog and the files.
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
@@ -126,6 +128,7 @@ class Catalog:
         self._definitions = Definitions(storage, warehouse)
         self._scanner = Scanner(storage, self._definitions)
         self.operations = Operations(storage)
+        self.approvals = Approvals(storage)
         self.loading = Loading(storage, self._definitions, self.operations)
         self._repairs = Repairs(storage, self._definitions, self.operations, self.loading)
         self.quality = QualityResults(storage, self._definitions, self.operations)

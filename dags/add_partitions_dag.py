@@ -41,6 +41,7 @@ from calve_airflow.load_operators import (
     give_up_operation,
 )
 from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.templates import only
 from catalog.table_config import read_table_list
 
 listed = read_table_list()
@@ -77,7 +78,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         register = RegisterPartitionsOperator(task_id="register", staged=write.output, request=request, quality=quality)
         create = CreateIndexesOperator(task_id="create_indexes", table=new_table, indexes=discover.output["indexes"])
         build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
-            create.output
+            create.output.map(only("operation_id", "request"))
         )
         # By template: `discover.output` would make it a task upstream, whose success alone would do, in a dry run too.
         wait = PartitionIndexSensor(

@@ -26,6 +26,7 @@ from calve_airflow.backfill_operators import BackfillIndexesOperator, PlanBackfi
 from calve_airflow.forms import backfill_params
 from calve_airflow.index_sensor import PartitionIndexSensor
 from calve_airflow.load_operators import OPERATION_ID
+from calve_airflow.templates import only
 from catalog.environment import spark_pool
 
 with DAG(
@@ -63,4 +64,4 @@ with DAG(
         config_problems="{{ ti.xcom_pull('plan', key='config_problems') }}",
     )
 
-    each_table.expand_kwargs(plan.output) >> summarise
+    each_table.expand_kwargs(plan.output.map(only("table", "indexes"))) >> summarise

@@ -6,8 +6,7 @@ before may go on; so do all files of an operation that may still be at work.
 
 | task | does |
 | --- | --- |
-| plan | finds out whether somebody has to approve: a grace period below the usual one |
-| approve | waits for a person then, who is not the one who asked; Reject ends the run |
+| approve | waits for another person where less stays than usual: 24 hours of files, 90 days of operations |
 | vacuum | deletes replaced and dropped files, and what attempts that did not commit have left |
 | expire_operations | ends operations that nobody works on any more, and forgets those that ended long ago |
 | clear_failed_builds | removes what dead builds and deletions of partition indexes have left |
@@ -31,9 +30,9 @@ from calve_airflow.maintenance_operators import (
     VACUUM,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
-    PlanVacuumOperator,
     SummariseMaintenanceOperator,
     VacuumOperator,
+    maintenance_question,
 )
 from catalog.environment import maintenance_schedule
 
@@ -51,15 +50,8 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    plan = PlanVacuumOperator(task_id="plan", grace_hours=GRACE_HOURS, is_dry_run=DRY_RUN)
-    approve = ApproveDeletionOperator(task_id="approve", question=plan.output)
-    vacuum = VacuumOperator(
-        task_id=VACUUM,
-        grace_hours=GRACE_HOURS,
-        is_dry_run=DRY_RUN,
-        approval="{{ ti.xcom_pull('approve') }}",
-        trigger_rule="none_failed",
-    )
+    approve = ApproveDeletionOperator(task_id="approve", ask=maintenance_question)
+    vacuum = VacuumOperator(task_id=VACUUM, grace_hours=GRACE_HOURS, is_dry_run=DRY_RUN, trigger_rule="none_failed")
     expire = ExpireOperationsOperator(
         task_id=EXPIRE, retention_days="{{ params.retention_days }}", is_dry_run=DRY_RUN, trigger_rule="all_done"
     )
@@ -70,4 +62,4 @@ with DAG(
         planned={task: f"{{{{ ti.xcom_pull('{task}') }}}}" for task in (VACUUM, EXPIRE, CLEAR)},
     )
 
-    plan >> approve >> vacuum >> expire >> clear >> summarise
+    approve >> vacuum >> expire >> clear >> summarise

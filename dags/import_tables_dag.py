@@ -25,7 +25,12 @@ from airflow.sdk import DAG
 
 from calve_airflow.approval import ApproveDeletionOperator
 from calve_airflow.forms import import_params
-from calve_airflow.import_operators import ImportTableOperator, PlanImportOperator, SummariseImportOperator
+from calve_airflow.import_operators import (
+    ImportTableOperator,
+    PlanImportOperator,
+    SummariseImportOperator,
+    import_question,
+)
 from calve_airflow.load_operators import OPERATION_ID
 
 with DAG(
@@ -37,20 +42,19 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     render_template_as_native_obj=True,
-    default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
     plan = PlanImportOperator(task_id="plan")
-    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
+    approve = ApproveDeletionOperator(task_id="approve", ask=import_question)
     each = ImportTableOperator.partial(
         task_id="import",
         max_active_tis_per_dagrun=4,
-        map_index_template="{{ task.request.table }}",
-        asked="{{ ti.xcom_pull('plan', key='question') }}",
-        approval="{{ ti.xcom_pull('approve') }}",
+        map_index_template="{{ task.table }}",
         trigger_rule="none_failed",
-    ).expand_kwargs(plan.output)
+    ).expand(table=plan.output)
     summarise = SummariseImportOperator(
         task_id="summarise",
+        operation_id=OPERATION_ID,
         planned="{{ ti.xcom_pull('plan') }}",
         reports="{{ (ti.xcom_pull('import') or []) | list }}",
     )

@@ -32,6 +32,7 @@ from calve_airflow.iceberg_operators import (
     MaintainIcebergOperator,
     PlanIcebergUpkeepOperator,
     SummariseIcebergUpkeepOperator,
+    upkeep_question,
 )
 from calve_airflow.load_operators import OPERATION_ID
 from catalog.environment import spark_pool
@@ -47,16 +48,11 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    plan = PlanIcebergUpkeepOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
-    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
+    plan = PlanIcebergUpkeepOperator(task_id="plan")
+    approve = ApproveDeletionOperator(task_id="approve", ask=upkeep_question)
     maintain = MaintainIcebergOperator.partial(
-        task_id="maintain",
-        pool=spark_pool(),
-        map_index_template="{{ task.request.table }}",
-        asked="{{ ti.xcom_pull('plan', key='question') }}",
-        approval="{{ ti.xcom_pull('approve') }}",
-        trigger_rule="none_failed",
-    ).expand_kwargs(plan.output)
+        task_id="maintain", pool=spark_pool(), map_index_template="{{ task.table }}", trigger_rule="none_failed"
+    ).expand(table=plan.output)
     summarise = SummariseIcebergUpkeepOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

@@ -37,6 +37,7 @@ from calve_airflow.migration_operators import (
     VerifyMigrationOperator,
     give_up_migration,
 )
+from calve_airflow.templates import only
 from catalog.environment import spark_pool
 
 FORM = "{{ params }}"
@@ -75,4 +76,4 @@ with DAG(
         form=FORM,
     )
 
-    each_table.expand_kwargs(plan.output) >> report
+    each_table.expand_kwargs(plan.output.map(only("operation_id", "planned"))) >> report

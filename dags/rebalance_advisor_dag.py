@@ -32,6 +32,7 @@ from calve_airflow.advisor_operators import (
 )
 from calve_airflow.forms import advisor_params
 from calve_airflow.load_operators import OPERATION_ID
+from calve_airflow.templates import only
 from catalog.environment import advisor_schedule, spark_pool
 
 with DAG(
@@ -48,7 +49,7 @@ with DAG(
     look = LookAtPartitionsOperator(task_id="look", operation_id=OPERATION_ID, tables="{{ params.tables }}")
     count = CountValuesOperator.partial(
         task_id="count_values", pool=spark_pool(), map_index_template="{{ task.request.table }}"
-    ).expand_kwargs(look.output)
+    ).expand_kwargs(look.output.map(only("operation_id", "request")))
     propose = ProposeOperator(
         task_id="propose",
         operation_id=OPERATION_ID,
@@ -62,7 +63,7 @@ with DAG(
         # Changes of one table do not run together.
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.note }}",
-    ).expand_kwargs(propose.output)
+    ).expand_kwargs(propose.output.map(only("trigger_run_id", "conf", "note")))
     summarise = SummariseAdviceOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

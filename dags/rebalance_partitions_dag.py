@@ -34,9 +34,8 @@ from calve_airflow.rebalance_operators import (
     RewritePartitionsOperator,
     SummariseRebalanceOperator,
     VerifyRewriteOperator,
+    rebalance_question,
 )
-
-APPROVAL = "{{ ti.xcom_pull('approve') }}"
 
 with DAG(
     "rebalance_partitions",
@@ -49,18 +48,15 @@ with DAG(
     on_failure_callback=give_up_operation,
 ):
     plan = PlanRebalanceOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
-    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('plan', key='question') }}")
+    approve = ApproveDeletionOperator(task_id="approve", ask=rebalance_question)
     rewrite = RewritePartitionsOperator(
         task_id="rewrite",
         operation_id=OPERATION_ID,
         planned=plan.output,
-        approval=APPROVAL,
         trigger_rule="none_failed",
     )
     verify = VerifyRewriteOperator(task_id="verify", operation_id=OPERATION_ID, written=rewrite.output)
-    commit = CommitRebalanceOperator(
-        task_id="commit", operation_id=OPERATION_ID, approval=APPROVAL, trigger_rule="none_failed"
-    )
+    commit = CommitRebalanceOperator(task_id="commit", operation_id=OPERATION_ID, trigger_rule="none_failed")
     summarise = SummariseRebalanceOperator(task_id="summarise", report=commit.output)
 
     plan >> approve >> rewrite >> verify >> commit >> summarise

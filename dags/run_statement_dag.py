@@ -23,7 +23,12 @@ from airflow.sdk import DAG
 from calve_airflow.approval import ApproveDeletionOperator
 from calve_airflow.forms import statement_params
 from calve_airflow.load_operators import OPERATION_ID, give_up_operation
-from calve_airflow.statement_operators import ReadStatementOperator, RunStatementOperator, give_up_statement
+from calve_airflow.statement_operators import (
+    ReadStatementOperator,
+    RunStatementOperator,
+    give_up_statement,
+    statement_question,
+)
 
 GIVE_UP = [give_up_operation, give_up_statement]
 
@@ -38,12 +43,7 @@ with DAG(
     on_failure_callback=GIVE_UP,
 ):
     check = ReadStatementOperator(task_id="check")
-    approve = ApproveDeletionOperator(task_id="approve", question="{{ ti.xcom_pull('check', key='question') }}")
-    run = RunStatementOperator(
-        task_id="run",
-        operation_id=OPERATION_ID,
-        approval="{{ ti.xcom_pull('approve') }}",
-        trigger_rule="none_failed",
-    )
+    approve = ApproveDeletionOperator(task_id="approve", ask=statement_question)
+    run = RunStatementOperator(task_id="run", operation_id=OPERATION_ID, trigger_rule="none_failed")
 
     check >> approve >> run

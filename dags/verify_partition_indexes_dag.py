@@ -23,6 +23,7 @@ from airflow.sdk import DAG
 
 from calve_airflow.forms import verify_params
 from calve_airflow.load_operators import OPERATION_ID
+from calve_airflow.templates import only
 from calve_airflow.verify_operators import (
     PlanVerificationOperator,
     SummariseVerificationOperator,
@@ -46,7 +47,7 @@ with DAG(
         task_id="verify",
         pool=spark_pool(),
         map_index_template="{{ task.request.table }} {{ task.request.index }}",
-    ).expand_kwargs(plan.output)
+    ).expand_kwargs(plan.output.map(only("operation_id", "request")))
     summarise = SummariseVerificationOperator(task_id="summarise", planned="{{ ti.xcom_pull('plan') }}")
 
     verify >> summarise

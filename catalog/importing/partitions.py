@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from tempfile import TemporaryFile
 
 import numpy as np
@@ -39,11 +41,14 @@ class ImportOptions:
         updates: Change what is defined otherwise in the catalog than in the source.
         drops_vanished: Drop partitions that the source does not have; their files stay.
         is_dry_run: Change nothing, and say what would be changed. Whether folders are taken is not known before.
+        confirm_drop: Called with the digest of the vanished partitions (`PartitionCounts.vanished_digest`) before any
+            is dropped; raises to refuse.
     """
 
     updates: bool = False
     drops_vanished: bool = False
     is_dry_run: bool = False
+    confirm_drop: Callable[[str], None] | None = None
 
 
 class PartitionImport:
@@ -158,16 +163,33 @@ class PartitionImport:
         seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._seen]))
         row, after = PartitionRow, 0
         query = select(row.id, row.identity, row.packed_values).where(row.table_id == self._table.id, row.id <= last_id)
+        vanished: list[Sequence[int]] = []
         while True:
             with self._storage.read() as connection:
                 page = connection.execute(query.where(row.id > after).order_by(row.id).limit(BATCH)).all()
             if not page:
-                return
+                break
             after = page[-1].id
             is_seen = np.isin(digests([partition.identity for partition in page]), seen)
             gone = [partition for partition, is_there in zip(page, is_seen, strict=True) if not is_there]
             for partition in gone:
                 self.counts.vanished.add(partition_path(self._table.key_names, given_values(partition.packed_values)))
-            if gone and self._options.drops_vanished and not self._options.is_dry_run:
-                self._changes.drop([partition.id for partition in gone])
+            if gone:
+                vanished.append(array("q", [partition.id for partition in gone]))
+            self._beat(self.counts.seen)
+        if vanished:
+            self._drop(vanished)
+
+    def _drop(self, vanished: Sequence[Sequence[int]]) -> None:
+        """Drop the partitions of ids, in batches, if the import is to; all of them are known before the first goes."""
+        digest = sha256(f"{self._table.id}".encode())
+        for ids in vanished:
+            digest.update(b"".join(b",%d" % partition_id for partition_id in ids))
+        self.counts.vanished_digest = digest.hexdigest()
+        if not self._options.drops_vanished or self._options.is_dry_run:
+            return
+        if self._options.confirm_drop is not None:
+            self._options.confirm_drop(self.counts.vanished_digest)
+        for ids in vanished:
+            self._changes.drop(ids)
             self._beat(self.counts.seen)

@@ -54,6 +54,7 @@ class PartitionCounts:
         changed: Those whose location, format, properties or statistics are others than in the source.
         updated: How many of these were changed.
         vanished: Those that only the catalog has.
+        vanished_digest: A digest of them; empty when there is none.
         dropped: How many of these were dropped; their files stay.
         refused: Those that the catalog cannot keep, with the reason.
     """
@@ -63,6 +64,7 @@ class PartitionCounts:
     changed: Named = field(default_factory=Named)
     updated: int = 0
     vanished: Named = field(default_factory=Named)
+    vanished_digest: str = ""
     dropped: int = 0
     refused: Named = field(default_factory=Named)
 

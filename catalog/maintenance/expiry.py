@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, and_, delete, not_, select
 
+from catalog.approvals import expire_approvals
 from catalog.definitions import Definitions
 from catalog.errors import CatalogError
 from catalog.files import Folder
@@ -38,6 +39,9 @@ def expire_operations(
         going = [] if problems else [number for number in batch if number not in in_use]
         kept += len(batch) - len(going)
         removed += len(going) if is_dry_run else _remove(storage, going, before_ms)
+    if not is_dry_run:
+        with storage.write() as connection:
+            expire_approvals(connection, before_ms)
     return ExpiryReport(is_dry_run, tuple(each.id for each in abandoned), removed, kept, tuple(problems))
 
 

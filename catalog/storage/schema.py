@@ -331,6 +331,18 @@ class PurgedFolderRow(Base):
     location: Mapped[str] = mapped_column(Text)
 
 
+class ApprovalRow(Base):
+    """A person's approval of a deletion (`catalog.approvals`). `operation_id` is the run's, which may have no row."""
+
+    __tablename__ = "calve_approval"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
+
+    operation_id: Mapped[str] = mapped_column(String(512), primary_key=True)
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    approved_by: Mapped[str | None] = mapped_column(String(512))
+    approved_at_ms: Mapped[int]
+
+
 class PartitionCheckRow(Base):
     """The latest quality check of a partition."""
 

@@ -183,6 +183,12 @@ class ApplyProposalOperator(TriggerDagRunOperator):
             **kwargs,
         )
 
+    def execute(self, context: Context) -> None:
+        """Run it; never one that deletes rows, which nobody has proposed: users may write XComs."""
+        if not isinstance(self.conf, dict) or self.conf.get("with_data"):
+            raise AirflowFailException("a proposal deletes no rows; clear `propose`")
+        super().execute(context)
+
 
 class SummariseAdviceOperator(SummaryOperator):
     """Says what is proposed for each table, and what became of the proposals that were done; fails if one failed.

@@ -5,15 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
+from calve_airflow.errors import catalog_errors
+from calve_airflow.form_operator import FormOperator
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.approvals import Approval
 
 PATIENCE = timedelta(days=7)
 """No answer for so long is a Reject."""
@@ -21,18 +29,23 @@ PATIENCE = timedelta(days=7)
 SELF_APPROVAL = "CALVE_SELF_APPROVAL"
 """The environment variable that, set to `true`, lets one person ask for a deletion and approve it."""
 
-QUESTION = "question"
-"""The XCom in which a task says what is to be approved."""
 
+@dataclass(frozen=True)
+class Question:
+    """What `ApproveDeletionOperator` asks.
 
-def question(subject: str, body: str, key: str) -> dict[str, str]:
-    """Return what `ApproveDeletionOperator` asks.
-
-    Args:
+    Attributes:
         body: Markdown.
-        key: Tells this deletion from every other one; it comes back with the answer.
+        keys: One for each deletion that a task carries out by itself: a digest of what it will delete (`key_of`).
     """
-    return {"subject": subject, "body": body, "key": key}
+
+    subject: str
+    body: str
+    keys: Sequence[str]
+
+
+Ask: TypeAlias = "Callable[[Catalog, Context], Question | None]"
+"""Returns what has to be approved before a run goes on; None when nothing is deleted."""
 
 
 def asked_by(context: Context) -> str:
@@ -42,41 +55,58 @@ def asked_by(context: Context) -> str:
     return f"**{name}**" if name else f"the run `{run.run_id}`, which nobody started by hand"
 
 
+def operation_of(context: Context) -> str:
+    """Return the operation of a run, as Airflow itself knows it: users may write XComs and mapped arguments."""
+    run = context["dag_run"]
+    return f"{run.dag_id}/{run.run_id}"
+
+
 def key_of(*parts: object) -> str:
-    """Return a key that stands for just these things, such as statements and tables."""
+    """Return a key that stands for just these things, such as a table and the ids of its partitions."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
 
-def require_approval(answer: Mapping[str, Any] | None, key: str) -> None:
+def code(text: str) -> str:
+    """Return a text as Markdown that shows it as it is, in one line."""
+    line = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
+
+
+def find_approval(catalog: Catalog, context: Context, key: str) -> Approval | None:
+    """Return the approval of a deletion of this run; None when nobody has approved it, or too long ago."""
+    approval = catalog.approvals.find(operation_of(context), key)
+    return None if approval is None or approval.is_expired else approval
+
+
+def require_approval(catalog: Catalog, context: Context, key: str) -> None:
     """Make sure that a person has approved the deletion that the key stands for.
 
     Raises:
         AirflowFailException: Nobody has.
     """
-    if not is_approved(answer, key):
+    if find_approval(catalog, context, key) is None:
         raise AirflowFailException(
             "nobody has approved just this deletion; nothing was changed. Start the DAG again with the same form, and "
             "let somebody approve it"
         )
 
 
-def is_approved(answer: Mapping[str, Any] | None, key: str) -> bool:
-    """Return whether what `ApproveDeletionOperator` returned approves the deletion that the key stands for."""
-    return answer is not None and answer["key"] == key
-
-
-class ApproveDeletionOperator(ApprovalOperator):
+class ApproveDeletionOperator(FormOperator, ApprovalOperator):
     """Waits, without a worker slot, until a person approves a deletion; skipped where nothing is deleted.
+
+    What is asked comes from the run's form and the catalog, and the answer goes to the catalog (`catalog.approvals`),
+    where the task that deletes looks for it. No XCom is trusted: who may start a run may write those, too.
 
     The person is not the one who asked for it, unless `CALVE_SELF_APPROVAL` is `true` on the workers.
 
     Reject, and no answer for `PATIENCE`, skip all tasks behind it: the run succeeds, and nothing is changed.
 
     Args:
-        question: What `question` returned (templated); None or none when nothing is deleted.
+        ask: Returns the question.
 
     Returns:
-        `key` of what was approved, `approved_by`, and `approved_at`.
+        `approved_by` and `approved_at`, for people.
 
     Raises:
         AirflowSkipException: Nothing is deleted.
@@ -84,34 +114,44 @@ class ApproveDeletionOperator(ApprovalOperator):
             approved is the one who asked.
     """
 
-    template_fields: Sequence[str] = ("question",)
-    template_fields_renderers = {"question": "json"}  # noqa: RUF012 - read by Airflow
+    # Airflow's own would render the question.
+    template_fields: Sequence[str] = ()
 
-    def __init__(self, *, question: Mapping[str, str] | None, **kwargs: Any) -> None:
+    def __init__(self, *, ask: Ask, **kwargs: Any) -> None:
         super().__init__(
             subject="", defaults="Reject", response_timeout=PATIENCE, ignore_downstream_trigger_rules=True, **kwargs
         )
-        self.question = question
+        self.ask = ask
 
     def execute(self, context: Context) -> None:
         """Ask, and wait."""
-        if not self.question:
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            asked = self.ask(catalog, context)
+        if asked is None:
             raise AirflowSkipException("nothing is deleted, so nobody has to approve it")
-        self.subject, self.body = self.question["subject"], self.question["body"]
+        # Another deletion may read alike: the key tells them apart.
+        self.subject, self.body = asked.subject, f"{asked.body}\n\nDeletion `{key_of(*asked.keys)[:16]}`"
         try:
             super().execute(context)
         except TaskAwaitingInput as waiting:
             self._refuse_another_question(context)
-            # What `plan` says may be another thing when the answer comes.
-            waiting.kwargs = {"key": self.question["key"]}
+            # There may be something else to delete when the answer comes.
+            waiting.kwargs = {"keys": list(asked.keys)}
             raise
 
-    def execute_complete(self, context: Context, event: dict[str, Any], key: str = "") -> dict[str, Any]:
-        """Go on, or skip the rest."""
+    def execute_complete(self, context: Context, event: dict[str, Any], keys: Sequence[str] = ()) -> dict[str, Any]:
+        """Record the approval, or skip the rest."""
+        from catalog import Catalog
+
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         _refuse_own_approval(context, user)
-        return {"key": key, "approved_by": user and user["name"], "approved_at": answer["responded_at"].isoformat()}
+        approved_by = user and user["name"]
+        with catalog_errors(), Catalog.open() as catalog:
+            catalog.approvals.record(operation_of(context), keys, approved_by)
+        return {"approved_by": approved_by, "approved_at": answer["responded_at"].isoformat()}
 
     def _refuse_another_question(self, context: Context) -> None:
         """Make sure that people see this question: of a cleared task Airflow keeps the first one."""

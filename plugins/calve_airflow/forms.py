@@ -219,7 +219,8 @@ def maintenance_params() -> dict[str, Param]:
             type="number",
             minimum=0,
             title="Operations are kept, in days",
-            description="Ended operations go from the journal when nobody has touched them for so long.",
+            description="Ended operations go from the journal when nobody has touched them for so long. Less than "
+            "90 days wait for a person's approval.",
         ),
     }
 

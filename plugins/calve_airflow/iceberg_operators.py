@@ -6,12 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
+from airflow.sdk.exceptions import AirflowSkipException
+
+from calve_airflow.approval import Question, asked_by, code, key_of, operation_of, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
-from calve_airflow.templates import for_mapped_tasks
+from calve_airflow.templates import for_mapped_tasks, refuse_templates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,74 +30,45 @@ STATEMENTS = "statements"
 class PlanIcebergUpkeepOperator(FormOperator):
     """Finds the tables, and says in its log which statements are run on them; changes nothing.
 
-    Args:
-        operation_id: The run (templated); what is done to each table is an operation of its own below it.
-        form: The fields of `catalog.iceberg.upkeep.Upkeep` (templated).
+    The form is the run's: the fields of `catalog.iceberg.upkeep.Upkeep`.
 
     Returns:
-        The arguments of a `MaintainIcebergOperator` for each Iceberg table; none in a dry run. Another XCom,
-        `statements`, has all tables: `table`, `statements`, `reason`, why there are none, and `left_out`, why some are
-        not run: files of theirs are needed by other tables, which Iceberg does not know. A third one, `question`, is
-        what has to be approved, if files are deleted.
+        The Iceberg tables that have something to run; none in a dry run. Another XCom, `statements`, has all tables:
+        `table`, `statements`, `reason`, why there are none, and `left_out`, why some are not run: files of theirs are
+        needed by other tables, which Iceberg does not know.
 
     Raises:
         AirflowFailException: A field is not right; the message begins with its name.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "form")
-    template_fields_renderers = {"form": "json"}  # noqa: RUF012 - read by Airflow
-
-    def __init__(self, *, operation_id: str, form: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.form = form
-
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[str]:
         """Plan."""
         from catalog import Catalog
-        from catalog.iceberg.upkeep import Upkeep
-        from catalog.table_patterns import matching_tables
 
-        # Ages are counted from the start of the run, so that a task that is run again asks for the same.
-        now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
         with catalog_errors(), Catalog.open() as catalog:
-            upkeep = Upkeep.read(self.form)
-            tables = {table.full_name: table for table in catalog.list_tables()}
-            found: list[dict[str, Any]] = []
-            for name, is_named in matching_tables(tables.values(), upkeep.tables, "tables").items():
-                table = tables.get(name)
-                if table is not None and table.is_iceberg:
-                    found.append(_planned(catalog, upkeep, table, tables.values(), now))
-                elif is_named:
-                    reason = "there is no such table" if table is None else "it is no Iceberg table"
-                    found.append({"table": name, "statements": [], "reason": reason, "left_out": None})
-        for each in found:
+            upkeep, planned = _plan(catalog, context)
+        for each in planned:
             self.log.info("%s: %s", each["table"], each["reason"] or each["left_out"] or "")
             for statement in each["statements"]:
                 self.log.info("  %s", statement)
-        context["ti"].xcom_push(key=STATEMENTS, value=found)
+        context["ti"].xcom_push(key=STATEMENTS, value=planned)
         if upkeep.dry_run:
             self.log.info("This is a dry run: nothing is run. With dry_run off, it is")
             return []
-        if asked := _question(found, asked_by(context)):
-            context["ti"].xcom_push(key=QUESTION, value=asked)
-        return [
-            {
-                "operation_id": f"{self.operation_id}/{each['table']}",
-                "request": {"table": each["table"], "statements": each["statements"]},
-            }
-            for each in found
-            if each["statements"]
-        ]
+        with catalog_errors():
+            refuse_templates(planned)
+        return [each["table"] for each in planned if each["statements"]]
 
 
 class MaintainIcebergOperator(SparkJobOperator):
     """Runs the statements of one table as a Spark job, which finds it through Iceberg's JDBC catalog `calve`.
 
+    Only the table comes from `PlanIcebergUpkeepOperator`. The statements follow from the run's form again: users may
+    write XComs.
+
     Args:
-        asked: The XCom `question` of `PlanIcebergUpkeepOperator` (templated).
-        approval: What `ApproveDeletionOperator` returned (templated).
+        table: `database.table`; no template.
 
     Returns:
         `answers`: of each statement, its text, the first rows that it returned, and their number.
@@ -104,32 +77,34 @@ class MaintainIcebergOperator(SparkJobOperator):
         AirflowFailException: A statement deletes files, and nobody has approved that.
     """
 
-    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "asked", "approval")
+    template_fields: Sequence[str] = ()
 
-    def __init__(
-        self, *, asked: Mapping[str, str] | None = None, approval: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(job=JOB, **kwargs)
-        self.asked = asked
-        self.approval = approval
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, operation_id="", request={}, **kwargs)
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal, and run."""
         from catalog import Catalog
         from catalog.environment import package_settings
+        from catalog.fields import text
         from catalog.iceberg.jdbc import EXTENSIONS
-        from catalog.iceberg.upkeep import deletes_files
         from catalog.operations import OperationKind
 
-        if any(map(deletes_files, self.request["statements"])):
-            require_approval(self.approval, self.asked["key"] if self.asked else "")
         with catalog_errors(), Catalog.open() as catalog:
+            _, (planned,) = _plan(catalog, context, text("table", self.table))
+            if not planned["statements"]:
+                raise AirflowSkipException(planned["reason"] or planned["left_out"] or "there is nothing to run")
+            if key := _key(catalog, planned):
+                require_approval(catalog, context, key)
             database = catalog.storage.url.get_backend_name()
+            self.operation_id = f"{operation_of(context)}/{planned['table']}"
+            self.request = {"table": planned["table"], "statements": planned["statements"]}
             catalog.operations.begin(
                 self.operation_id,
                 OperationKind.MAINTAIN_ICEBERG,
-                self.request["table"],
-                {"statements": list(self.request["statements"])},
+                planned["table"],
+                {"statements": planned["statements"]},
                 requested_by=context["dag_run"].triggering_user_name,
             )
         self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
@@ -187,20 +162,51 @@ def _rows(answer: Mapping[str, Any]) -> str:
     return f"{rows} and {more:,} more" if more else str(rows)
 
 
-def _question(found: Sequence[Mapping[str, Any]], asker: str) -> dict[str, str] | None:
-    """Return what has to be approved before planned statements are run; None when they delete nothing."""
+def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run's statements are run; None when they delete nothing."""
     from catalog.iceberg.upkeep import deletes_files
 
-    deleting = [statement for each in found for statement in each["statements"] if deletes_files(statement)]
-    if not deleting:
+    upkeep, planned = _plan(catalog, context)
+    keys = {each["table"]: key for each in planned if (key := _key(catalog, each))}
+    if upkeep.dry_run or not keys:
         return None
-    listed = "\n".join(f"- `{statement}`" for statement in deleting[:_SHOWN])
+    deleting = [statement for each in planned for statement in each["statements"] if deletes_files(statement)]
+    listed = "\n".join(f"- {code(statement)}" for statement in deleting[:_SHOWN])
     more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
     body = (
-        f"{asker} asks for statements that delete files for good:\n\n{listed}{more}\n\nReject ends the run, and "
-        "nothing is changed."
+        f"{asked_by(context)} asks for statements that delete files for good:\n\n{listed}{more}\n\nReject ends the "
+        "run, and nothing is changed."
     )
-    return question(f"Delete files of {len(found)} Iceberg table(s)?", body, key_of(deleting))
+    return Question(f"Delete files of {len(keys)} Iceberg table(s)?", body, list(keys.values()))
+
+
+def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
+    """Return what stands for the statements of a table that delete files; None when none does."""
+    from catalog.iceberg.upkeep import deletes_files
+
+    deleting = [statement for statement in planned["statements"] if deletes_files(statement)]
+    return key_of(catalog.get_table(planned["table"]).id, deleting) if deleting else None
+
+
+def _plan(catalog: Catalog, context: Context, table: str | None = None) -> tuple[Upkeep, list[dict[str, Any]]]:
+    """Return what a run's form asks for, and the statements for each of its tables, or for one."""
+    from catalog.iceberg.upkeep import Upkeep
+    from catalog.table_patterns import matching_tables
+
+    # Ages are counted from the start of the run, so that a task that is run again asks for the same.
+    now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
+    upkeep = Upkeep.read(context["params"])
+    tables = {known.full_name: known for known in catalog.list_tables()}
+    names = {table: True} if table else matching_tables(tables.values(), upkeep.tables, "tables")
+    planned: list[dict[str, Any]] = []
+    for name, is_named in names.items():
+        known = tables.get(name)
+        if known is not None and known.is_iceberg:
+            planned.append(_planned(catalog, upkeep, known, tables.values(), now))
+        elif is_named:
+            reason = "there is no such table" if known is None else "it is no Iceberg table"
+            planned.append({"table": name, "statements": [], "reason": reason, "left_out": None})
+    return upkeep, planned
 
 
 def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:

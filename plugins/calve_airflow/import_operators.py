@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from calve_airflow.approval import QUESTION, asked_by, key_of, question, require_approval
+from calve_airflow.approval import Question, asked_by, code, key_of, operation_of, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
-    from catalog.importing.imports import ImportPlan
     from catalog.importing.partitions import ImportOptions
     from catalog.importing.reports import TableReport
 
@@ -30,115 +30,76 @@ class PlanImportOperator(FormOperator):
     The form is read from the run's own parameters, because Airflow stores templated fields, and somebody may write a
     password into a source: `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
 
-    Args:
-        operation_id: The run (templated); the import of each table is an operation of its own below it.
-
     Returns:
-        The arguments of an `ImportTableOperator` for each table. Another XCom, `question`, is what has to be approved,
-        if vanished partitions are dropped.
+        The tables, as `database.table`.
 
     Raises:
         AirflowFailException: The source or a pattern cannot be read, or what is named is not there.
     """
 
-    template_fields: Sequence[str] = ("operation_id",)
-
-    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[str]:
         """Ask the source for its tables."""
         from catalog import Catalog
-        from catalog.fields import text, texts
 
-        form = context["params"]
-        options = _options(form)
+        options = _options(context["params"])
         with catalog_errors(), Catalog.open() as catalog:
-            plan = catalog.imports.plan(text("source", form["source"]), texts("tables", form["tables"]))
+            plan = catalog.imports.plan(*_selection(context["params"]))
             if not options.is_dry_run:
                 for difference in catalog.imports.import_databases(plan, updates=options.updates):
                     self.log.warning("%s", difference)
         self.log.info("%d table(s) of %s", len(plan.tables), plan.address)
-        if options.drops_vanished and not options.is_dry_run:
-            context["ti"].xcom_push(key=QUESTION, value=_question(plan, asked_by(context)))
-        flags = {name: bool(form[name]) for name in ("update", "drop_vanished", "dry_run")}
-        return [
-            {
-                "operation_id": f"{self.operation_id}/{table}",
-                "request": {
-                    "source": str(plan.address),
-                    "table": str(table),
-                    "is_named": table in plan.named,
-                    **flags,
-                },
-            }
-            for table in plan.tables
-        ]
+        return [str(table) for table in plan.tables]
 
 
 class ImportTableOperator(BaseOperator):
-    """Imports one table with its partitions, or a view (`Imports.import_table`).
+    """Imports one table with its partitions, or a view (`Imports.import_table`); a retry continues it.
+
+    Everything but the table comes from the run's form: users may write XComs.
 
     Args:
-        operation_id: The import (templated); a retry continues it.
-        request: `source`, `table`, `update`, `drop_vanished`, `dry_run`, and `is_named`: whether the table was named,
-            so that it may not be refused (templated).
-        asked: The XCom `question` of `PlanImportOperator` (templated).
-        approval: What `ApproveDeletionOperator` returned (templated).
+        table: `database.table`; no template.
 
     Returns:
         The report, as `catalog.importing.reports.TableReport.as_json`; of a table that is refused, too.
 
     Raises:
         AirflowFailException: The table could not be imported, and another try would not mend that; or nobody has
-            approved that partitions are dropped.
+            approved that just these partitions are dropped.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "request", "asked", "approval")
-
-    def __init__(
-        self,
-        *,
-        operation_id: str,
-        request: Mapping[str, Any],
-        asked: Mapping[str, str] | None = None,
-        approval: Mapping[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.request = request
-        self.asked = asked
-        self.approval = approval
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Import."""
         from catalog import Catalog
-
-        if self.request["drop_vanished"] and not self.request["dry_run"]:
-            require_approval(self.approval, self.asked["key"] if self.asked else "")
+        from catalog.fields import text
 
         with catalog_errors(), Catalog.open() as catalog:
-            report = self._import(catalog, context["dag_run"].triggering_user_name)
+            report = self._import(catalog, context, text("table", self.table))
         self.log.info("%s: %s, %d partition(s), %d added", *report.row()[:4])
         if report.summary:
             self.log.warning("%s", report.summary)
         return report.as_json()
 
-    def _import(self, catalog: Catalog, user: str | None) -> TableReport:
+    def _import(self, catalog: Catalog, context: Context, table: str) -> TableReport:
         from catalog.errors import InvalidRequestError
         from catalog.identifiers import TableName
+        from catalog.importing.address import Selection, SourceAddress
         from catalog.importing.imports import failure_report
 
-        options, table = _options(self.request), self.request["table"]
+        source, patterns = _selection(context["params"])
+        options = replace(
+            _options(context["params"]),
+            confirm_drop=lambda digest: require_approval(catalog, context, key_of(table, digest)),
+        )
+        user, operation_id = context["dag_run"].triggering_user_name, f"{operation_of(context)}/{table}"
         try:
-            return catalog.imports.import_table(
-                self.request["source"], table, options, operation_id=self.operation_id, requested_by=user
-            )
+            return catalog.imports.import_table(source, table, options, operation_id=operation_id, requested_by=user)
         except InvalidRequestError as error:
-            if self.request["is_named"]:
+            if TableName.parse(table.lower()) in Selection.parse([*SourceAddress.parse(source)[1], *patterns]).named:
                 raise
             return failure_report(TableName.parse(table), error, options)
 
@@ -163,15 +124,12 @@ class SummariseImportOperator(SummaryOperator):
         from catalog.importing.reports import TableReport
 
         known = {each["table"]: TableReport.from_json(each) for each in self.reports or () if each is not None}
-        return [_outcome(catalog, each["operation_id"], each["request"], known) for each in self.planned]
+        return [_outcome(catalog, f"{operation_of(context)}/{table}", table, known) for table in self.planned]
 
 
-def _outcome(
-    catalog: Catalog, operation_id: str, request: Mapping[str, Any], known: Mapping[str, TableReport]
-) -> Outcome:
+def _outcome(catalog: Catalog, operation_id: str, table: str, known: Mapping[str, TableReport]) -> Outcome:
     from catalog.importing.reports import HEADERS
 
-    table = request["table"]
     report = known.get(table)
     if report is not None:
         return Outcome(dict(zip(map(str.lower, HEADERS), report.row(), strict=True)))
@@ -185,14 +143,38 @@ def _outcome(
     return Outcome(row, f"table {table} was not imported: {reason}")
 
 
-def _question(plan: ImportPlan, asker: str) -> dict[str, str]:
-    names = [str(table) for table in plan.tables]
-    listed = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+def import_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run imports; None when no partition has vanished, or none is dropped."""
+    options = _options(context["params"])
+    if options.is_dry_run or not options.drops_vanished:
+        return None
+    plan, reports = catalog.imports.import_tables(*_selection(context["params"]), replace(options, is_dry_run=True))
+    losing = [report for report in reports if report.partitions.vanished.count]
+    if not losing:
+        return None
+    listed = "\n".join(f"- {_vanished(report)}" for report in losing[:_SHOWN])
+    more = f"\n- and partitions of {len(losing) - _SHOWN} more tables" if len(losing) > _SHOWN else ""
+    count = sum(report.partitions.vanished.count for report in losing)
     body = (
-        f"{asker} asks to drop, from the catalog, the partitions that {plan.address} does not have any longer, of "
-        f"these tables: {listed}. Their files stay.\n\nReject ends the run; nothing of these tables is changed."
+        f"{asked_by(context)} asks to drop, from the catalog, **{count:,} partitions** that {code(str(plan.address))} "
+        f"no longer has:\n\n{listed}{more}\n\nTheir files stay. Reject ends the run; nothing of these tables is "
+        "changed."
     )
-    return question(f"Drop vanished partitions of {len(names)} table(s)?", body, key_of(str(plan.address), names))
+    keys = [key_of(report.table, report.partitions.vanished_digest) for report in losing]
+    return Question(f"Drop {count:,} vanished partitions of {len(losing)} table(s)?", body, keys)
+
+
+def _vanished(report: TableReport) -> str:
+    """Return how many partitions of a table have vanished, and the first of them, as Markdown."""
+    vanished = report.partitions.vanished
+    first = ", ".join(map(code, vanished.first[:3])) + (", …" if vanished.count > 3 else "")
+    return f"{code(report.table)}: {vanished.count:,} ({first})"
+
+
+def _selection(form: Mapping[str, Any]) -> tuple[str, Sequence[str]]:
+    from catalog.fields import text, texts
+
+    return text("source", form["source"]), texts("tables", form["tables"])
 
 
 def _options(form: Mapping[str, Any]) -> ImportOptions:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from calve_airflow.approval import asked_by, question, require_approval
+from calve_airflow.approval import Question, asked_by, key_of, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.summary import Outcome, SummaryOperator
@@ -20,42 +20,11 @@ VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
 """The tasks, in their order; one's failure stops no other."""
 
 
-class PlanVacuumOperator(FormOperator):
-    """Finds out whether a vacuum needs a person's approval: with less than the usual grace period it does.
-
-    Args:
-        grace_hours: Files that were replaced or written since stay (templated).
-        is_dry_run: Nothing is deleted (templated).
-
-    Returns:
-        What `ApproveDeletionOperator` asks; None when nobody has to be asked.
-    """
-
-    template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
-
-    def __init__(self, *, grace_hours: float, is_dry_run: bool, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.grace_hours = grace_hours
-        self.is_dry_run = is_dry_run
-
-    def execute(self, context: Context) -> dict[str, str] | None:
-        """Compare the grace period with the usual one."""
-        if not _is_hasty(_grace(self.grace_hours)) or self.is_dry_run:
-            return None
-        body = (
-            f"{asked_by(context)} asks for a vacuum of all tables that leaves files for **{self.grace_hours} hours** "
-            "only: readers that began before may fail, and what was replaced since cannot be looked at any longer.\n\n"
-            "Reject ends the run, and nothing is deleted."
-        )
-        return question(f"Delete replaced files after {self.grace_hours} hours?", body, _vacuum_key(self.grace_hours))
-
-
 class VacuumOperator(FormOperator):
     """Deletes the files that no table has any more (`Catalog.vacuum`).
 
     Args:
-        approval: What `ApproveDeletionOperator` returned (templated); needed with less than the usual grace period.
-        grace_hours: Files that were replaced or written since stay (templated).
+        grace_hours: Files that were replaced or written since stay (templated); less than `GRACE` needs an approval.
         is_dry_run: Only say what would be deleted (templated).
 
     Returns:
@@ -65,25 +34,23 @@ class VacuumOperator(FormOperator):
         AirflowFailException: Nobody has approved the short grace period.
     """
 
-    template_fields: Sequence[str] = ("grace_hours", "is_dry_run", "approval")
+    template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
 
-    def __init__(
-        self, *, grace_hours: float, is_dry_run: bool, approval: Mapping[str, Any] | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, grace_hours: float, is_dry_run: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.grace_hours = grace_hours
         self.is_dry_run = is_dry_run
-        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
         from catalog import Catalog
-
-        grace = _grace(self.grace_hours)
-        if not self.is_dry_run and _is_hasty(grace):
-            require_approval(self.approval, _vacuum_key(self.grace_hours))
+        from catalog.fields import hours
+        from catalog.maintenance.maintenance import GRACE
 
         with catalog_errors(), Catalog.open() as catalog:
+            grace = hours("grace_hours", self.grace_hours)
+            if grace < GRACE and not self.is_dry_run:
+                require_approval(catalog, context, _vacuum_key(grace))
             report = catalog.vacuum(grace=grace, dry_run=self.is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
@@ -96,11 +63,15 @@ class ExpireOperationsOperator(FormOperator):
     """Ends operations that nobody works on any more, and forgets those that ended long ago.
 
     Args:
-        retention_days: Operations that somebody has worked on since stay (templated).
+        retention_days: Operations that somebody has worked on since stay (templated); less than `RETENTION` needs an
+            approval.
         is_dry_run: Only say what would be done (templated).
 
     Returns:
         The report, as `catalog.maintenance.reports.ExpiryReport.as_json`.
+
+    Raises:
+        AirflowFailException: Nobody has approved the short retention.
     """
 
     template_fields: Sequence[str] = ("retention_days", "is_dry_run")
@@ -114,9 +85,12 @@ class ExpireOperationsOperator(FormOperator):
         """End and forget."""
         from catalog import Catalog
         from catalog.fields import days
+        from catalog.maintenance.maintenance import RETENTION
 
         with catalog_errors(), Catalog.open() as catalog:
             age = days("retention_days", self.retention_days)
+            if age < RETENTION and not self.is_dry_run:
+                require_approval(catalog, context, _expiry_key(age))
             report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
         for operation_id in report.abandoned:
             self.log.info("Nobody works on operation %s any more", operation_id)
@@ -171,21 +145,40 @@ class SummariseMaintenanceOperator(SummaryOperator):
         return found
 
 
-def _grace(grace_hours: object) -> timedelta:
-    from catalog.fields import hours
+def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run clears up; None when files and operations stay as long as usual."""
+    from catalog.fields import days, hours
+    from catalog.maintenance.maintenance import GRACE, RETENTION
 
-    with catalog_errors():
-        return hours("grace_hours", grace_hours)
+    form = context["params"]
+    grace, age = hours("grace_hours", form["grace_hours"]), days("retention_days", form["retention_days"])
+    subjects, asked, keys = [], [], []
+    if grace < GRACE:
+        subjects.append(f"Delete replaced files after {form['grace_hours']} hours?")
+        asked.append(
+            f"a vacuum of all tables that leaves files for **{form['grace_hours']} hours** only: readers that began "
+            "before may fail, and what was replaced since cannot be looked at any longer"
+        )
+        keys.append(_vacuum_key(grace))
+    if age < RETENTION:
+        subjects.append(f"Forget ended operations after {form['retention_days']} days?")
+        asked.append(
+            f"a journal that keeps ended operations for **{form['retention_days']} days** only: who asked for them is "
+            "forgotten, and a run that is cleared does its work again"
+        )
+        keys.append(_expiry_key(age))
+    if form["dry_run"] or not keys:
+        return None
+    body = f"{asked_by(context)} asks for {'; and for '.join(asked)}.\n\nReject ends the run, and nothing is deleted."
+    return Question(" ".join(subjects), body, keys)
 
 
-def _is_hasty(grace: timedelta) -> bool:
-    from catalog.maintenance.maintenance import GRACE
-
-    return grace < GRACE
+def _vacuum_key(grace: timedelta) -> str:
+    return key_of(VACUUM, grace.total_seconds())
 
 
-def _vacuum_key(grace_hours: float) -> str:
-    return f"vacuum after {grace_hours} hours"
+def _expiry_key(age: timedelta) -> str:
+    return key_of(EXPIRE, age.total_seconds())
 
 
 def _outcome(task: str, table: str | None, said: str, failure: str | None = None) -> Outcome:

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.approval import QUESTION, asked_by, is_approved, question
+from calve_airflow.approval import Question, asked_by, code, find_approval, operation_of
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
@@ -34,8 +34,8 @@ class PlanRebalanceOperator(FormOperator):
         form: The fields of `catalog.rebalancing.requests.RebalanceRequest` (templated).
 
     Returns:
-        The plan. Another XCom, `question`, is what has to be approved, if rows are deleted. A dry run skips all tasks
-        behind it; of a run that has made its change already, the plan is the operation's report.
+        The plan. A dry run skips all tasks behind it; of a run that has made its change already, the plan is the
+        operation's report.
 
     Raises:
         AirflowFailException: A field is not right; the message begins with its name.
@@ -70,8 +70,6 @@ class PlanRebalanceOperator(FormOperator):
             context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=planned)
             skipped = list(self.get_flat_relative_ids(upstream=False))
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]  # Airflow's own
-        if plan.is_destructive:
-            context["ti"].xcom_push(key=QUESTION, value=deletion_question(plan, asked_by(context)))
         return planned
 
     def _plan(self, catalog: Catalog, request: RebalanceRequest) -> RebalancePlan:
@@ -95,7 +93,6 @@ class RewritePartitionsOperator(SparkJobOperator):
     Args:
         operation_id: The operation to begin (templated).
         planned: What `PlanRebalanceOperator` returned (templated).
-        approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
         What the job wrote, and in which folder.
@@ -105,13 +102,12 @@ class RewritePartitionsOperator(SparkJobOperator):
         AirflowFailException: Rows would be deleted that nobody has approved.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "planned", "approval")
-    template_fields_renderers = {"planned": "json", "approval": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id", "planned")
+    template_fields_renderers = {"planned": "json"}  # noqa: RUF012 - read by Airflow
 
-    def __init__(self, *, planned: Mapping[str, Any], approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    def __init__(self, *, planned: Mapping[str, Any], **kwargs: Any) -> None:
         super().__init__(job="rewrite_partitions", request={}, **kwargs)
         self.planned = planned
-        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Begin and write."""
@@ -136,7 +132,7 @@ class RewritePartitionsOperator(SparkJobOperator):
             self.log.warning("%s has changed since `plan`; the plan is now:", table)
             for line in str(plan).splitlines():
                 self.log.info("%s", line)
-        if plan.is_destructive and not is_approved(self.approval, plan.fingerprint):
+        if plan.is_destructive and find_approval(catalog, context, plan.fingerprint) is None:
             raise AirflowFailException(
                 f"PlanConflictError: {change} would delete {plan.lost.row_count:,} rows of {table}, and nobody has "
                 "approved just that: the table has changed since. Nothing was changed. Start the DAG again with the "
@@ -210,7 +206,6 @@ class CommitRebalanceOperator(BaseOperator):
 
     Args:
         operation_id: The operation (templated).
-        approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
         The operation's report; done again, the same one.
@@ -220,22 +215,23 @@ class CommitRebalanceOperator(BaseOperator):
         AirflowFailException: The table is not any more as the plan expects it, or no files of it were verified.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "approval")
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, operation_id: str, approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
-        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
         from catalog import Catalog
         from catalog.errors import PlanConflictError
 
-        approved_by = self.approval and self.approval["approved_by"]
         with catalog_errors(), Catalog.open() as catalog:
-            if catalog.operations.find(self.operation_id) is None:
+            operation = catalog.operations.find(self.operation_id)
+            if operation is None:
                 raise AirflowSkipException("nothing was begun, so there is nothing to commit")
+            approval = catalog.approvals.find(operation_of(context), operation.request["fingerprint"])
+            approved_by = None if approval is None else approval.approved_by
             try:
                 report = catalog.rebalancing.commit_verified(self.operation_id, {"approved_by": approved_by})
             except PlanConflictError as error:
@@ -296,24 +292,38 @@ def _row(partition: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def deletion_question(plan: RebalancePlan, asker: str) -> dict[str, str]:
+def rebalance_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run changes partitions; None when no row is deleted."""
+    from catalog.rebalancing.requests import RebalanceRequest
+
+    operation = catalog.operations.find(operation_of(context))
+    if operation is not None and operation.is_committed:
+        return None
+    request = RebalanceRequest.from_form(context["params"])
+    if request.dry_run:
+        return None
+    plan = catalog.rebalancing.plan(request.table, request.change)
+    return deletion_question(plan, asked_by(context)) if plan.is_destructive else None
+
+
+def deletion_question(plan: RebalancePlan, asker: str) -> Question:
     """Return the question whether a plan's rows may be deleted; its key is the plan's fingerprint."""
     table, lost = plan.table.full_name, plan.lost
     deleted = [each for each in plan.readings if not each.targets]
     lines = [
-        f"- partition {each.partition_id}, `{each.text}`: {each.before.row_count:,} rows, "
+        f"- partition {each.partition_id}, {code(each.text)}: {each.before.row_count:,} rows, "
         f"{size(each.before.size_bytes)}"
         for each in deleted[:_SHOWN]
     ]
     if len(deleted) > _SHOWN:
         lines.append(f"- and {len(deleted) - _SHOWN:,} more partitions")
     body = (
-        f"{asker} asks for\n\n`ALTER TABLE {table} {plan.change}`\n\n"
+        f"{asker} asks for\n\n{code(f'ALTER TABLE {table} {plan.change}')}\n\n"
         f"**{lost.row_count:,} rows** of **{table}** ({size(lost.size_bytes)}, data files: {lost.file_count:,}) would "
         f"be gone for good:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."
     )
-    return question(f"Delete {lost.row_count:,} rows of {table}?", body, plan.fingerprint)
+    return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint])
 
 
 def size(size_bytes: int) -> str:

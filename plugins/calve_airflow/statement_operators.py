@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.approval import QUESTION, asked_by, is_approved, key_of, question
+from calve_airflow.approval import Question, asked_by, find_approval, key_of
 from calve_airflow.errors import SparkJobFailedError, catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.rebalance_operators import deletion_question, size
@@ -34,10 +34,9 @@ _TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""
 
 
 class ReadStatementOperator(FormOperator):
-    """Reads a statement, and finds out whether it deletes data; changes nothing.
+    """Reads a statement, and whether it deletes data; changes nothing.
 
-    The run's parameter `statement` has it; a semicolon at its end does no harm. The XCom `question` is what has to be
-    approved, if it deletes.
+    The run's parameter `statement` has it; a semicolon at its end does no harm.
 
     Raises:
         AirflowFailException: It cannot be read, or there are several; the log shows the place.
@@ -48,11 +47,9 @@ class ReadStatementOperator(FormOperator):
         from catalog import Catalog
 
         with catalog_errors(), Catalog.open() as catalog:
-            asked = self._question(catalog, _statement(context), asked_by(context))
-        if asked is not None:
-            context["ti"].xcom_push(key=QUESTION, value=asked)
+            self._read(catalog, _statement(context), asked_by(context))
 
-    def _question(self, catalog: Catalog, text: str, asker: str) -> dict[str, str] | None:
+    def _read(self, catalog: Catalog, text: str, asker: str) -> None:
         from catalog.errors import CatalogError
         from catalog.statements.parser import parse_statement
         from catalog.statements.session import position_of
@@ -60,7 +57,7 @@ class ReadStatementOperator(FormOperator):
         statement = None
         try:
             statement = parse_statement(text)
-            return _question(catalog, statement, asker)
+            _question(catalog, statement, asker)
         except CatalogError as error:
             position = position_of(error, statement.places if statement else {})
             for line in _pointer(text, position):
@@ -76,7 +73,6 @@ class RunStatementOperator(SparkJobOperator):
 
     Args:
         operation_id: The operation to journal (templated).
-        approval: What `ApproveDeletionOperator` returned (templated).
 
     Returns:
         `columns`, `rows`, and `limited`: whether there are more rows than these.
@@ -85,14 +81,12 @@ class RunStatementOperator(SparkJobOperator):
         AirflowFailException: The statement cannot be run; the log shows the place.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "approval")
-    template_fields_renderers = {"approval": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id",)
 
     statement = ""
 
-    def __init__(self, *, approval: Mapping[str, Any] | None, **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="run_statement", request={}, **kwargs)
-        self.approval = approval
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run, and show the answer."""
@@ -134,7 +128,7 @@ class RunStatementOperator(SparkJobOperator):
         if catalog.operations.get_job(self.operation_id, self.job) is not None:
             return None
         try:
-            self._require_approval(catalog, user)
+            self._require_approval(catalog, context)
             with Session(catalog, start=start, requested_by=user) as session:
                 (outcome,) = run_script(catalog, session, self.operation_id, self.statement)
         except SparkNeededError:
@@ -144,7 +138,7 @@ class RunStatementOperator(SparkJobOperator):
             raise
         return outcome
 
-    def _require_approval(self, catalog: Catalog, user: str | None) -> None:
+    def _require_approval(self, catalog: Catalog, context: Context) -> None:
         """Make sure that the statement deletes nothing, or just what was approved.
 
         Raises:
@@ -155,6 +149,7 @@ class RunStatementOperator(SparkJobOperator):
         from catalog.statements.parser import parse_statement
         from catalog.statements.scripts import operation_of
 
+        user = context["dag_run"].triggering_user_name
         statement = parse_statement(self.statement)
         own_operation = operation_of(self.operation_id, 1)
         if isinstance(statement, DropSchemePartitions) and statement.with_data:
@@ -164,7 +159,7 @@ class RunStatementOperator(SparkJobOperator):
                 return
         try:
             asked = _question(catalog, statement, "")
-            if asked is not None and not is_approved(self.approval, asked["key"]):
+            if asked is not None and any(find_approval(catalog, context, key) is None for key in asked.keys):
                 raise AirflowFailException(
                     "PlanConflictError: nobody has approved just what the statement would delete now; nothing was "
                     "changed. Start the DAG again with the same statement, and approve it"
@@ -200,6 +195,13 @@ class RunStatementOperator(SparkJobOperator):
     def _show_place(self, position: int | None) -> None:
         for line in _pointer(self.statement, position):
             self.log.error("%s", line)
+
+
+def statement_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run's statement runs; None when it deletes nothing."""
+    from catalog.statements.parser import parse_statement
+
+    return _question(catalog, parse_statement(_statement(context)), asked_by(context))
 
 
 def give_up_statement(context: Context) -> None:
@@ -265,7 +267,7 @@ def _table(statement: Any) -> str:
     return f"{statement.table.database or DEFAULT_DATABASE}.{statement.table.name}"
 
 
-def _question(catalog: Catalog, statement: Statement, asker: str) -> dict[str, str] | None:
+def _question(catalog: Catalog, statement: Statement, asker: str) -> Question | None:
     """Return what has to be approved before a statement runs; None when it deletes nothing."""
     from catalog.rebalancing.changes import DropPartitions
     from catalog.statements.model import DropSchemePartitions, DropTable, DropValuePartitions, RevertTable
@@ -280,7 +282,7 @@ def _question(catalog: Catalog, statement: Statement, asker: str) -> dict[str, s
     return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
 
 
-def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> dict[str, str] | None:
+def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Question | None:
     from catalog.migration.reverting import written_since_migration
 
     table = catalog.get_table(_table(statement))
@@ -295,11 +297,11 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> di
         "Reject ends the run, and nothing is changed."
     )
     # Each commit has metadata of its own.
-    key = f"table {table.id}: {table.metadata_location}"
-    return question(f"Lose what was written to {table.full_name} as Iceberg?", body, key)
+    key = key_of(table.id, table.metadata_location)
+    return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
 
 
-def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> dict[str, str] | None:
+def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
     from catalog.model import TableKind
 
     table = catalog.get_table(_table(statement))
@@ -315,10 +317,10 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
         "nothing is changed."
     )
     key = key_of(table.id, table.version, meant)
-    return question(f"Delete partitions of {table.full_name} and their files?", body, key)
+    return Question(f"Delete partitions of {table.full_name} and their files?", body, [key])
 
 
-def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> dict[str, str] | None:
+def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:
     from catalog.errors import NotFoundError
     from catalog.model import TableKind
     from catalog.partitions.counting import count_visible
@@ -346,5 +348,5 @@ def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> dict[s
         f"{said}.\n\nReject ends the run, and nothing is changed."
     )
     # Ids may be given again, and versions change with the definition only.
-    key = f"table {table.id}, version {table.version}: {said}"
-    return question(f"Delete the table {table.full_name} and its files?", body, key)
+    key = key_of(table.id, table.version, said)
+    return Question(f"Delete the table {table.full_name} and its files?", body, [key])

@@ -35,6 +35,25 @@ def for_mapped_tasks(execute: _Execute) -> _Execute:
     return checked  # type: ignore[return-value]
 
 
+def only(*names: str) -> Callable[[Any], dict[str, Any]]:
+    """Return what checks, in a mapped task, the arguments that come from an XCom; for `XComArg.map`.
+
+    Users may write XComs: other arguments would set what no form offers, such as Spark's configuration.
+
+    Raises:
+        AirflowFailException: There are others, or one has a mark of a template.
+    """
+
+    def checked(arguments: Any) -> dict[str, Any]:
+        with catalog_errors():
+            if not isinstance(arguments, dict) or sorted(arguments) != sorted(names):
+                raise WrongFieldError("XCom", f"the arguments are not {' and '.join(names)}; clear the task before")
+            refuse_templates(arguments)
+        return arguments
+
+    return checked
+
+
 def refuse_templates(arguments: object) -> None:
     """Make sure that no text among nested arguments has a mark of a template.
 

@@ -164,18 +164,24 @@ def test_no_task_renders_addresses_and_statements(dags: dict[str, DAG], dag_id: 
 
 def inputs_of_mapped_tasks(dag: DAG) -> set[tuple[str, str]]:
     """Return the tasks, and the names of their XComs, that give arguments to mapped tasks and groups of a DAG."""
+    return {(task.task_id, key) for one in expand_inputs(dag) for task, key in references(one)}
+
+
+def expand_inputs(dag: DAG) -> list[Any]:
+    """Return what the mapped tasks and groups of a DAG are expanded over."""
     from airflow.sdk.definitions.mappedoperator import MappedOperator
     from airflow.sdk.definitions.taskgroup import MappedTaskGroup
 
     inputs = [task._get_specified_expand_input() for task in dag.tasks if isinstance(task, MappedOperator)]
-    inputs += [group._expand_input for group in dag.task_group_dict.values() if isinstance(group, MappedTaskGroup)]
-    return {(task.task_id, key) for one in inputs for task, key in references(one)}
+    return inputs + [
+        group._expand_input for group in dag.task_group_dict.values() if isinstance(group, MappedTaskGroup)
+    ]
 
 
 def references(expand_input: Any) -> list[tuple[Any, str]]:
     """Return the tasks and the names of their XComs that arguments come from."""
     values = expand_input.value.values() if isinstance(expand_input.value, dict) else [expand_input.value]
-    return [(value.operator, value.key) for value in values]
+    return [(source.operator, source.key) for value in values for source in [getattr(value, "arg", value)]]
 
 
 @pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
@@ -183,6 +189,15 @@ def test_no_text_of_a_form_comes_to_a_mapped_task_that_renders_it(dags: dict[str
     for task_id, key in inputs_of_mapped_tasks(dags[dag_id]):
         execute = dags[dag_id].get_task(task_id).execute
         assert (key, getattr(execute, "refuses_templates", False)) == ("return_value", True), task_id
+
+
+@pytest.mark.parametrize("dag_id", sorted(DAG_IDS))
+def test_a_mapped_task_checks_its_arguments_itself(dags: dict[str, DAG], dag_id: str) -> None:
+    from airflow.sdk.definitions.xcom_arg import MapXComArg
+
+    for expand_input in expand_inputs(dags[dag_id]):
+        # With `expand`, nothing but the arguments of these names can come from an XCom.
+        assert isinstance(expand_input.value, dict | MapXComArg)
 
 
 def test_every_mapped_task_is_looked_at(dags: dict[str, DAG]) -> None:

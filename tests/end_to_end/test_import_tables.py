@@ -44,7 +44,7 @@ def test_a_metastores_tables_come_in_and_what_is_refused_is_said(
 
     metastore.thrift.drop_partition("imported", "orders", ["2024-01-01", "7"], False)
     dropping = start_dag("import_tables", {**form, "dry_run": False, "drop_vanished": True})
-    assert dropping.question()[0] == "Drop vanished partitions of 2 table(s)?"
+    assert dropping.question()[0] == "Drop 1 vanished partitions of 1 table(s)?"
     dropping.answer("Approve")
     dropping.wait()
     assert len(list(catalog.get_partitions(TABLE))) == 19

@@ -18,10 +18,23 @@ from airflow.sdk.exceptions import (
     TaskAwaitingInput,
 )
 from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
+from sqlalchemy import update
 
-from calve_airflow.approval import PATIENCE, ApproveDeletionOperator, is_approved, question
+from calve_airflow.approval import (
+    PATIENCE,
+    ApproveDeletionOperator,
+    Question,
+    code,
+    find_approval,
+    key_of,
+    operation_of,
+    require_approval,
+)
+from catalog import Catalog
+from catalog.approvals import VALID_MS
+from catalog.storage.schema import ApprovalRow
 
-ASKED = question("Delete 10 rows?", "**10 rows** would be gone", "abc")
+ASKED = Question("Delete 10 rows?", "**10 rows** would be gone", ["abc"])
 
 
 class Airflow:
@@ -46,12 +59,16 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> Airflow:
 @pytest.fixture
 def context() -> Context:
     ti = SimpleNamespace(id=uuid4(), map_index=-1, xcom_push=lambda key, value: None)
-    run = SimpleNamespace(triggering_user_name="asker")
-    return Context(ti=ti, task_instance=ti, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+    run = SimpleNamespace(triggering_user_name="asker", dag_id="drop", run_id="run")
+    dag = SimpleNamespace(params={})
+    return Context(ti=ti, task_instance=ti, dag_run=run, dag=dag, params={})  # type: ignore[typeddict-item]  # nothing else is asked for
 
 
-def approve(asked: dict[str, str] | None) -> ApproveDeletionOperator:
-    return ApproveDeletionOperator(task_id="approve", question=asked)
+pytestmark = pytest.mark.usefixtures("empty_catalog")
+
+
+def approve(asked: Question | None) -> ApproveDeletionOperator:
+    return ApproveDeletionOperator(task_id="approve", ask=lambda _catalog, _context: asked)
 
 
 def answer(option: str, user: str | None = "boss") -> dict[str, Any]:
@@ -73,9 +90,10 @@ def test_question_is_shown_and_waited_for(airflow: Airflow, context: Context) ->
     with pytest.raises(TaskAwaitingInput) as waiting:
         approve(ASKED).execute(context)
     assert airflow.kept is not None
-    assert (airflow.kept.subject, airflow.kept.body) == (ASKED["subject"], ASKED["body"])
+    assert airflow.kept.subject == ASKED.subject
+    assert airflow.kept.body == f"{ASKED.body}\n\nDeletion `{key_of('abc')[:16]}`"
     assert airflow.kept.defaults == ["Reject"]
-    assert (waiting.value.kwargs, waiting.value.timeout) == ({"key": "abc"}, PATIENCE)
+    assert (waiting.value.kwargs, waiting.value.timeout) == ({"keys": ["abc"]}, PATIENCE)
 
 
 def test_same_question_is_asked_again_when_the_task_is_cleared(airflow: Airflow, context: Context) -> None:
@@ -84,26 +102,50 @@ def test_same_question_is_asked_again_when_the_task_is_cleared(airflow: Airflow,
             approve(ASKED).execute(context)
 
 
-def test_another_question_is_not_asked_where_airflow_shows_the_first(airflow: Airflow, context: Context) -> None:
+@pytest.mark.parametrize(("body", "key"), [("**12 rows** would be gone", "abc"), (ASKED.body, "def")])
+def test_another_question_is_not_asked_where_airflow_shows_the_first(
+    airflow: Airflow, context: Context, body: str, key: str
+) -> None:
     with pytest.raises(TaskAwaitingInput):
         approve(ASKED).execute(context)
     with pytest.raises(AirflowFailException, match="start the DAG again with the same form"):
-        approve(question("Delete 10 rows?", "**12 rows** would be gone", "def")).execute(context)
+        approve(Question(ASKED.subject, body, [key])).execute(context)
 
 
-def test_approval_says_of_what_and_by_whom(context: Context) -> None:
-    approval = approve(ASKED).execute_complete(context, answer("Approve"), key="abc")
-    assert approval == {"key": "abc", "approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
-    assert is_approved(approval, "abc")
-    assert not is_approved(approval, "def")
-    assert not is_approved(None, "abc")
+def test_approval_holds_for_its_deletion_and_run(context: Context, empty_catalog: Catalog) -> None:
+    approval = approve(ASKED).execute_complete(context, answer("Approve"), keys=["abc"])
+    assert approval == {"approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
+    require_approval(empty_catalog, context, "abc")
+    with pytest.raises(AirflowFailException, match="nobody has approved just this deletion"):
+        require_approval(empty_catalog, context, "def")
+    context["dag_run"].run_id = "another"
+    assert find_approval(empty_catalog, context, "abc") is None
+
+
+def test_approval_expires_and_stays_on_record(context: Context, empty_catalog: Catalog) -> None:
+    approve(ASKED).execute_complete(context, answer("Approve"), keys=["abc"])
+    with empty_catalog.storage.write() as connection:
+        given = ApprovalRow.approved_at_ms
+        connection.execute(update(ApprovalRow).values(approved_at_ms=given - VALID_MS - 1))
+    assert find_approval(empty_catalog, context, "abc") is None
+    known = empty_catalog.approvals.find(operation_of(context), "abc")
+    assert known is not None
+    assert (known.approved_by, known.is_expired) == ("boss", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\n\n**b**", "`a **b**`"), ("a ` b", "`` a ` b ``"), ("`a``b`", "``` `a``b` ```"), ("", "``")],
+)
+def test_text_of_users_is_no_markdown(text: str, shown: str) -> None:
+    assert code(text) == shown
 
 
 def test_nobody_approves_what_he_asked_for(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AirflowFailException, match="asker asked for this deletion and approved it"):
-        approve(ASKED).execute_complete(context, answer("Approve", "asker"), key="abc")
+        approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])
     monkeypatch.setenv("CALVE_SELF_APPROVAL", "true")
-    approval = approve(ASKED).execute_complete(context, answer("Approve", "asker"), key="abc")
+    approval = approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])
     assert approval["approved_by"] == "asker"
 
 
@@ -114,5 +156,5 @@ def test_reject_skips_everything_behind_it(context: Context, user: str | None) -
         first >> EmptyOperator(task_id="next") >> EmptyOperator(task_id="last", trigger_rule="none_failed")
     context["task"] = first
     with pytest.raises(DownstreamTasksSkipped) as skipped:
-        first.execute_complete(context, answer("Reject", user), key="abc")
+        first.execute_complete(context, answer("Reject", user), keys=["abc"])
     assert set(skipped.value.tasks) == {"next", "last"}

@@ -10,14 +10,16 @@ from typing import Any
 
 import pytest
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow import forms
+from calve_airflow.approval import Question
 from calve_airflow.iceberg_operators import (
     JOB,
     MaintainIcebergOperator,
     PlanIcebergUpkeepOperator,
     SummariseIcebergUpkeepOperator,
+    upkeep_question,
 )
 from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog
@@ -54,23 +56,33 @@ def catalog(catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 class Task(dict[str, Any]):
     """The XComs of a run, as its tasks see them."""
 
-    def context(self) -> Context:
-        run = SimpleNamespace(triggering_user_name="somebody", start_date=STARTED)
-        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+    def context(self, form: dict[str, Any] | None = None) -> Context:
+        names = {"dag_id": "maintain_iceberg", "run_id": "run"}
+        run = SimpleNamespace(triggering_user_name="somebody", start_date=STARTED, **names)
+        return Context(ti=self, dag_run=run, params=form or FORM)  # type: ignore[typeddict-item]  # nothing else is asked for
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
 
 
-def plan(form: dict[str, Any], task: Task | None = None) -> list[dict[str, Any]]:
-    operator = PlanIcebergUpkeepOperator(task_id="plan", operation_id=RUN, form=form)
-    return operator.execute((Task() if task is None else task).context())
+def plan(form: dict[str, Any], task: Task | None = None) -> dict[str, list[str]]:
+    """Return the tables that have something to run, and their statements."""
+    task = Task() if task is None else task
+    tables = PlanIcebergUpkeepOperator(task_id="plan").execute(task.context(form))
+    return {each["table"]: each["statements"] for each in task["statements"] if each["table"] in tables}
 
 
-def maintain(task: Task, arguments: dict[str, Any]) -> MaintainIcebergOperator:
-    """Return the task of one table, as somebody has approved it."""
-    approval = {"key": task["question"]["key"], "approved_by": "boss"}
-    return MaintainIcebergOperator(task_id="maintain", asked=task["question"], approval=approval, **arguments)
+def maintain(context: Context, table: str = NAME) -> dict[str, Any]:
+    return MaintainIcebergOperator(task_id="maintain", table=table).execute(context)
+
+
+def approve(context: Context) -> Question:
+    """Return what is asked before a run's statements are run, and approve it."""
+    with Catalog.open() as catalog:
+        asked = upkeep_question(catalog, context)
+        assert asked is not None
+        catalog.approvals.record(RUN, asked.keys, "boss")
+        return asked
 
 
 def summarise(task: Task, *, is_dry_run: bool = False) -> list[dict[str, Any]]:
@@ -83,8 +95,7 @@ def summarise(task: Task, *, is_dry_run: bool = False) -> list[dict[str, Any]]:
 
 
 def test_the_iceberg_tables_of_a_pattern_are_kept_and_others_left_alone(catalog: Catalog) -> None:
-    (found,) = plan(FORM)
-    assert found == {"operation_id": f"{RUN}/{NAME}", "request": {"table": NAME, "statements": [REWRITE, EXPIRE]}}
+    assert plan(FORM) == {NAME: [REWRITE, EXPIRE]}
 
 
 @on_sqlite
@@ -98,8 +109,8 @@ def test_every_procedure_has_its_field(catalog: Catalog) -> None:
         "remove_orphan_files": True,
         "orphan_days": 10,
     }
-    (found,) = plan(form)
-    assert found["request"]["statements"] == [
+    (found,) = plan(form).values()
+    assert found == [
         "ALTER TABLE calve.`demo`.`orders` ADD PARTITION FIELD bucket(4, id)",
         "ALTER TABLE calve.`demo`.`orders` drop partition field country",
         f"{REWRITE[:-1]}, options => map('target-file-size-bytes', '134217728'))",
@@ -107,7 +118,7 @@ def test_every_procedure_has_its_field(catalog: Catalog) -> None:
         "CALL calve.system.remove_orphan_files(table => '`demo`.`orders`', older_than => "
         "TIMESTAMP '2026-11-12 12:00:00', stream_results => true)",
     ]
-    assert plan({**FORM, "rewrite_data_files": False, "expire_snapshots": False}) == []
+    assert plan({**FORM, "rewrite_data_files": False, "expire_snapshots": False}) == {}
 
 
 @on_sqlite
@@ -115,15 +126,15 @@ def test_orphans_are_looked_for_in_the_folder_that_iceberg_passes_over(catalog: 
     table = catalog.create_table("demo.flat", columns=[("id", "bigint")])
     migrate(catalog, table.full_name, "m2")
     form = {**FORM, "tables": [table.full_name], "remove_orphan_files": True, "orphan_days": 10}
-    (found,) = plan(form)
+    (found,) = plan(form).values()
     place = f"location => '{table.location}/_iceberg')"
-    assert [each.endswith(place) for each in found["request"]["statements"]] == [False, False, False, True]
+    assert [statement.endswith(place) for statement in found] == [False, False, False, True]
 
 
 @on_sqlite
 def test_a_dry_run_only_says_what_would_be_run(catalog: Catalog) -> None:
     task = Task()
-    assert plan({"tables": [NAME]}, task) == []
+    assert plan({"tables": [NAME]}, task) == {}
     said = [(row["statement"], row["outcome"]) for row in summarise(task, is_dry_run=True)]
     assert said == [(REWRITE, "would be run"), (EXPIRE, "would be run")]
 
@@ -131,9 +142,7 @@ def test_a_dry_run_only_says_what_would_be_run(catalog: Catalog) -> None:
 @on_sqlite
 def test_a_table_that_is_named_and_is_none_of_iceberg_fails_the_run_and_no_other(catalog: Catalog) -> None:
     task = Task()
-    assert [each["request"]["table"] for each in plan({**FORM, "tables": ["demo.hive", NAME, "demo.gone"]}, task)] == [
-        NAME
-    ]
+    assert list(plan({**FORM, "tables": ["demo.hive", NAME, "demo.gone"]}, task)) == [NAME]
     with pytest.raises(AirflowFailException, match=r"2 of 4 failed: demo\.hive: it is no Iceberg table; demo\.gone"):
         summarise(task, is_dry_run=True)
 
@@ -143,12 +152,12 @@ def test_no_file_that_another_table_needs_is_deleted(catalog: Catalog, kind: Ope
     target = "demo.trial" if kind is OperationKind.SNAPSHOT else NAME
     migrate(catalog, "demo.hive", "m2", MigrationRequest(kind=kind, target=target, verify=False))
     task = Task()
-    found = {each["request"]["table"]: each["request"]["statements"] for each in plan(FORM, task)}
+    found = plan(FORM, task)
     assert found[target] == [REWRITE.replace("orders", target.removeprefix("demo."))]
     said = {row["table"]: row["outcome"] for row in summarise(task, is_dry_run=True)}
     assert said[target] == "no file is deleted, because demo.hive may need it; drop what is not needed first"
     catalog.drop_table("demo.hive")
-    assert len(next(each for each in plan(FORM) if each["request"]["table"] == target)["request"]["statements"]) == 2
+    assert len(plan(FORM)[target]) == 2
 
 
 def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
@@ -168,8 +177,9 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
 
     monkeypatch.setattr(SparkJobOperator, "execute", execute)
     task = Task()
-    (arguments,) = plan(FORM, task)
-    maintain(task, arguments).execute(task.context())
+    plan(FORM, task)
+    approve(task.context())
+    maintain(task.context())
     driver = "sqlite-jdbc" if catalog_url.startswith("sqlite") else "org.postgresql:postgresql"
     assert driver in seen["spark.jars.packages"]
     assert seen["spark.sql.extensions"] == "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -180,24 +190,42 @@ def test_the_job_gets_the_driver_of_the_database_and_its_answers_are_told(
 
 
 @on_sqlite
-def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog) -> None:
-    task = Task()
-    (arguments,) = plan(FORM, task)
-    assert f"- `{EXPIRE}`" in task["question"]["body"]
-    for asked, approval in ((task["question"], None), (task["question"], {"key": "another"}), (None, None)):
-        operator = MaintainIcebergOperator(task_id="maintain", asked=asked, approval=approval, **arguments)
-        with pytest.raises(AirflowFailException, match="nobody has approved"):
-            operator.execute(task.context())
-    harmless = Task()
-    plan({**FORM, "expire_snapshots": False}, harmless)
-    assert "question" not in harmless
+def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    context = Task().context()
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        maintain(context)
+    approve(Task().context({**FORM, "older_than_days": 6}))
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        maintain(context)
+    assert f"- `` {EXPIRE} ``" in approve(context).body
+    assert ran == []
+    maintain(context)
+    assert ran == [{"table": NAME, "statements": [REWRITE, EXPIRE]}]
+    assert upkeep_question(catalog, Task().context({**FORM, "expire_snapshots": False})) is None
+
+
+@on_sqlite
+def test_statements_come_from_the_form_and_from_no_xcom(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    context = Task().context({**FORM, "expire_snapshots": False})
+    assert MaintainIcebergOperator.template_fields == ()
+    forged: Any = {"table": NAME, "statements": ["SELECT 1"]}
+    with pytest.raises(AirflowFailException, match="WrongFieldError: table: "):
+        maintain(context, forged)
+    with pytest.raises(AirflowSkipException, match="there is no such table"):
+        maintain(context, "{{ conn.bank.password }}")
+    maintain(context)
+    assert ran == [{"table": NAME, "statements": [REWRITE]}]
 
 
 @on_sqlite
 def test_a_job_that_failed_fails_the_run_and_says_why(catalog: Catalog) -> None:
     task = Task()
-    (arguments,) = plan(FORM, task)
-    operation_id = arguments["operation_id"]
+    plan(FORM, task)
+    operation_id = f"{RUN}/{NAME}"
     catalog.operations.begin(operation_id, OperationKind.MAINTAIN_ICEBERG, NAME)
     attempt = catalog.operations.start_job(operation_id, JOB)
     catalog.operations.fail_job(operation_id, JOB, attempt, "EngineError", "Spark said no")

@@ -11,7 +11,13 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.import_operators import ImportTableOperator, PlanImportOperator, SummariseImportOperator
+from calve_airflow.approval import Question
+from calve_airflow.import_operators import (
+    ImportTableOperator,
+    PlanImportOperator,
+    SummariseImportOperator,
+    import_question,
+)
 from catalog import Catalog
 from catalog.errors import SourceUnavailableError
 from catalog.operations import OperationState
@@ -52,16 +58,16 @@ def context(pushed: dict[str, Any] | None = None, said: dict[str, Any] | None = 
         if pushed is not None:
             pushed[key] = value
 
-    user = SimpleNamespace(triggering_user_name="me")
-    return cast(Context, {"dag_run": user, "ti": SimpleNamespace(xcom_push=push), "params": said})
+    run = SimpleNamespace(triggering_user_name="me", dag_id="import_tables", run_id="manual")
+    return cast(Context, {"dag_run": run, "ti": SimpleNamespace(xcom_push=push), "params": said})
 
 
-def plan(said: dict[str, Any]) -> list[dict[str, Any]]:
-    return PlanImportOperator(task_id="plan", operation_id=RUN).execute(context(said=said))
+def plan(said: dict[str, Any]) -> list[str]:
+    return PlanImportOperator(task_id="plan").execute(context(said=said))
 
 
-def import_one(arguments: dict[str, Any]) -> dict[str, Any]:
-    return ImportTableOperator(task_id="import", **arguments).execute(context())
+def import_one(table: str, said: dict[str, Any]) -> dict[str, Any]:
+    return ImportTableOperator(task_id="import", table=table).execute(context(said=said))
 
 
 def summarise(planned: Any, reports: Any) -> tuple[list[dict[str, Any]], str | None]:
@@ -78,10 +84,11 @@ def summarise(planned: Any, reports: Any) -> tuple[list[dict[str, Any]], str | N
 
 
 def test_a_run_imports_table_by_table(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
-    planned = plan(form(sales.source(), "sales"))
-    assert [each["operation_id"] for each in planned] == [f"{RUN}/sales.lake", f"{RUN}/sales.orders"]
+    said = form(sales.source(), "sales")
+    planned = plan(said)
+    assert planned == ["sales.lake", "sales.orders"]
     assert empty_catalog.get_database("sales").location == "/lake/sales"
-    rows, failure = summarise(planned, [import_one(each) for each in planned])
+    rows, failure = summarise(planned, [import_one(table, said) for table in planned])
     assert failure is None
     assert [(row["table"], row["outcome"], row["added"]) for row in rows] == [
         ("sales.lake", "refused", 0),
@@ -93,17 +100,19 @@ def test_a_run_imports_table_by_table(empty_catalog: Catalog, sales: GlueEndpoin
 
 
 def test_a_dry_run_creates_nothing(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
-    planned = plan(form(sales.source(), "sales.orders", dry_run=True))
-    rows, _ = summarise(planned, [import_one(each) for each in planned])
+    said = form(sales.source(), "sales.orders", dry_run=True)
+    planned = plan(said)
+    rows, _ = summarise(planned, [import_one(table, said) for table in planned])
     assert (rows[0]["outcome"], rows[0]["added"]) == ("created", 1)
     assert [each.name for each in empty_catalog.list_databases()] == ["demo"]
 
 
 def test_a_named_table_that_is_refused_fails_the_run(empty_catalog: Catalog, sales: GlueEndpoint) -> None:
-    planned = plan(form(sales.source(), "sales.lake", "sales.orders"))
+    said = form(sales.source(), "sales.lake", "sales.orders")
+    planned = plan(said)
     with pytest.raises(AirflowFailException, match="UnsupportedSourceTableError"):
-        import_one(planned[0])
-    rows, failure = summarise(planned, [import_one(planned[1])])
+        import_one(planned[0], said)
+    rows, failure = summarise(planned, [import_one(planned[1], said)])
     assert failure is not None
     assert failure.startswith("1 of 2 failed: table sales.lake was not imported: table sales.lake is an Iceberg table")
     assert [row["outcome"] for row in rows] == ["failed", "created"]
@@ -115,7 +124,7 @@ def test_a_task_that_was_killed_fails_the_run_and_gives_its_table_free(
     from catalog.operations import OperationKind
 
     planned = plan(form(sales.source(), "sales.orders"))
-    operation_id = planned[0]["operation_id"]
+    operation_id = f"{RUN}/{planned[0]}"
     empty_catalog.operations.begin(operation_id, OperationKind.IMPORT_TABLE, "sales.orders", is_exclusive=True)
     _, failure = summarise(planned, None)
     assert failure == "1 of 1 failed: table sales.orders was not imported: the log of its task says why"
@@ -146,14 +155,49 @@ def test_the_dag_hands_the_reports_to_the_summary(
     assert operation.table == "sales.orders"
 
 
-def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, catalog: Catalog) -> None:
-    pushed: dict[str, Any] = {}
+def approve(catalog: Catalog, said: dict[str, Any]) -> Question | None:
+    """Return what a run with this form asks, and approve it."""
+    asked = import_question(catalog, context(said=said))
+    catalog.approvals.record(RUN, asked.keys if asked else [], "boss")
+    return asked
+
+
+def vanish(sales: GlueEndpoint, *days: str) -> None:
+    gone = [{"Values": [day]} for day in days]
+    sales.client.batch_delete_partition(DatabaseName="sales", TableName="orders", PartitionsToDelete=gone)
+
+
+def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, empty_catalog: Catalog) -> None:
+    days = [f"2024-01-0{day}" for day in range(2, 6)]
+    place = "/lake/orders/{}"
+    sales.add_partitions(
+        "sales", "orders", iter([{"Values": [day], "StorageDescriptor": storage(place.format(day))} for day in days])
+    )
+    empty_catalog.imports.import_tables(sales.source(), ["sales.orders"])
     said = form(sales.source(), "sales.orders", drop_vanished=True)
-    (arguments,) = PlanImportOperator(task_id="plan", operation_id=RUN).execute(context(pushed, said))
-    asked = pushed["question"]
-    assert "sales.orders" in asked["body"]
-    for approval in (None, {"key": "another"}):
-        with pytest.raises(AirflowFailException, match="nobody has approved"):
-            import_one({**arguments, "asked": asked, "approval": approval})
-    report = import_one({**arguments, "asked": asked, "approval": {"key": asked["key"]}})
-    assert report["outcome"] == "created"
+    assert approve(empty_catalog, said) is None
+    vanish(sales, *days[:2])
+    assert approve(empty_catalog, {**said, "dry_run": True}) is None
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        import_one("sales.orders", said)
+    asked = approve(empty_catalog, said)
+    assert asked is not None
+    assert asked.subject == "Drop 2 vanished partitions of 1 table(s)?"
+    assert "- `sales.orders`: 2 (`day=2024-01-02`, `day=2024-01-03`)" in asked.body
+    # Another one vanishes after the approval.
+    vanish(sales, days[2])
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        import_one("sales.orders", said)
+    assert len(list(empty_catalog.get_partitions("sales.orders"))) == 5
+    approve(empty_catalog, said)
+    assert import_one("sales.orders", said)["partitions"]["dropped"] == 3
+    assert [partition.values for partition in empty_catalog.get_partitions("sales.orders", "day < '2024-01-05'")] == [
+        ("2024-01-01",)
+    ]
+
+
+def test_only_the_table_comes_from_an_xcom(sales: GlueEndpoint, empty_catalog: Catalog) -> None:
+    assert not set(ImportTableOperator.template_fields) & {"table"}
+    forged: Any = {"table": "sales.orders", "drop_vanished": True}
+    with pytest.raises(AirflowFailException, match="WrongFieldError: table: "):
+        import_one(forged, form(sales.source(), "sales.orders"))

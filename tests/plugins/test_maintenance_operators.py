@@ -10,15 +10,16 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import update
 
+from calve_airflow.approval import Question
 from calve_airflow.maintenance_operators import (
     CLEAR,
     EXPIRE,
     VACUUM,
     ClearFailedBuildsOperator,
     ExpireOperationsOperator,
-    PlanVacuumOperator,
     SummariseMaintenanceOperator,
     VacuumOperator,
+    maintenance_question,
 )
 from catalog import Catalog
 from catalog.indexes import building
@@ -34,27 +35,36 @@ class Pushed(dict[str, Any]):
         self[key] = value
 
 
-def plan_vacuum(dry_run: bool, grace_hours: float) -> dict[str, str] | None:
-    context = cast(Context, {"dag_run": SimpleNamespace(triggering_user_name="asker")})
-    return PlanVacuumOperator(task_id="plan", grace_hours=grace_hours, is_dry_run=dry_run).execute(context)
+def context(**form: Any) -> Context:
+    fields = {"dry_run": False, "grace_hours": 24, "retention_days": 90, **form}
+    run = SimpleNamespace(triggering_user_name="asker", dag_id="catalog_maintenance", run_id="run")
+    return cast(Context, {"dag_run": run, "params": fields})
 
 
-def answer_to(question: dict[str, str] | None) -> dict[str, str] | None:
-    return question and {"key": question["key"], "approved_by": "boss", "approved_at": "2026-01-01"}
+def approve(**form: Any) -> Question | None:
+    """Return what a run with this form asks, and approve it."""
+    with Catalog.open() as catalog:
+        asked = maintenance_question(catalog, context(**form))
+        catalog.approvals.record("catalog_maintenance/run", asked.keys if asked else [], "boss")
+        return asked
 
 
-def vacuum(dry_run: bool, grace_hours: float, approval: dict[str, str] | None) -> dict[str, Any]:
-    operator = VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run, approval=approval)
-    return operator.execute(cast(Context, {}))
+def vacuum(dry_run: bool, grace_hours: float) -> dict[str, Any]:
+    return VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run).execute(context())
+
+
+def expire(dry_run: bool, retention_days: float) -> dict[str, Any]:
+    operator = ExpireOperationsOperator(task_id=EXPIRE, retention_days=retention_days, is_dry_run=dry_run)
+    return operator.execute(context())
 
 
 def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
     """Run the tasks, and return what each returned."""
-    context = cast(Context, {})
+    approve(dry_run=dry_run, grace_hours=grace_hours)
     return {
-        VACUUM: vacuum(dry_run, grace_hours, answer_to(plan_vacuum(dry_run, grace_hours))),
-        EXPIRE: ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, is_dry_run=dry_run).execute(context),
-        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context),
+        VACUUM: vacuum(dry_run, grace_hours),
+        EXPIRE: expire(dry_run, 90),
+        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context()),
     }
 
 
@@ -127,10 +137,27 @@ def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
 
 
 def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) -> None:
-    assert plan_vacuum(True, 0) is None
-    assert plan_vacuum(False, 24) is None
+    assert approve(dry_run=True, grace_hours=0) is None
+    assert approve() is None
     before = on_disk(littered.get_table("demo.h").location)
-    for approval in (None, answer_to(plan_vacuum(False, 1))):
+    for _ in range(2):
         with pytest.raises(AirflowFailException, match="nobody has approved"):
-            vacuum(False, 0, approval)
+            vacuum(False, 0)
+        asked = approve(grace_hours=1)
+        assert asked is not None
+        assert asked.subject == "Delete replaced files after 1 hours?"
     assert on_disk(littered.get_table("demo.h").location) == before
+
+
+def test_a_journal_kept_shorter_than_usual_waits_for_a_person(catalog: Catalog) -> None:
+    catalog.operations.begin("ended", OperationKind.VERIFY_INDEX, "demo.flights")
+    catalog.operations.fail("ended", "TEST", "ended")
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            expire(False, 0)
+        approve(retention_days=1)
+    assert catalog.operations.find("ended") is not None
+    asked = approve(retention_days=0)
+    assert asked is not None
+    assert asked.subject == "Forget ended operations after 0 days?"
+    assert expire(False, 0)["removed"] == 1

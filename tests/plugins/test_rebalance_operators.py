@@ -11,12 +11,14 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
+from calve_airflow.approval import Question
 from calve_airflow.rebalance_operators import (
     CommitRebalanceOperator,
     PlanRebalanceOperator,
     RewritePartitionsOperator,
     SummariseRebalanceOperator,
     VerifyRewriteOperator,
+    rebalance_question,
     size,
 )
 from calve_airflow.spark_job import SparkJobOperator
@@ -70,9 +72,10 @@ class Task(dict[str, Any]):
 
     user: str | None = "somebody"
 
-    def context(self) -> Context:
-        run = SimpleNamespace(triggering_user_name=self.user, run_id="run")
-        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+    def context(self, form: dict[str, Any] | None = None) -> Context:
+        dag_id, run_id = RUN.split("/")
+        run = SimpleNamespace(triggering_user_name=self.user, dag_id=dag_id, run_id=run_id)
+        return Context(ti=self, dag_run=run, params={"table": TABLE, "dry_run": False, **(form or {})})  # type: ignore[typeddict-item]  # nothing else is asked for
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -88,22 +91,23 @@ def plan(form: dict[str, Any], task: Task | None = None, **changes: Any) -> dict
     return operator.execute((Task() if task is None else task).context())
 
 
-def approval_of(planned: dict[str, Any]) -> dict[str, Any]:
-    return {"key": planned["fingerprint"], "approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
+def approve(catalog: Catalog, form: dict[str, Any], task: Task | None = None) -> Question | None:
+    """Return what a run with this form asks, and approve it."""
+    asked = rebalance_question(catalog, (Task() if task is None else task).context(form))
+    catalog.approvals.record(RUN, asked.keys if asked else [], "boss")
+    return asked
 
 
-def rewrite(planned: dict[str, Any], approval: dict[str, Any] | None = None) -> dict[str, Any]:
-    operator = RewritePartitionsOperator(task_id="rewrite", operation_id=RUN, planned=planned, approval=approval)
-    return operator.execute(Task().context())
+def rewrite(planned: dict[str, Any]) -> dict[str, Any]:
+    return RewritePartitionsOperator(task_id="rewrite", operation_id=RUN, planned=planned).execute(Task().context())
 
 
 def verify(written: dict[str, Any]) -> dict[str, Any]:
     return VerifyRewriteOperator(task_id="verify", operation_id=RUN, written=written).execute(Task().context())
 
 
-def commit(approval: dict[str, Any] | None = None) -> dict[str, Any]:
-    operator = CommitRebalanceOperator(task_id="commit", operation_id=RUN, approval=approval)
-    return operator.execute(Task().context())
+def commit() -> dict[str, Any]:
+    return CommitRebalanceOperator(task_id="commit", operation_id=RUN).execute(Task().context())
 
 
 def ids(catalog: Catalog) -> tuple[int, ...]:
@@ -151,7 +155,7 @@ def test_plan_says_what_would_be_done_and_changes_nothing(catalog: Catalog, caps
     planned = plan(SPLIT, task)
     assert (planned["needs_spark"], planned["is_destructive"], planned["rows_moved"]) == (True, False, 10)
     assert planned["statement"] == f"ALTER TABLE {TABLE} SPLIT PARTITION (1) INTO ('5', '10')"
-    assert "question" not in task
+    assert approve(catalog, SPLIT) is None
     assert "partition 1 (delay < 10): 10 rows in 1 files → 4, 5" in capsys.readouterr().out
     assert catalog.operations.find(RUN) is None
 
@@ -167,35 +171,35 @@ def test_dry_run_ends_with_the_plan(catalog: Catalog) -> None:
         first.execute(task.context())
     assert set(skipped.value.tasks) == {"next", "last"}
     assert task["return_value"]["rows_deleted"] == 10
-    assert "question" not in task
+    assert approve(catalog, {**DROP, "dry_run": True}) is None
 
 
 @on_sqlite
 def test_deletion_is_asked_about_in_words(catalog: Catalog) -> None:
-    task = Task()
-    planned = plan(DROP, task)
-    asked = task["question"]
-    assert asked["subject"] == "Delete 10 rows of demo.delays?"
-    assert "**somebody** asks for" in asked["body"]
-    assert f"`ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA`" in asked["body"]
-    assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB" in asked["body"]
-    assert asked["key"] == planned["fingerprint"]
+    planned = plan(DROP)
+    asked = approve(catalog, DROP)
+    assert asked is not None
+    assert asked.subject == "Delete 10 rows of demo.delays?"
+    assert "**somebody** asks for" in asked.body
+    assert f"`ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA`" in asked.body
+    assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB" in asked.body
+    assert asked.keys == [planned["fingerprint"]]
 
 
 @on_sqlite
 def test_deletion_that_another_dag_asks_for_names_the_run(catalog: Catalog) -> None:
     task = Task()
     task.user = None
-    plan(DROP, task)
-    assert task["question"]["body"].startswith("the run `run`, which nobody started by hand asks for")
+    asked = approve(catalog, DROP, task)
+    assert asked is not None
+    assert asked.body.startswith("the run `run`, which nobody started by hand asks for")
 
 
 @on_sqlite
 def test_drop_without_data_deletes_nothing(catalog: Catalog) -> None:
-    task = Task()
-    planned = plan({"operation": "drop", "partition_ids": [3]}, task)
-    assert not planned["is_destructive"]
-    assert "question" not in task
+    form = {"operation": "drop", "partition_ids": [3]}
+    assert not plan(form)["is_destructive"]
+    assert approve(catalog, form) is None
 
 
 @on_sqlite
@@ -342,9 +346,10 @@ def test_nothing_is_deleted_without_an_approval(catalog: Catalog) -> None:
 
 def test_approved_deletion_is_carried_out_and_its_approver_kept(catalog: Catalog) -> None:
     planned = plan(DROP)
+    approve(catalog, DROP)
     with pytest.raises(AirflowSkipException):
-        rewrite(planned, approval_of(planned))
-    report = commit(approval_of(planned))
+        rewrite(planned)
+    report = commit()
     assert (report["rows_deleted"], report["approved_by"]) == (10, "boss")
     assert catalog.operations.get(RUN).report[COMMIT]["approved_by"] == "boss"
     assert ids(catalog) == (0, 1, 3)
@@ -352,9 +357,10 @@ def test_approved_deletion_is_carried_out_and_its_approver_kept(catalog: Catalog
 
 def test_approval_of_what_has_changed_since_does_not_count(catalog: Catalog) -> None:
     planned = plan(DROP)
+    approve(catalog, DROP)
     add_file(catalog, 16, 18)
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*13 rows .*approve the new plan"):
-        rewrite(planned, approval_of(planned))
+        rewrite(planned)
     assert catalog.operations.find(RUN) is None
 
 
@@ -366,7 +372,7 @@ def test_partition_that_has_rows_by_now_is_not_dropped_without_an_approval(catal
     planned = plan_of_another_run(catalog, {"operation": "drop", "partition_ids": [4], "with_data": True})
     assert not planned["is_destructive"]
     add_file(catalog, 30, 39)
-    operator = RewritePartitionsOperator(task_id="rewrite", operation_id="other/run", planned=planned, approval=None)
+    operator = RewritePartitionsOperator(task_id="rewrite", operation_id="other/run", planned=planned)
     with pytest.raises(AirflowFailException, match="would delete 10 rows"):
         operator.execute(Task().context())
 

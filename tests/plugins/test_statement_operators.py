@@ -11,9 +11,15 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
+from calve_airflow.approval import Question
 from calve_airflow.errors import SparkJobFailedError
 from calve_airflow.spark_job import SparkJobOperator
-from calve_airflow.statement_operators import ReadStatementOperator, RunStatementOperator, give_up_statement
+from calve_airflow.statement_operators import (
+    ReadStatementOperator,
+    RunStatementOperator,
+    give_up_statement,
+    statement_question,
+)
 from catalog import Catalog, NewPartition
 from catalog.operations import OperationKind, OperationState
 from catalog.schemes.files import NewFile, insert_files
@@ -58,15 +64,17 @@ class Task(dict[str, Any]):
         self[key] = value
 
 
-def check(statement: str) -> dict[str, str] | None:
-    task = Task()
-    ReadStatementOperator(task_id="check").execute(task.context(statement))
-    return task.get("question")
+def check(statement: str) -> Question | None:
+    context = Task().context(statement)
+    ReadStatementOperator(task_id="check").execute(context)
+    with Catalog.open() as catalog:
+        return statement_question(catalog, context)
 
 
-def run(statement: str, approved: dict[str, str] | None = None, *, run_id: str = RUN) -> dict[str, Any]:
-    approval = approved and {"key": approved["key"], "approved_by": "boss"}
-    operator = RunStatementOperator(task_id="run", operation_id=run_id, approval=approval)
+def run(statement: str, approved: Question | None = None, *, run_id: str = RUN) -> dict[str, Any]:
+    with Catalog.open() as catalog:
+        catalog.approvals.record(RUN, approved.keys if approved else [], "boss")
+    operator = RunStatementOperator(task_id="run", operation_id=run_id)
     return operator.execute(Task().context(statement))
 
 
@@ -102,9 +110,9 @@ def test_statement_that_deletes_nothing_asks_nobody(catalog: Catalog, statement:
 def test_drop_with_data_asks_about_just_these_rows(catalog: Catalog) -> None:
     asked = check(DROP)
     assert asked is not None
-    assert asked["subject"] == "Delete 10 rows of demo.delays?"
-    assert "- partition 1, `delay < 10`: 10 rows, 1000 B" in asked["body"]
-    assert "**somebody** asks for" in asked["body"]
+    assert asked.subject == "Delete 10 rows of demo.delays?"
+    assert "- partition 1, `delay < 10`: 10 rows, 1000 B" in asked.body
+    assert "**somebody** asks for" in asked.body
 
 
 def test_drop_with_data_of_an_empty_partition_asks_nobody(catalog: Catalog) -> None:
@@ -114,16 +122,16 @@ def test_drop_with_data_of_an_empty_partition_asks_nobody(catalog: Catalog) -> N
 def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
     asked = check(PURGE)
     assert asked is not None
-    assert asked["subject"] == "Delete the table demo.delays and its files?"
-    assert "3 partitions with 10 rows (1000 B)" in asked["body"]
-    assert catalog.get_table(TABLE).location in asked["body"]
+    assert asked.subject == "Delete the table demo.delays and its files?"
+    assert "3 partitions with 10 rows (1000 B)" in asked.body
+    assert catalog.get_table(TABLE).location in asked.body
 
 
 def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     catalog.create_table("demo.days", columns=[("a", "int")], partition_keys=[("day", "int")])
     asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
     assert asked is not None
-    assert "the partitions with day = 1; or day = 2 would be gone for good" in asked["body"]
+    assert "the partitions with day = 1; or day = 2 would be gone for good" in asked.body
     assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
 
@@ -297,7 +305,7 @@ def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, c
     append(catalog_url, [8])
     asked = check(revert)
     assert asked is not None
-    assert "1 row(s) in 1 file(s) added" in asked["body"]
+    assert "1 row(s) in 1 file(s) added" in asked.body
     append(catalog_url, [9])
     with pytest.raises(AirflowFailException, match="nobody has approved just what"):
         run(revert, asked)

@@ -123,12 +123,13 @@ def test_no_text_of_a_form_is_rendered(
         assert asked == [], name
 
 
-@pytest.mark.usefixtures("tables")
-def test_a_mapped_task_would_render_what_is_not_refused(
-    asked: list[str], monkeypatch: pytest.MonkeyPatch, load_dag: Callable[[str, str], DAG]
-) -> None:
-    monkeypatch.setattr(templates, "refuse_templates", lambda _: None)
-    dag = load_dag((DAGS / "maintain_iceberg_dag.py").read_text(), "maintain_iceberg")
-    change = "ADD PARTITION FIELD {{ conn.bank.password }}"
-    assert dag.test(run_conf={**ICEBERG, "partition_fields": [change]}).state == "failed"
-    assert set(asked) == {"bank"}
+@pytest.mark.parametrize("arguments", [{"table": "d.t", "conf": {}}, {}, ["d.t"], None])
+def test_a_mapped_task_takes_no_other_arguments_from_an_xcom(arguments: Any) -> None:
+    assert templates.only("table")({"table": "d.t"}) == {"table": "d.t"}
+    with pytest.raises(AirflowFailException, match="the arguments are not table; clear the task before"):
+        templates.only("table")(arguments)
+
+
+def test_a_mapped_task_takes_no_template_from_an_xcom() -> None:
+    with pytest.raises(AirflowFailException, match="which Airflow would read as a template"):
+        templates.only("request")({"request": {"index": "{{ conn.bank.password }}"}})
