@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 from sqlalchemy import func, select
 
 from catalog.model import Table
 from catalog.storage import Storage
-from catalog.storage.schema import PartitionRow
+from catalog.storage.schema import DataFileRow, PartitionRow
 
 
 @dataclass(frozen=True)
@@ -38,3 +39,15 @@ def count_visible(storage: Storage, table: Table) -> PartitionCounts:
         partitions,
         *(int(total or 0) if count == partitions else None for count, total in zip(known, totals, strict=True)),
     )
+
+
+def digest_contents(storage: Storage, table: Table) -> str:
+    """Return a digest of the ids of a table's partitions and data files; reads all of them. No id is used again."""
+    digest = sha256()
+    with storage.read() as connection:
+        for row in (PartitionRow, DataFileRow):
+            query = select(row.id).where(row.table_id == table.id).order_by(row.id)
+            for ids in connection.execution_options(yield_per=10_000).scalars(query).partitions():
+                digest.update("".join(f"{row_id}," for row_id in ids).encode())
+            digest.update(b";")
+    return digest.hexdigest()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.approval import Question, asked_by, find_approval, key_of
+from calve_airflow.approval import Question, asked_by, code, find_approval, key_of
 from calve_airflow.errors import SparkJobFailedError, catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.rebalance_operators import deletion_question, size
@@ -303,27 +303,33 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Qu
 
 def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
     from catalog.model import TableKind
+    from catalog.statements.execution.partitions import condition_of
 
     table = catalog.get_table(_table(statement))
     if table.kind is not TableKind.MANAGED:
         return None
-    meant = [
-        " and ".join(f"{each.key} {each.operator} {each.literal.text or 'NULL'}" for each in conditions)
-        for conditions in statement.partitions
-    ]
+    condition = condition_of(table, statement)
+    # All that a purge reads, too.
+    sizes = {
+        partition.id: (partition.row_count, partition.size_bytes)
+        for partition in catalog.get_partitions(table.full_name, condition)
+    }
+    if not sizes:
+        return None
+    rows, size_bytes = ("unknown" if None in column else sum(column) for column in zip(*sizes.values(), strict=True))
     body = (
-        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: the partitions with "
-        f"{'; or '.join(meant)} would be gone for good, with all files in their folders.\n\nReject ends the run, and "
-        "nothing is changed."
+        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{len(sizes):,} partitions** with "
+        f"{code(condition)} would be gone for good, with all files in their folders (rows: {rows}, bytes: "
+        f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
     )
-    key = key_of(table.id, table.version, meant)
-    return Question(f"Delete partitions of {table.full_name} and their files?", body, [key])
+    key = key_of(table.id, sorted(sizes))
+    return Question(f"Delete {len(sizes):,} partitions of {table.full_name} and their files?", body, [key])
 
 
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:
     from catalog.errors import NotFoundError
     from catalog.model import TableKind
-    from catalog.partitions.counting import count_visible
+    from catalog.partitions.counting import count_visible, digest_contents
 
     try:
         table = catalog.get_table(_table(statement))
@@ -348,5 +354,5 @@ def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Questi
         f"{said}.\n\nReject ends the run, and nothing is changed."
     )
     # Ids may be given again, and versions change with the definition only.
-    key = key_of(table.id, table.version, said)
+    key = key_of(table.id, table.version, digest_contents(catalog.storage, table))
     return Question(f"Delete the table {table.full_name} and its files?", body, [key])

@@ -129,9 +129,11 @@ def test_purge_asks_about_the_table_and_its_files(catalog: Catalog) -> None:
 
 def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     catalog.create_table("demo.days", columns=[("a", "int")], partition_keys=[("day", "int")])
+    catalog.add_partitions("demo.days", [NewPartition([day], row_count=5, size_bytes=70) for day in "123"])
     asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
     assert asked is not None
-    assert "the partitions with day = 1; or day = 2 would be gone for good" in asked.body
+    assert "**2 partitions** with `` (`day` = '1') or (`day` = '2') `` would be gone for good" in asked.body
+    assert "(rows: 10, bytes: 140)" in asked.body
     assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
 
@@ -294,6 +296,46 @@ def test_approved_table_is_deleted_with_its_files(catalog: Catalog) -> None:
     run(PURGE, asked)
     assert [table.full_name for table in catalog.list_tables()] == []
     assert not folder.exists()
+
+
+@pytest.fixture
+def days(catalog: Catalog) -> str:
+    """A managed table with one partition."""
+    catalog.create_table("demo.days", columns=[("n", "int")], partition_keys=[("day", "date"), ("c", "string")])
+    catalog.add_partitions("demo.days", [NewPartition(["2024-01-01", "DE"])])
+    return "demo.days"
+
+
+def test_approval_of_a_purge_holds_for_the_partitions_of_then(catalog: Catalog, days: str) -> None:
+    purge = f"ALTER TABLE {days} DROP PARTITION (day < '2025-01-01') PURGE"
+    asked = check(purge)
+    assert asked is not None
+    assert asked.subject == f"Delete 1 partitions of {days} and their files?"
+    catalog.add_partitions(days, [NewPartition(["2024-02-01", "FR"])])
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(purge, asked)
+    assert len(list(catalog.get_partitions(days))) == 2
+    assert run(purge, check(purge))["rows"][0][0] == 2
+    assert check(purge) is None
+
+
+def test_approval_of_a_dropped_table_holds_for_the_partitions_of_then(catalog: Catalog, days: str) -> None:
+    asked = check(f"DROP TABLE {days} PURGE")
+    catalog.drop_partitions(days)
+    catalog.add_partitions(days, [NewPartition(["2024-04-01", "US"])])
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(f"DROP TABLE {days} PURGE", asked)
+
+
+def test_literals_of_a_purge_are_no_markdown_and_no_null(catalog: Catalog, days: str) -> None:
+    catalog.add_partitions(days, [NewPartition(["2024-02-01", None]), NewPartition(["2024-02-01", "NULL"])])
+    of_null, of_text = (check(f"ALTER TABLE {days} DROP PARTITION (c = {value}) PURGE") for value in ("NULL", "'NULL'"))
+    assert of_null is not None
+    assert of_text is not None
+    assert of_null.keys != of_text.keys
+    asked = check(f"ALTER TABLE {days} DROP PARTITION (c >= '**approved**') PURGE")
+    assert asked is not None
+    assert "`` (`c` >= '**approved**') ``" in asked.body
 
 
 def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, catalog_url: str) -> None:

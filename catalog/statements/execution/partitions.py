@@ -97,7 +97,7 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
         for condition in conditions:
             if not list(context.catalog.get_partitions(table.full_name, condition)):
                 raise PartitionNotFoundError(f"table {table.full_name} has no partition with {condition}")
-    condition = " or ".join(f"({each})" for each in conditions)
+    condition = condition_of(table, statement)
     if statement.purge:
         purge = context.catalog.purge_partitions(table.full_name, condition)
         return StatementResult(
@@ -105,6 +105,11 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
         )
     context.catalog.drop_partitions(table.full_name, condition)
     return DONE
+
+
+def condition_of(table: Table, statement: m.DropValuePartitions) -> str:
+    """Return the filter that the partitions of DROP PARTITION (…) match."""
+    return " or ".join(f"({_condition(table, conditions)})" for conditions in statement.partitions)
 
 
 def _condition(table: Table, conditions: Sequence[m.KeyCondition]) -> str:
