@@ -603,7 +603,7 @@ def test_purge_deletes_the_files_of_dropped_partitions(session: Session, catalog
     one, two, other = (with_file(catalog, f"{table.location}/region=EU/month={month}") for month in (1, 2, 3))
     outside = with_file(catalog, str(tmp_path / "outside"))
     run(session, "ALTER TABLE sales ADD PARTITION (region='EU', month=1) PARTITION (region='EU', month=2)")
-    inside = with_file(catalog, f"{one.parent}/inside")
+    inside = with_file(catalog, f"{table.location}/inside")
     run(
         session,
         f"ALTER TABLE sales ADD PARTITION (region='EU', month=4) LOCATION '{outside.parent}' "
