@@ -73,6 +73,7 @@ CatalogError
 ├── LimitExceededError
 ├── ConflictError                    somebody else changed it, or holds it now
 │   ├── OperationConflictError
+│   │   └── OperationReusedError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
 │   ├── LocationInUseError           a location is another table's, or inside or around it
@@ -749,6 +750,24 @@ class ConflictError(CatalogError):
 
 class OperationConflictError(ConflictError):
     """Another operation is at work on the table."""
+
+
+class OperationReusedError(OperationConflictError):
+    """The operation of this id was begun for another request, whose outcome is not this one's.
+
+    Attributes:
+        operation_id: The id that was used again.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, operation_id: str, begun_for: str) -> None:
+        """Name the id and the earlier request."""
+        self.operation_id = operation_id
+        super().__init__(
+            f"operation {operation_id} was begun for another request, {begun_for}; start another operation, of an id "
+            "of its own (in Airflow: a run with another run id)"
+        )
 
 
 class DatabaseNotEmptyError(ConflictError):

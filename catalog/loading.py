@@ -22,12 +22,14 @@ from catalog.definitions import Definitions
 from catalog.errors import (
     InvalidPartitionError,
     NotFoundError,
+    OperationReusedError,
     PartitionAlreadyExistsError,
     RefusedPartition,
     SourceFileError,
 )
 from catalog.failpoints import Point, reached
 from catalog.files import FileInfo, Folder
+from catalog.identifiers import TableName
 from catalog.model import NewPartition, OnInvalid, PartitionIndex, Table
 from catalog.operations import Operation, OperationKind, Operations, OperationState
 from catalog.partition_names import partition_path
@@ -83,16 +85,23 @@ class Loading:
             LocationNotAllowedError: The source is below no allowed folder.
             SourceFileError: The source is not there, or a file changed after it was loaded.
             OperationConflictError: Another operation is at work on the table.
+            OperationReusedError: The operation has loaded something else.
         """
         known = self._known_table(table)
         files = allowed_files(source)
         operation = self._operations.find(operation_id)
+        asked = {"source": source, "reload": reload, "dry_run": is_dry_run}
         if operation is not None and operation.is_committed:
+            is_same = TableName.parse(table) == TableName.parse(operation.table)
+            if not is_same or asked.items() - {(name, operation.request.get(name)) for name in asked}:
+                raise OperationReusedError(
+                    operation_id, f"loading {operation.table} from {operation.request.get('source')}"
+                )
             return self.source_files(operation)
         if known is not None and not reload:
             files = self._new_files(known, source, files)
         if files:
-            request = {"source": source, "reload": reload, "dry_run": is_dry_run, "files": [asdict(f) for f in files]}
+            request = {**asked, "files": [asdict(file) for file in files]}
             self._operations.begin(
                 operation_id,
                 OperationKind.ADD_PARTITIONS,

@@ -21,6 +21,7 @@ from catalog.errors import (
     FencedError,
     OperationConflictError,
     OperationNotFoundError,
+    OperationReusedError,
     TableNotFoundError,
 )
 from catalog.failpoints import Point, reached
@@ -176,16 +177,19 @@ class Operations:
         request: Mapping[str, Any] | None = None,
         *,
         is_exclusive: bool = False,
+        is_fixed: bool = False,
         requested_by: str | None = None,
     ) -> Operation:
         """Journal an operation before its first step, or return it when it was begun before.
 
         Args:
+            is_fixed: An operation that was begun before has to have the same request.
             is_exclusive: No other exclusive operation may be at work on the table. One that nobody has touched for
                 `LEASE_MS` is given up in its favour.
 
         Raises:
-            OperationConflictError: Another one is at work on the table, or it was begun on another table.
+            OperationConflictError: Another one is at work on the table.
+            OperationReusedError: It was begun on another table, for something else, or with another fixed request.
         """
         table = str(TableName.parse(table))
         with self._storage.write() as connection:
@@ -193,6 +197,8 @@ class Operations:
             if is_exclusive:
                 self._give_up_abandoned(connection, table_id, table, operation_id)
             row = connection.execute(_by_id(operation_id)).one_or_none()
+            if row is not None:
+                _require_same(row, kind, (table, table_id), dict(request or {}) if is_fixed else row.request)
             if row is None:
                 connection.execute(
                     insert(OperationRow).values(
@@ -628,6 +634,15 @@ def _existing(connection: Connection, operation_id: str, *, lock: bool = False) 
     if row is None:
         raise OperationNotFoundError(f"there is no operation {operation_id}; `calve operations` lists the latest ones")
     return row
+
+
+def _require_same(
+    row: Row[Any], kind: OperationKind, table: tuple[str, int | None], request: Mapping[str, Any]
+) -> None:
+    name, table_id = table
+    is_its_table = row.table_name == name or (table_id is not None and row.table_id == table_id)
+    if row.kind != kind or not is_its_table or row.request != request:
+        raise OperationReusedError(row.id, f"{row.kind} of table {row.current_name or row.table_name}")
 
 
 def _set_state(connection: Connection, number: int, old: OperationState, new: OperationState) -> None:

@@ -222,6 +222,7 @@ class Imports:
             str(name),
             {"source": str(source.address), "updates": options.updates, "drops_vanished": options.drops_vanished},
             is_exclusive=True,
+            is_fixed=True,
             requested_by=requested_by,
         )
         if operation.is_committed:

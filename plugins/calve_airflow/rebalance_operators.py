@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.operations import Operation
     from catalog.rebalancing.planning import RebalancePlan
     from catalog.rebalancing.requests import RebalanceRequest
 
@@ -59,6 +60,7 @@ class PlanRebalanceOperator(FormOperator):
             request = RebalanceRequest.from_form(self.form)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
+                self._require_same(operation, request)
                 self.log.info("This run has made its change already")
                 return dict(operation.report[COMMIT])
             plan = self._plan(catalog, request)
@@ -71,6 +73,17 @@ class PlanRebalanceOperator(FormOperator):
             skipped = list(self.get_flat_relative_ids(upstream=False))
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]  # Airflow's own
         return planned
+
+    @staticmethod
+    def _require_same(operation: Operation, request: RebalanceRequest) -> None:
+        from catalog.errors import OperationReusedError
+        from catalog.identifiers import TableName
+        from catalog.rebalancing.changes import change_from_json
+
+        made = {name: value for name, value in operation.request.items() if name != "fingerprint"}
+        is_its_table = str(TableName.parse(request.table)) == operation.table
+        if not is_its_table or operation.kind != "rebalance" or change_from_json(made) != request.change:
+            raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
 
     def _plan(self, catalog: Catalog, request: RebalanceRequest) -> RebalancePlan:
         from catalog.errors import CatalogError, InvalidSchemeError

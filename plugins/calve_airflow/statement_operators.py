@@ -120,7 +120,9 @@ class RunStatementOperator(SparkJobOperator):
         table = subject(self.statement)
         self.request = {"table": table, "statements": self.statement}
         request = {"statement": self.statement}
-        catalog.operations.begin(self.operation_id, OperationKind.RUN_STATEMENT, table, request, requested_by=user)
+        catalog.operations.begin(
+            self.operation_id, OperationKind.RUN_STATEMENT, table, request, is_fixed=True, requested_by=user
+        )
         known = catalog.operations.get_job(self.operation_id, step_of(1))
         if known is not None and known.state == "SUCCEEDED":
             self.log.info("This run has run its statement already")

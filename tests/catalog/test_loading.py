@@ -17,6 +17,7 @@ from catalog.errors import (
     InvalidPartitionError,
     LocationNotEmptyError,
     OperationConflictError,
+    OperationReusedError,
     PartitionAlreadyExistsError,
     SourceFileError,
     UnsupportedChangeError,
@@ -241,6 +242,23 @@ def test_publishing_again_returns_the_same_report(load: Load, catalog: Catalog, 
     report = load.run()
     assert load.publish() == report
     assert_loaded(catalog, table, ROWS)
+
+
+def test_an_id_that_is_used_again_does_not_answer_for_another_load(
+    load: Load, catalog: Catalog, table: Table, tmp_path: Path
+) -> None:
+    catalog.create_table("demo.u", columns=[("v", "int")], partition_keys=[("month", "int")])
+    (tmp_path / "other.csv").write_text("1")
+    load.discover()
+    load.stage()
+    load.publish()
+    assert load.discover() == ["01.csv", "02.csv"]
+    discover = catalog.loading.discover
+    for name, source in (("demo.u", load.landing), (TABLE, tmp_path / "other.csv")):
+        with pytest.raises(OperationReusedError, match=r"begun for another request, loading demo\.t from .*landing;"):
+            discover(load.name, name, str(source))
+    with pytest.raises(OperationReusedError):
+        load.discover(reload=True)
 
 
 def test_a_quarantined_load_is_invisible_until_it_is_released(load: Load, catalog: Catalog, table: Table) -> None:

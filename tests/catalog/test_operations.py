@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from catalog import Catalog
-from catalog.errors import ConflictError, FencedError, OperationConflictError, OperationNotFoundError
+from catalog.errors import (
+    ConflictError,
+    FencedError,
+    OperationConflictError,
+    OperationNotFoundError,
+    OperationReusedError,
+)
 from catalog.operations import LEASE_MS, JobState, Operation, OperationKind, Operations, OperationState
 
 TABLE = "demo.t"
@@ -53,6 +59,32 @@ def test_beginning_again_continues_the_same_operation(operations: Operations) ->
     again = begin(operations, "run-1")
     assert (again.number, again.state) == (first.number, OperationState.RUNNING)
     assert len(operations.list()) == 1
+
+
+@pytest.mark.parametrize("state", list(OperationState))
+def test_an_id_is_not_used_for_another_request(catalog: Catalog, state: OperationState) -> None:
+    operations = catalog.operations
+    request = {"statement": "SHOW DATABASES"}
+    operations.begin("run-1", OperationKind.RUN_STATEMENT, TABLE, request, is_fixed=True)
+    if state is OperationState.FAILED:
+        operations.fail("run-1", "KILLED", "killed")
+    elif state is not OperationState.PLANNED:
+        for step in (OperationState.RUNNING, OperationState.COMMITTED, OperationState.CLEANED):
+            advance(catalog, "run-1", step)
+            if step is state:
+                break
+    before = operations.get("run-1")
+    for kind, table, other in (
+        (OperationKind.VERIFY_INDEX, TABLE, request),
+        (OperationKind.RUN_STATEMENT, "demo.u", request),
+        (OperationKind.RUN_STATEMENT, TABLE, {"statement": "SHOW TABLES"}),
+    ):
+        with pytest.raises(
+            OperationReusedError, match=r"run-1 was begun for another request, run_statement of .*demo\.t"
+        ):
+            operations.begin("run-1", kind, table, other, is_fixed=True)
+    assert operations.get("run-1") == before
+    assert operations.begin("run-1", OperationKind.RUN_STATEMENT, TABLE, request, is_fixed=True).number == before.number
 
 
 def test_the_latest_operations_come_first(operations: Operations) -> None:

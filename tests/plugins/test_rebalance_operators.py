@@ -278,6 +278,15 @@ def test_every_step_done_again_gives_the_same(catalog: Catalog, jobs: dict[str, 
     assert (jobs["ran"], verified["folder"]) == ([(REWRITE, 1), (VERIFY, 1)], written["folder"])
 
 
+def test_run_id_that_is_used_again_does_not_answer_for_another_change(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    catalog.create_table("demo.other", columns=[("delay", "int")], scheme=catalog.get_table(TABLE).scheme)
+    verify(rewrite(plan(SPLIT)))
+    commit()
+    for other in ({**SPLIT, "items": ["6", "10"]}, {**SPLIT, "table": "demo.other"}, FREE_SPLIT):
+        with pytest.raises(AirflowFailException, match="OperationReusedError: operation rebalance_partitions/run was"):
+            plan(other)
+
+
 def test_plan_that_does_not_fit_any_more_is_made_anew(catalog: Catalog, jobs: dict[str, Any]) -> None:
     planned = plan(FREE_SPLIT)
     add_file(catalog, 16, 18)

@@ -210,6 +210,13 @@ def test_statement_that_has_run_is_not_run_again(catalog: Catalog, job: dict[str
     assert run("CREATE DATABASE shop") == first
 
 
+def test_run_id_that_is_used_again_does_not_answer_for_another_statement(catalog: Catalog) -> None:
+    run("SHOW DATABASES")
+    with pytest.raises(AirflowFailException, match="OperationReusedError: operation run_statement/run was begun for"):
+        run("CREATE DATABASE shop")
+    assert [database.name for database in catalog.list_databases()] == ["demo"]
+
+
 def test_retry_goes_on_with_the_job_and_runs_nothing_here(catalog: Catalog, job: dict[str, Any]) -> None:
     job["error"] = SparkJobFailedError("Spark job run_statement: OSError: no space")
     statement = f"INSERT INTO {TABLE} VALUES (5)"
