@@ -65,7 +65,6 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
     WrongFieldError: ("items", "is empty"),
     UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
-    ReservedPropertyError: ("calve.source", ["calve.target-file-size"]),
     OperationReusedError: ("run", "rebalance of table demo.t"),
 }
 """What the errors that build their own message are made from; subclasses from the same."""
