@@ -16,7 +16,7 @@ from calve_airflow.statement_operators import ReadStatementOperator
 from catalog import Catalog
 
 DISCOVER = DiscoverSourcesOperator(task_id="discover", operation_id="run")
-PLAN = PlanImportOperator(task_id="plan", operation_id="run")
+PLAN = PlanImportOperator(task_id="plan")
 READ = ReadStatementOperator(task_id="check")
 
 
@@ -63,7 +63,7 @@ def test_a_load_reads_no_foreign_file(catalog: Catalog, tmp_path: Path, load: di
 @pytest.mark.parametrize("source", ["hms://169.254.169.254:80", "glue://eu-west-1?endpoint_url=http://attacker"])
 def test_an_import_asks_no_foreign_host(catalog: Catalog, source: str) -> None:
     form = {"source": source, "tables": None, "update": False, "drop_vanished": False, "dry_run": True}
-    operator = PlanImportOperator(task_id="plan", operation_id="import")
+    operator = PlanImportOperator(task_id="plan")
     with pytest.raises(AirflowFailException, match=r"^LocationNotAllowedError: host "):
         operator.execute(context(form))
 
