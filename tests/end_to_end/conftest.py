@@ -139,15 +139,17 @@ class Run:
         return detail["subject"], detail["body"]
 
     def answer(self, option: str) -> None:
-        """Answer as a person does: again, when it is asked again.
+        """Answer as a person does: not at once, and again, when it is asked again.
 
-        Of an answer that comes before the worker has left the task, Airflow takes it that the task was killed.
+        Of an answer that comes before the worker has left the task, which nobody can see from outside, Airflow takes it
+        that the task was killed.
         """
         deadline = time.monotonic() + RUN_TIMEOUT_SECONDS
         while (state := self.states()["approve"]) != "success":
             assert time.monotonic() < deadline, f"approve is {state}"
             assert state not in {"failed", "upstream_failed", "skipped"}, state
             if state == "awaiting_input":
+                time.sleep(2)
                 self.api.patch(self._approval, {"chosen_options": [option], "params_input": {}})
             time.sleep(0.1)
 
