@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Row, bindparam, select, update
 from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
 from catalog.locations import comparable, is_within
 from catalog.model import NewPartition, OnInvalid, Table
-from catalog.partition_names import given_values, pack_values, partition_path
+from catalog.partition_names import pack_values, partition_path
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.folders import taken_default_folders
 from catalog.partitions.properties import read_properties
@@ -142,7 +142,7 @@ def _rows(
 
 def _location(table: Table, row: Row[*tuple[Any, ...]]) -> str:
     """Return where a partition is, if files can be added there."""
-    path = partition_path(table.key_names, given_values(row.packed_values))
+    path = table.partition_name(row.packed_values)
     if row.is_quarantined:
         raise ConflictError(
             f"partition {path} of {table.full_name} is quarantined until its quality is checked; nothing was added. "
@@ -154,4 +154,4 @@ def _location(table: Table, row: Row[*tuple[Any, ...]]) -> str:
             f"partition {path} of {table.full_name} is stored as {own_format.upper()} and the table as "
             f"{table.format.upper()}, and one folder cannot hold both; nothing was added"
         )
-    return str(row.location or table.default_partition_location(path))
+    return table.partition_location(row.packed_values, row.location)

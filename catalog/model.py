@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from catalog.errors import RefusedPartition
 from catalog.identifiers import TableName
-from catalog.partition_names import NULL_VALUE, partition_path
+from catalog.partition_names import NULL_VALUE, given_values, partition_path
 
 if TYPE_CHECKING:
     from catalog.key_types import KeyType
@@ -258,6 +258,18 @@ class Table:
     def default_partition_location(self, path: str) -> str:
         """Return where a partition of this Hive-style path lies unless it says otherwise."""
         return f"{self.location}/{path}"
+
+    def partition_name(self, packed_values: str) -> str:
+        """Return the Hive-style path of a partition, given by its values as the catalog keeps them."""
+        return partition_path(self.key_names, given_values(packed_values))
+
+    def partition_location(self, packed_values: str, location: str | None) -> str:
+        """Return the location of a partition, given by its values and its own location as the catalog keeps them.
+
+        Args:
+            location: None for the default location.
+        """
+        return location or self.default_partition_location(self.partition_name(packed_values))
 
     @cached_property
     def _key_positions(self) -> dict[str, int]:

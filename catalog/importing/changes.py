@@ -20,7 +20,7 @@ from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.locations import comparable, location_key
 from catalog.model import NewPartition, Table, is_encrypted
 from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import given_values, partition_path
+from catalog.partition_names import partition_path
 from catalog.partitions.adding import PartitionAdder, own_location, refused_by
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.folders import refuse_shared_folders
@@ -72,8 +72,7 @@ class KnownPartitions:
 
     def location(self, row: StoredRow) -> str:
         """Return where a partition of the catalog is."""
-        default = partition_path(self.table.key_names, given_values(row.packed_values))
-        return row.location or self.table.default_partition_location(default)
+        return self.table.partition_location(row.packed_values, row.location)
 
     def is_moved(self, row: StoredRow, partition: NewPartition) -> bool:
         """Return whether a partition is elsewhere in the source than in the catalog."""
@@ -150,7 +149,7 @@ class PartitionChanges:
         """
         other = "another one of the source"
         if row is not None:
-            other = partition_path(self._table.key_names, given_values(row.packed_values))
+            other = self._table.partition_name(row.packed_values)
         self._counts.refused.add(
             f"partition {self._known.name(partition)} of table {self._table.full_name} has the same values, spelled in "
             f"another way, as {other}"

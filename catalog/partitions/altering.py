@@ -59,7 +59,7 @@ def alter_partition(
     indexes = maintained_indexes(connection, table.id)
     row = _held_row(connection, table, values)
     fields: dict[str, Any] = {"properties": _properties(table, indexes, row, change)}
-    before = row.location or _default_location(table, row)
+    before = table.partition_location(row.packed_values, row.location)
     after = before if change.location is None else normalise_location(change.location)
     if after != before:
         require_partition_locations(table, [after])
@@ -93,17 +93,13 @@ def _held_row(connection: Connection, table: Table, values: Sequence[str | None]
     raise PartitionNotFoundError(f"table {table.full_name} has no partition {path}; SHOW PARTITIONS lists them")
 
 
-def _default_location(table: Table, row: Row[Any]) -> str:
-    return table.default_partition_location(partition_path(table.key_names, given_values(row.packed_values)))
-
-
 def _properties(table: Table, indexes: Sequence[PartitionIndex], row: Row[Any], change: PartitionChange) -> str | None:
     properties, own_format = read_properties(row.properties)
     if change.properties is not None:
         changed = {**properties, **change.properties}
         properties = {name: value for name, value in changed.items() if value is not None}
         if indexes and is_encrypted(properties):
-            path = partition_path(table.key_names, given_values(row.packed_values))
+            path = table.partition_name(row.packed_values)
             refused = RefusedPartition(path, None, None, None, PartitionProblem.ENCRYPTED, indexes[0].name)
             raise InvalidPartitionError(table.full_name, [refused], reason=f"{refused}. Nothing was changed")
     return properties_text(table, properties, change.format or own_format)

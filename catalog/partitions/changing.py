@@ -11,7 +11,6 @@ from catalog.failpoints import Point, reached
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
-from catalog.partition_names import given_values, partition_path
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
@@ -58,8 +57,7 @@ def hold_locations(connection: Connection, table: Table, ids: Iterable[int]) -> 
         these = row.table_id == table.id, among(connection, row.id, chunk)
         query = select(row.id, row.packed_values, row.location).where(*these).order_by(row.id).with_for_update()
         for known in connection.execute(query):
-            path = partition_path(table.key_names, given_values(known.packed_values))
-            held[known.id] = known.location or table.default_partition_location(path)
+            held[known.id] = table.partition_location(known.packed_values, known.location)
     return held
 
 

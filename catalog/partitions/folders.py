@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, 
 from catalog.errors import LocationInUseError, LocationTakenError
 from catalog.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
-from catalog.partition_names import folder_start, folder_template, given_values, parse_partition_path, partition_path
+from catalog.partition_names import folder_start, folder_template, parse_partition_path, partition_path
 from catalog.purged_folders import refuse_purged
 from catalog.staging import REJECTED, STAGING
 from catalog.storage.bulk import among, batched, list_of_texts, listed
@@ -44,7 +44,7 @@ class DefaultFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class Folders:
-    """What folders are to the default folders that partitions of a table can have.
+    """How folders relate to the default folders that partitions of a table can have.
 
     Attributes:
         inside: Keys of folders (`catalog.locations.folder_keys`) that are default folders, or inside one → that one.
@@ -104,13 +104,13 @@ def owners_of_default_folders(
     )
     for batch in batched(by_identity):
         for identity, packed in connection.execute(live.where(among(connection, row.identity, batch))):
-            path = _name(table, packed)
+            path = table.partition_name(packed)
             if path in by_identity[bytes(identity)]:
                 yield path, f"partition {path}"
         for identity, packed, location, load in connection.execute(
             reserved.where(among(connection, staged.identity, batch))
         ):
-            path = _name(table, packed)
+            path = table.partition_name(packed)
             if path in by_identity[bytes(identity)] and location == table.default_partition_location(path):
                 yield path, f"partition {path}, which operation {load} is about to add,"
 
@@ -135,7 +135,7 @@ def default_folders_inside(connection: Connection, table: Table, starts: Iterabl
             query = select(beginning, func.min(values)).where(condition).group_by("beginning")
             for batch in batched(some):
                 found = connection.execute(query.where(beginning.in_(batch)) if length else query)
-                paths.update((start, _name(table, packed)) for start, packed in found)
+                paths.update((start, table.partition_name(packed)) for start, packed in found)
     return paths
 
 
@@ -248,7 +248,7 @@ def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -
     LocationInUseError.raise_first(
         LocationTakenError(
             table.full_name,
-            table.default_partition_location(_name(table, values)),
+            table.default_partition_location(table.partition_name(values)),
             f"partition {owner}",
             location,
         )
@@ -277,11 +277,11 @@ def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _L
         )
         for location, other in connection.execute(query):
             assert location is not None
-            taken |= dict.fromkeys(around[location], (_name(table, other), location))
+            taken |= dict.fromkeys(around[location], (table.partition_name(other), location))
     for batch in batched(inside):
         parameters = {"folders": list_of_texts(connection, batch), "table_id": table.id}
         for folder, location, other in connection.execute(_inside_query(connection.dialect.name), parameters):
-            taken[inside[folder]] = _name(table, other), location
+            taken[inside[folder]] = table.partition_name(other), location
     return taken
 
 
@@ -295,7 +295,3 @@ def _inside_query(dialect: str) -> TextClause:
         f"ORDER BY i.location LIMIT 1) AS id FROM {listed(dialect, 'folders')}) AS f "
         "JOIN calve_partition p ON p.id = f.id"
     )
-
-
-def _name(table: Table, packed: str) -> str:
-    return partition_path(table.key_names, given_values(packed))
