@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from tempfile import TemporaryFile
 
-import numpy as np
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
 from catalog.errors import InvalidRequestError
@@ -18,13 +17,11 @@ from catalog.importing.definition import Partitions
 from catalog.importing.hive import HivePartition
 from catalog.importing.reports import PartitionCounts
 from catalog.model import NewPartition, Table
-from catalog.partition_names import given_values, partition_path
-from catalog.partitions.repairing import Digests, digests
+from catalog.partitions.seen import Seen
 from catalog.partitions.spooling import PartitionFile
 from catalog.places import find_forbidden
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
-from catalog.storage.schema import PartitionRow
 
 BATCH = 10_000
 """Partitions of one transaction."""
@@ -74,7 +71,7 @@ class PartitionImport:
         self._table = table
         self._options = options
         self._beat = beat
-        self._seen: list[Digests] = []
+        self._seen = Seen(storage, table)
         self._known = KnownPartitions(table)
         self.counts = PartitionCounts()
         lacking = ["drop vanished partitions"] * (not options.drops_vanished)
@@ -88,22 +85,15 @@ class PartitionImport:
         A folder that one partition leaves is then free for another. What differs is kept in files meanwhile: the source
         is read once, and memory does not grow with its partitions.
         """
-        last_id = self._last_id()
         with TemporaryFile(prefix="calve-") as changed_file, TemporaryFile(prefix="calve-") as new_file:
             changed, new = PartitionFile(changed_file), PartitionFile(new_file)
             for batch in batched(self._readable(pages, made), BATCH):
                 self._compare(batch, changed, new)
                 self._beat(self.counts.seen)
-            self._find_vanished(last_id)
+            self._find_vanished()
             if not self._options.is_dry_run:
                 self._apply(changed, new)
         return self.counts
-
-    def _last_id(self) -> int:
-        """Return the id up to which partitions were there before the source was asked for its own."""
-        with self._storage.read() as connection:
-            query = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == self._table.id)
-            return connection.scalar(query) or 0
 
     def _readable(self, pages: Iterable[Sequence[HivePartition]], made: Partitions) -> Iterator[NewPartition]:
         for page in pages:
@@ -112,14 +102,14 @@ class PartitionImport:
                 try:
                     yield made.of(partition)
                 except InvalidRequestError as error:
-                    self._seen.append(digests([self._known.encoder.identity(partition.values)]))
+                    self._seen.add([self._known.encoder.identity(partition.values)])
                     self.counts.refused.add(str(error))
 
     # --- comparing ----------------------------------------------------------------------------------------------
 
     def _compare(self, batch: Sequence[NewPartition], changed: PartitionFile, new: PartitionFile) -> None:
         encoded = self._known.encoder.encode_all([partition.values for partition in batch])
-        self._seen.append(digests(encoded.identities))
+        self._seen.add(encoded.identities)
         with self._storage.read() as connection:
             rows = self._known.rows(connection, encoded.identities)
         forbidden = dict(find_forbidden(self._table, [location_of(partition) for partition in batch]))
@@ -158,22 +148,12 @@ class PartitionImport:
 
     # --- what the source does not have --------------------------------------------------------------------------
 
-    def _find_vanished(self, last_id: int) -> None:
-        """Count, and perhaps drop, the partitions up to an id that the source does not have; later ones are new."""
-        seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._seen]))
-        row, after = PartitionRow, 0
-        query = select(row.id, row.identity, row.packed_values).where(row.table_id == self._table.id, row.id <= last_id)
+    def _find_vanished(self) -> None:
+        """Count, and perhaps drop, the partitions that the source does not have."""
         vanished: list[Sequence[int]] = []
-        while True:
-            with self._storage.read() as connection:
-                page = connection.execute(query.where(row.id > after).order_by(row.id).limit(BATCH)).all()
-            if not page:
-                break
-            after = page[-1].id
-            is_seen = np.isin(digests([partition.identity for partition in page]), seen)
-            gone = [partition for partition, is_there in zip(page, is_seen, strict=True) if not is_there]
+        for gone in self._seen.lacking(BATCH):
             for partition in gone:
-                self.counts.vanished.add(partition_path(self._table.key_names, given_values(partition.packed_values)))
+                self.counts.vanished.add(self._table.partition_name(partition.packed_values))
             if gone:
                 vanished.append(array("q", [partition.id for partition in gone]))
             self._beat(self.counts.seen)

@@ -70,7 +70,7 @@ class PartitionCounts:
 
     @property
     def applied(self) -> str:
-        """What was changed, in words; empty if nothing was."""
+        """The changes in words, or an empty string if nothing changed."""
         if not (self.added or self.updated or self.dropped):
             return ""
         return f"{self.added:,} partitions were added, {self.updated:,} updated and {self.dropped:,} dropped"

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, select
 
 from catalog.definitions import Definitions
 from catalog.errors import FencedError, InvalidPartitionError, VerificationFailedError
@@ -23,9 +23,10 @@ from catalog.loading import Loading
 from catalog.locations import comparable, folder_keys
 from catalog.model import NewPartition, Table
 from catalog.operations import OperationKind, Operations, OperationState
-from catalog.partition_names import NULL_TEXTS, folder_start, given_values, partition_path, unescape
+from catalog.partition_names import NULL_TEXTS, folder_start, unescape
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, hold_locations
+from catalog.partitions.seen import Digests, Seen
 from catalog.purged_folders import find_purged
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -38,9 +39,6 @@ MAXIMUM_UNFIT = 100
 
 _STEP = "repair"
 _BATCH = 10_000
-
-Digests: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
-"""8 bytes for each of many things, of which two alike are as good as impossible."""
 
 
 class RepairMode(StrEnum):
@@ -83,7 +81,6 @@ class _Findings:
     folder_count: int = 0
     unfit_count: int = 0
     unfit: list[str] = field(default_factory=list)
-    seen: list[Digests] = field(default_factory=list)
 
     def refuse(self, reason: str) -> None:
         """Count, and perhaps name, a folder that is no partition."""
@@ -172,13 +169,11 @@ class _Repair:
         self._encoder = ValueEncoder(table)
         # Of packed values, which are escaped as in paths.
         self._default_path = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in table.key_names)
+        self._seen = Seen(storage, table)
         self._found = _Findings()
         self._own_locations: Digests | None = None
 
     def __call__(self, mode: RepairMode) -> RepairReport:
-        with self._storage.read() as connection:
-            query = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == self._table.id)
-            last_id = connection.scalar(query) or 0
         if mode is not RepairMode.ADD and not self._folder.exists():
             raise VerificationFailedError(
                 f"table {self._table.full_name}: {self._table.location} is not there, so every partition would be "
@@ -189,7 +184,7 @@ class _Repair:
             self._beat()
             self._match(batch, adds=mode is not RepairMode.DROP)
         if mode is not RepairMode.ADD:
-            self._drop_gone(last_id)
+            self._drop_gone()
         return self._found.report()
 
     def _beat(self) -> None:
@@ -244,7 +239,7 @@ class _Repair:
             else:
                 twin = self._effective_location(row) if row is not None else self._location(new[identity])
                 self._found.refuse(f"folder {each.path}: the partition with these values is in {twin}")
-        self._found.seen.append(digests(at_home))
+        self._seen.add(at_home)
         if adds and new:
             self._add(self._with_files(list(new.values())))
 
@@ -265,8 +260,7 @@ class _Repair:
         return comparable(f"{self._table.location}/{found.path}")
 
     def _effective_location(self, row: Row[*tuple[Any, ...]]) -> str:
-        default = partition_path(self._table.key_names, given_values(row.packed_values))
-        return comparable(row.location or self._table.default_partition_location(default))
+        return comparable(self._table.partition_location(row.packed_values, row.location))
 
     def _taken(self, paths: Mapping[str, str]) -> set[str]:
         """Return the paths of folders that are own locations of partitions, for instance of renamed ones."""
@@ -315,23 +309,10 @@ class _Repair:
 
     # --- dropping -----------------------------------------------------------------------------------------------
 
-    def _drop_gone(self, last_id: int) -> None:
-        """Drop the partitions up to an id whose folders are not there; later ones may have come after the listing."""
-        seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._found.seen]))
-        row = PartitionRow
-        query = select(row.id, row.identity, row.packed_values, row.location).where(
-            row.table_id == self._table.id, row.id <= last_id
-        )
-        after = 0
-        while True:
-            with self._storage.read() as connection:
-                page = connection.execute(query.where(row.id > after).order_by(row.id).limit(_BATCH)).all()
-            if not page:
-                return
-            after = page[-1].id
-            is_seen = np.isin(digests([each.identity for each in page]), seen)
-            unseen = [each for each, known in zip(page, is_seen, strict=True) if not known]
-            locations = {each.id: self._effective_location(each) for each in unseen}
+    def _drop_gone(self) -> None:
+        """Drop the partitions whose folders are not there."""
+        for unseen in self._seen.lacking(_BATCH):
+            locations = {partition.id: self._effective_location(partition) for partition in unseen}
             there = in_parallel(lambda location: self._folder.at(location).exists(), locations.values())
             gone = {row_id for row_id, is_there in zip(locations, there, strict=True) if not is_there}
             self._beat()
@@ -342,11 +323,6 @@ class _Repair:
                     now = hold_locations(connection, held, gone)
                     unmoved = [row_id for row_id, location in now.items() if comparable(location) == locations[row_id]]
                     self._found.dropped += drop_partitions(connection, held, unmoved)
-
-
-def digests(identities: Sequence[bytes]) -> Digests:
-    """Return the first 8 bytes of each identity as a number."""
-    return np.frombuffer(b"".join(bytes(identity)[:8] for identity in identities), np.uint64)
 
 
 def _hashes(keys: Collection[bytes]) -> Digests:

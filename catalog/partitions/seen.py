@@ -1,0 +1,61 @@
+"""Which partitions of the catalog another list, of folders or of a source, does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from sqlalchemy import Row, func, select
+
+from catalog.model import Table
+from catalog.storage import Storage
+from catalog.storage.schema import PartitionRow
+
+Digests: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
+"""8 bytes for each of many things, of which two alike are as good as impossible."""
+
+
+class Seen:
+    """The partitions that the other list has, and those of the catalog that it lacks.
+
+    Partitions that are added while the other list is read are not asked for: the other list may be older than they are.
+    """
+
+    def __init__(self, storage: Storage, table: Table) -> None:
+        """Begin, before the other list is read."""
+        self._storage = storage
+        self._table = table
+        self._digests: list[Digests] = []
+        with storage.read() as connection:
+            query = select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id)
+            self._last_id = connection.scalar(query) or 0
+
+    def add(self, identities: Sequence[bytes]) -> None:
+        """Note partitions of the other list by their identities (`PartitionRow.identity`)."""
+        self._digests.append(_digests(identities))
+
+    def lacking(self, size: int) -> Iterator[list[Row[*tuple[Any, ...]]]]:
+        """Yield the partitions that were not noted: their `id`, `packed_values` and `location`.
+
+        Args:
+            size: Partitions of the catalog that are looked at for one item; some items are empty.
+        """
+        seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._digests]))
+        row, after = PartitionRow, 0
+        query = select(row.id, row.identity, row.packed_values, row.location).where(
+            row.table_id == self._table.id, row.id <= self._last_id
+        )
+        while True:
+            with self._storage.read() as connection:
+                page = connection.execute(query.where(row.id > after).order_by(row.id).limit(size)).all()
+            if not page:
+                return
+            after = page[-1].id
+            is_seen = np.isin(_digests([partition.identity for partition in page]), seen)
+            yield [partition for partition, is_there in zip(page, is_seen, strict=True) if not is_there]
+
+
+def _digests(identities: Sequence[bytes]) -> Digests:
+    """Return the first 8 bytes of each identity as a number."""
+    return np.frombuffer(b"".join(bytes(identity)[:8] for identity in identities), np.uint64)
