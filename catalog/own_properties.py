@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from catalog.errors import ReservedPropertyError
 
 RESERVED = "calve."
-"""What the names of properties begin with that are Calve's own, and no source's."""
+"""Prefix of the names of Calve's own properties, which no source may define."""
 
 SOURCE_PROPERTY = "calve.source"
 """The property of an imported table that names its entry: `hms://host:9083/sales.orders`."""

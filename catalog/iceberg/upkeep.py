@@ -142,8 +142,9 @@ def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]
     """
     shared = [(reach_key(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
     mine = [location for location, name in shared if name == table.full_name]
-    others = (each for each in tables if each.full_name != table.full_name and each.kind is not TableKind.VIEW)
-    found = {each.full_name for each in others if any(overlap(reach_key(each.location), path) for path in mine)}
+    others = (other for other in tables if other.full_name != table.full_name and other.kind is not TableKind.VIEW)
+    reaches = ((other.full_name, reach_key(other.location)) for other in others) if mine else ()
+    found = {name for name, reach in reaches if any(overlap(reach, location) for location in mine)}
     root = reach_key(table.location)
     found |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
     return sorted(found)

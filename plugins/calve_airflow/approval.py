@@ -32,7 +32,7 @@ SELF_APPROVAL = "CALVE_SELF_APPROVAL"
 
 @dataclass(frozen=True)
 class Question:
-    """What `ApproveDeletionOperator` asks.
+    """The question that `ApproveDeletionOperator` asks.
 
     Attributes:
         body: Markdown.

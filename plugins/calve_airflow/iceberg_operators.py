@@ -48,9 +48,9 @@ class PlanIcebergUpkeepOperator(FormOperator):
 
         with catalog_errors(), Catalog.open() as catalog:
             upkeep, planned = _plan(catalog, context)
-        for each in planned:
-            self.log.info("%s: %s", each["table"], each["reason"] or each["left_out"] or "")
-            for statement in each["statements"]:
+        for plan in planned:
+            self.log.info("%s: %s", plan["table"], plan["reason"] or plan["left_out"] or "")
+            for statement in plan["statements"]:
                 self.log.info("  %s", statement)
         context["ti"].xcom_push(key=STATEMENTS, value=planned)
         if upkeep.dry_run:
@@ -58,7 +58,7 @@ class PlanIcebergUpkeepOperator(FormOperator):
             return []
         with catalog_errors():
             refuse_templates(planned)
-        return [each["table"] for each in planned if each["statements"]]
+        return [plan["table"] for plan in planned if plan["statements"]]
 
 
 class MaintainIcebergOperator(SparkJobOperator):
@@ -131,7 +131,7 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Look at the operations, where the jobs have recorded what was answered."""
-        return [outcome for each in self.planned for outcome in self._outcomes(catalog, each)]
+        return [outcome for plan in self.planned for outcome in self._outcomes(catalog, plan)]
 
     def _outcomes(self, catalog: Catalog, planned: Mapping[str, Any]) -> list[Outcome]:
         table = planned["table"]
@@ -144,7 +144,7 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         if not statements:
             return []
         if self.is_dry_run:
-            return [_outcome(table, each, "would be run") for each in statements]
+            return [_outcome(table, statement, "would be run") for statement in statements]
         operation = catalog.operations.find(f"{self.operation_id}/{table}")
         job = operation and catalog.operations.get_job(operation.id, JOB)
         if job and job.state == "SUCCEEDED":
@@ -167,10 +167,10 @@ def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
     from catalog.iceberg.upkeep import deletes_files
 
     upkeep, planned = _plan(catalog, context)
-    keys = {each["table"]: key for each in planned if (key := _key(catalog, each))}
+    keys = {plan["table"]: key for plan in planned if (key := _key(catalog, plan))}
     if upkeep.dry_run or not keys:
         return None
-    deleting = [statement for each in planned for statement in each["statements"] if deletes_files(statement)]
+    deleting = [statement for plan in planned for statement in plan["statements"] if deletes_files(statement)]
     listed = "\n".join(f"- {code(statement)}" for statement in deleting[:_SHOWN])
     more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
     body = (

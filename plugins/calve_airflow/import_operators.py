@@ -124,7 +124,7 @@ class SummariseImportOperator(SummaryOperator):
         from catalog.importing.reports import TableReport
 
         known = {each["table"]: TableReport.from_json(each) for each in self.reports or () if each is not None}
-        return [_outcome(catalog, f"{operation_of(context)}/{table}", table, known) for table in self.planned]
+        return [_outcome(catalog, f"{self.operation_id}/{table}", table, known) for table in self.planned]
 
 
 def _outcome(catalog: Catalog, operation_id: str, table: str, known: Mapping[str, TableReport]) -> Outcome:

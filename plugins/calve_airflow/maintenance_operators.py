@@ -50,7 +50,7 @@ class VacuumOperator(FormOperator):
         with catalog_errors(), Catalog.open() as catalog:
             grace = hours("grace_hours", self.grace_hours)
             if grace < GRACE and not self.is_dry_run:
-                require_approval(catalog, context, _vacuum_key(grace))
+                require_approval(catalog, context, _key(VACUUM, grace))
             report = catalog.vacuum(grace=grace, dry_run=self.is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
@@ -90,7 +90,7 @@ class ExpireOperationsOperator(FormOperator):
         with catalog_errors(), Catalog.open() as catalog:
             age = days("retention_days", self.retention_days)
             if age < RETENTION and not self.is_dry_run:
-                require_approval(catalog, context, _expiry_key(age))
+                require_approval(catalog, context, _key(EXPIRE, age))
             report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
         for operation_id in report.abandoned:
             self.log.info("Nobody works on operation %s any more", operation_id)
@@ -152,33 +152,31 @@ def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
 
     form = context["params"]
     grace, age = hours("grace_hours", form["grace_hours"]), days("retention_days", form["retention_days"])
-    subjects, asked, keys = [], [], []
+    short = []
     if grace < GRACE:
-        subjects.append(f"Delete replaced files after {form['grace_hours']} hours?")
-        asked.append(
+        subject = f"Delete replaced files after {form['grace_hours']} hours?"
+        request = (
             f"a vacuum of all tables that leaves files for **{form['grace_hours']} hours** only: readers that began "
             "before may fail, and what was replaced since cannot be looked at any longer"
         )
-        keys.append(_vacuum_key(grace))
+        short.append((subject, request, _key(VACUUM, grace)))
     if age < RETENTION:
-        subjects.append(f"Forget ended operations after {form['retention_days']} days?")
-        asked.append(
+        subject = f"Forget ended operations after {form['retention_days']} days?"
+        request = (
             f"a journal that keeps ended operations for **{form['retention_days']} days** only: who asked for them is "
             "forgotten, and a run that is cleared does its work again"
         )
-        keys.append(_expiry_key(age))
-    if form["dry_run"] or not keys:
+        short.append((subject, request, _key(EXPIRE, age)))
+    if form["dry_run"] or not short:
         return None
-    body = f"{asked_by(context)} asks for {'; and for '.join(asked)}.\n\nReject ends the run, and nothing is deleted."
-    return Question(" ".join(subjects), body, keys)
+    subjects, requests, keys = zip(*short, strict=True)
+    asked = f"{asked_by(context)} asks for {'; and for '.join(requests)}."
+    return Question(" ".join(subjects), f"{asked}\n\nReject ends the run, and nothing is deleted.", keys)
 
 
-def _vacuum_key(grace: timedelta) -> str:
-    return key_of(VACUUM, grace.total_seconds())
-
-
-def _expiry_key(age: timedelta) -> str:
-    return key_of(EXPIRE, age.total_seconds())
+def _key(task: str, kept: timedelta) -> str:
+    """Return the key of a task that keeps files, or operations, for less than the usual time."""
+    return key_of(task, kept.total_seconds())
 
 
 def _outcome(task: str, table: str | None, said: str, failure: str | None = None) -> Outcome:

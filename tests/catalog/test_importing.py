@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -85,6 +85,19 @@ def move(source: GlueEndpoint, places: Mapping[int, str]) -> None:
         source.client.update_partition(
             DatabaseName="sales", TableName="orders", PartitionValueList=changed["Values"], PartitionInput=changed
         )
+
+
+def redefine(source: GlueEndpoint, location: str, keys: Sequence[Mapping[str, str]]) -> None:
+    """Give the partitioned table another location, or other keys."""
+    source.client.update_table(
+        DatabaseName="sales",
+        TableInput={
+            "Name": "orders",
+            "TableType": "EXTERNAL_TABLE",
+            "StorageDescriptor": storage(location),
+            "PartitionKeys": list(keys),
+        },
+    )
 
 
 def import_all(
@@ -412,15 +425,7 @@ def test_a_folder_that_a_partition_has_left_is_another_ones(catalog: Catalog, sa
 def test_a_table_that_moved_as_a_whole_is_updated(catalog: Catalog, sales: GlueEndpoint) -> None:
     import_all(catalog, sales)
     for root in ("/lake/moved", f"{LOCATION}/inside", LOCATION):
-        sales.client.update_table(
-            DatabaseName="sales",
-            TableInput={
-                "Name": "orders",
-                "TableType": "EXTERNAL_TABLE",
-                "StorageDescriptor": storage(root),
-                "PartitionKeys": KEYS,
-            },
-        )
+        redefine(sales, root, KEYS)
         expected = {n: f"{root}/day=2024-01-01/n={n}" for n in range(5)}
         move(sales, expected)
         report = import_all(catalog, sales, updates=True)[TABLE]
@@ -495,15 +500,7 @@ def test_a_table_of_ones_own_becomes_the_sources_only_when_asked_for(catalog: Ca
 def test_another_partitioning_is_another_table(catalog: Catalog, sales: GlueEndpoint, keys: list[str]) -> None:
     import_all(catalog, sales)
     types = {each["Name"]: each["Type"] for each in KEYS}
-    sales.client.update_table(
-        DatabaseName="sales",
-        TableInput={
-            "Name": "orders",
-            "TableType": "EXTERNAL_TABLE",
-            "StorageDescriptor": storage(LOCATION),
-            "PartitionKeys": columns(*[(key, types[key]) for key in keys]),
-        },
-    )
+    redefine(sales, LOCATION, columns(*[(key, types[key]) for key in keys]))
     with pytest.raises(UnsupportedSourceTableError, match="drop it, and import it again"):
         catalog.imports.import_table(sales.source(), TABLE, ImportOptions(updates=True))
 
