@@ -68,7 +68,10 @@ from catalog.own_files import OthersFiles
 from catalog.own_properties import refuse_records
 from catalog.ownership import is_own_folder
 from catalog.partition_purging import (
+    ConfirmPurge,
     PartitionPurge,
+    PurgedPartition,
+    confirm_all,
     finish_partition_purge,
     journal_partition_purge,
     own_folders,
@@ -659,7 +662,9 @@ class Catalog:
         ids = [partition.id for partition in self.get_partitions(table, expression)]
         return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
 
-    def purge_partitions(self, table: str, expression: str | None = None) -> PartitionPurge:
+    def purge_partitions(
+        self, table: str, expression: str | None = None, *, confirm: ConfirmPurge = confirm_all
+    ) -> PartitionPurge:
         """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
         Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing
@@ -668,6 +673,7 @@ class Catalog:
 
         Args:
             expression: None drops them all.
+            confirm: Called with the table and the partitions before any is dropped; raises to refuse.
 
         Raises:
             TableNotFoundError: There is no such table.
@@ -677,7 +683,11 @@ class Catalog:
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
-        partitions = {partition.id: partition.location for partition in self.get_partitions(table, expression)}
+        partitions, sizes = dict[int, str](), list[PurgedPartition]()
+        for found in self.get_partitions(table, expression):
+            partitions[found.id] = found.location
+            sizes.append(PurgedPartition(found.id, found.row_count, found.size_bytes))
+        confirm(definition, sizes)
         folders, kept = own_folders(definition, partitions.values())
         refuse_reached_folders(self.storage, definition.full_name, folders)
         dropped, purged, others = 0, 0, OthersFiles()

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple, TypeAlias
 from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
@@ -35,6 +36,22 @@ log = logging.getLogger(__name__)
 
 BATCH = 100
 """Folders of one operation, which are claimed together."""
+
+
+class PurgedPartition(NamedTuple):
+    """A partition that is about to be deleted with its files."""
+
+    id: int
+    row_count: int | None
+    size_bytes: int | None
+
+
+ConfirmPurge: TypeAlias = Callable[[Table, Sequence[PurgedPartition]], None]
+"""Called before the first partition of a table is deleted with its files; raises to refuse."""
+
+
+def confirm_all(table: Table, partitions: Sequence[PurgedPartition]) -> None:
+    """Refuse no purge."""
 
 
 @dataclass(frozen=True)

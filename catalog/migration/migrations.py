@@ -36,7 +36,7 @@ from catalog.migration.late_files import digest_of, late_report, listed_files
 from catalog.migration.planning import MigrationPlan, make_plan
 from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.migration.reverting import OPERATION_MARK
-from catalog.migration.source_entries import SourceEntries, require_entry
+from catalog.migration.source_entries import ChangedEntry, SourceEntries, require_entry
 from catalog.migration.sources import SourceFolder, source_folders
 from catalog.migration.staging import (
     ListingDigest,
@@ -450,6 +450,17 @@ class Migrations:
         if flip is not None:
             self._sources.restore(flip, is_forced=lose_data)
         return report
+
+    def changed_entry(self, table: Table) -> ChangedEntry | None:
+        """Return a table's entry in its metastore if somebody has changed it since a migration flipped it.
+
+        What was committed through it is not in the catalog.
+
+        Raises:
+            SourceUnavailableError: The metastore does not answer.
+        """
+        flip = self._sources.flip_of(table)
+        return None if flip is None else self._sources.changed_since(flip)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ go on, or back.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from catalog.definitions import Definitions
 from catalog.errors import InvalidRequestError, SourceEntryChangedError
 from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
-from catalog.importing.source import open_source
+from catalog.importing.source import Entry, open_source
 from catalog.model import Table
 from catalog.operations import Operation, OperationKind, Operations
 
@@ -20,6 +21,27 @@ _LOOKED_AT = 1_000
 
 PREPARE = "prepare_source"
 """The step that journals what the entry is, and what it becomes."""
+
+
+@dataclass(frozen=True)
+class ChangedEntry:
+    """An entry that somebody has changed since a migration flipped it.
+
+    Attributes:
+        entry: What it is now.
+        fields: The names of what was changed.
+    """
+
+    flip: SourceFlip
+    entry: Entry
+    fields: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """Say what was changed."""
+        return (
+            f"the entry of {self.flip.table} in {self.flip.address} is not any more as the migration left it: "
+            f"{', '.join(self.fields[:10])} changed since"
+        )
 
 
 class SourceEntries:
@@ -64,6 +86,19 @@ class SourceEntries:
                 return None if found is None else SourceFlip.from_json(found)
         return None
 
+    def changed_since(self, flip: SourceFlip) -> ChangedEntry | None:
+        """Return an entry that is neither as it was flipped nor as it was before; None for another.
+
+        Raises:
+            SourceUnavailableError: The metastore does not answer.
+        """
+        with open_source(flip.source) as source:
+            current = source.entry(flip.table)
+            if not source.differences(current, flip.before):
+                return None
+            fields = source.differences(current, flip.after)
+        return ChangedEntry(flip, current, tuple(fields)) if fields else None
+
     def check_restore(self, flip: SourceFlip) -> None:
         """Make sure that an entry can be what it was, and nobody has committed through it.
 
@@ -71,14 +106,11 @@ class SourceEntries:
             SourceEntryChangedError: Somebody has changed it since it was flipped.
             SourceUnavailableError: The metastore does not answer.
         """
-        with open_source(flip.source) as source:
-            current = source.entry(flip.table)
-            if source.differences(current, flip.before) and (found := source.differences(current, flip.after)):
-                raise SourceEntryChangedError(
-                    f"the entry of {flip.table} in {flip.address} is not any more as the migration left it: "
-                    f"{', '.join(found[:10])} changed since; nothing was changed. What was committed through it is not "
-                    "in the catalog; revert with lose_data => true to lose it"
-                )
+        if changed := self.changed_since(flip):
+            raise SourceEntryChangedError(
+                f"{changed}; nothing was changed. What was committed through it is not in the catalog; revert with "
+                "lose_data => true to lose it"
+            )
 
     def restore(self, flip: SourceFlip, *, is_forced: bool) -> None:
         """Make an entry again what it was before; does no harm when done again.

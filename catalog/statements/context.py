@@ -10,6 +10,7 @@ from uuid import uuid4
 from catalog.catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.identifiers import DEFAULT_DATABASE
+from catalog.partition_purging import ConfirmPurge
 from catalog.statements.engine import Engine, NewOperation
 from catalog.statements.model import Statement, TableReference
 
@@ -34,17 +35,24 @@ class Context:
         text: The statement that is run.
         operation_id: Of the operation that the statement makes, if it makes one; None for a new one.
         requested_by: Who asks, for the journal of operations.
+        confirm_purge: Called before partitions are deleted with their files; raises to refuse.
     """
 
     def __init__(
-        self, catalog: Catalog, database: str, start: Callable[[Catalog], Engine], requested_by: str | None
+        self,
+        catalog: Catalog,
+        database: str,
+        start: Callable[[Catalog], Engine],
+        requested_by: str | None,
+        confirm_purge: ConfirmPurge,
     ) -> None:
-        """Take the catalog, the first database, what starts the engine, and who asks."""
+        """Take the catalog, the first database, what starts the engine, who asks, and what confirms purges."""
         self.catalog = catalog
         self.database = database
         self.text = ""
         self.operation_id: str | None = None
         self.requested_by = requested_by
+        self.confirm_purge = confirm_purge
         self._start = start
         self._engine: Engine | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -23,12 +24,18 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.model import Table
+    from catalog.partition_purging import PurgedPartition
     from catalog.statements.engine import Engine
     from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
 
 STATEMENT = "statement"
 """The parameter of a run that is its statement."""
 
+_NOT_APPROVED = (
+    "PlanConflictError: nobody has approved just what the statement would delete now; nothing was changed. Start the "
+    "DAG again with the same statement, and approve it"
+)
 _POSITION = re.compile(r"at position (\d+)$")
 _TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
@@ -131,7 +138,8 @@ class RunStatementOperator(SparkJobOperator):
             return None
         try:
             self._require_approval(catalog, context)
-            with Session(catalog, start=start, requested_by=user) as session:
+            confirm = partial(self._confirm_purge, catalog, context)
+            with Session(catalog, start=start, requested_by=user, confirm_purge=confirm) as session:
                 (outcome,) = run_script(catalog, session, self.operation_id, self.statement)
         except SparkNeededError:
             return None
@@ -162,14 +170,19 @@ class RunStatementOperator(SparkJobOperator):
         try:
             asked = _question(catalog, statement, "")
             if asked is not None and any(find_approval(catalog, context, key) is None for key in asked.keys):
-                raise AirflowFailException(
-                    "PlanConflictError: nobody has approved just what the statement would delete now; nothing was "
-                    "changed. Start the DAG again with the same statement, and approve it"
-                )
+                raise AirflowFailException(_NOT_APPROVED)
         except BaseException:
             if catalog.operations.find(own_operation) is not None:
                 catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not carried out")
             raise
+
+    def _confirm_purge(
+        self, catalog: Catalog, context: Context, table: Table, partitions: Sequence[PurgedPartition]
+    ) -> None:
+        """Make sure that just these partitions were approved: there may be others since the statement was checked."""
+        key = _purge_key(table, partitions)
+        if key is not None and find_approval(catalog, context, key) is None:
+            raise AirflowFailException(_NOT_APPROVED)
 
     def _outcome_of_job(self, context: Context) -> dict[str, Any]:
         self.conf = {**_packages(self.statement), **(self.conf or {})}
@@ -291,41 +304,49 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Qu
     if table.metadata_location is None:
         return None
     written = written_since_migration(table.metadata_location)
-    if written.is_nothing:
+    changed = catalog.migrations.changed_entry(table)
+    if written.is_nothing and changed is None:
         return None
+    elsewhere = f"\n\nWhat was committed through the metastore would be lost, too: {changed}." if changed else ""
     body = (
         f"{asker} asks for\n\n`CALL iceberg.system.revert('{table.database}', '{table.name}', lose_data => true)`\n\n"
-        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}.\n\n"
-        "Reject ends the run, and nothing is changed."
+        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}."
+        f"{elsewhere}\n\nReject ends the run, and nothing is changed."
     )
     # Each commit has metadata of its own.
-    key = key_of(table.id, table.metadata_location)
+    key = key_of(table.id, table.metadata_location, changed and changed.entry)
     return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
 
 
 def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
-    from catalog.model import TableKind
+    from catalog.partition_purging import PurgedPartition
     from catalog.statements.execution.partitions import condition_of
 
     table = catalog.get_table(_table(statement))
-    if table.kind is not TableKind.MANAGED:
-        return None
     condition = condition_of(table, statement)
-    # All that a purge reads, too.
-    sizes = {
-        partition.id: (partition.row_count, partition.size_bytes)
-        for partition in catalog.get_partitions(table.full_name, condition)
-    }
-    if not sizes:
+    partitions = [
+        PurgedPartition(found.id, found.row_count, found.size_bytes)
+        for found in catalog.get_partitions(table.full_name, condition)
+    ]
+    key = _purge_key(table, partitions)
+    if key is None:
         return None
-    rows, size_bytes = ("unknown" if None in column else sum(column) for column in zip(*sizes.values(), strict=True))
+    _, *sizes = zip(*partitions, strict=True)
+    rows, size_bytes = ("unknown" if None in column else sum(column) for column in sizes)
+    count = f"{len(partitions):,} partitions"
     body = (
-        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{len(sizes):,} partitions** with "
+        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
         f"{code(condition)} would be gone for good, with all files in their folders (rows: {rows}, bytes: "
         f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
     )
-    key = key_of(table.id, sorted(sizes))
-    return Question(f"Delete {len(sizes):,} partitions of {table.full_name} and their files?", body, [key])
+    return Question(f"Delete {count} of {table.full_name} and their files?", body, [key])
+
+
+def _purge_key(table: Table, partitions: Sequence[PurgedPartition]) -> str | None:
+    """Return what stands for the deletion of partitions and their files; None when no file goes."""
+    from catalog.model import TableKind
+
+    return key_of(table.id, sorted(partitions)) if partitions and table.kind is TableKind.MANAGED else None
 
 
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:

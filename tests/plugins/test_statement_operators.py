@@ -7,9 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
+from pyiceberg.catalog.glue import GlueCatalog
+from sqlalchemy import update
 
 from calve_airflow.approval import Question
 from calve_airflow.errors import SparkJobFailedError
@@ -21,12 +25,15 @@ from calve_airflow.statement_operators import (
     statement_question,
 )
 from catalog import Catalog, NewPartition
+from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationKind, OperationState
 from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
+from catalog.storage.schema import PartitionRow
 from tests.catalog.iceberg_tables import append, make_orders, migrate
 from tests.catalog.type_changes import LOSSLESS, LOSSY
 from tests.catalog.written_files import own_name
+from tests.glue_endpoint import GlueEndpoint, storage
 
 TABLE, RUN = "demo.delays", "run_statement/run"
 DROP = f"ALTER TABLE {TABLE} DROP PARTITION (1) WITH DATA"
@@ -326,6 +333,28 @@ def test_approval_of_a_purge_holds_for_the_partitions_of_then(catalog: Catalog, 
     assert check(purge) is None
 
 
+@pytest.mark.parametrize("change", ["another partition", "more rows"])
+def test_a_purge_deletes_nothing_that_came_after_its_approval_was_looked_at(
+    catalog: Catalog, days: str, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    purge = f"ALTER TABLE {days} DROP PARTITION (day < '2025-01-01') PURGE"
+    check_first = RunStatementOperator._require_approval
+
+    def change_then(*arguments: Any) -> None:
+        check_first(*arguments)
+        if change == "another partition":
+            catalog.add_partitions(days, [NewPartition(["2024-02-01", "FR"])])
+        else:
+            with catalog.storage.write() as connection:
+                connection.execute(update(PartitionRow).values(row_count=7))
+
+    monkeypatch.setattr(RunStatementOperator, "_require_approval", change_then)
+    before = len(list(catalog.get_partitions(days)))
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(purge, check(purge))
+    assert len(list(catalog.get_partitions(days))) == before + (change == "another partition")
+
+
 def test_approval_of_a_dropped_table_holds_for_the_partitions_of_then(catalog: Catalog, days: str) -> None:
     asked = check(f"DROP TABLE {days} PURGE")
     catalog.drop_partitions(days)
@@ -361,6 +390,36 @@ def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, c
     assert catalog.get_table("demo.orders").is_iceberg
     assert run(revert, check(revert))["rows"][0][2:] == [2, 0]
     assert not catalog.get_table("demo.orders").is_iceberg
+
+
+def test_a_revert_that_loses_what_came_through_the_metastore_is_approved_for_just_this(
+    catalog: Catalog, glue: GlueEndpoint, tmp_path: Path
+) -> None:
+    folder = tmp_path / "landed"
+    folder.mkdir()
+    pq.write_table(pa.table({"id": pa.array([1], pa.int64()), "name": ["one"]}), folder / "one.parquet")
+    glue.client.create_database(DatabaseInput={"Name": "shop"})
+    glue.create_table("shop", "orders", StorageDescriptor=storage(f"file:{folder}"))
+    catalog.imports.import_tables(glue.source(), ["shop.orders"])
+    migrate(catalog, "shop.orders", request=MigrationRequest(verify=False, flip_source=True))
+    revert = "CALL iceberg.system.revert(schema_name => 'shop', table_name => 'orders', lose_data => true)"
+    assert check(revert) is None
+
+    through_glue = GlueCatalog("glue", client=glue.client).load_table("shop.orders")
+    for number in (2, 3):
+        through_glue.append(pa.table({"id": pa.array([number], pa.int64()), "name": ["new"]}))
+        asked = check(revert)
+        assert asked is not None
+        assert "Parameters.metadata_location" in asked.body
+        if number == 2:
+            first = asked
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(revert, first)
+    assert catalog.get_table("shop.orders").is_iceberg
+    run(revert, asked)
+    assert not catalog.get_table("shop.orders").is_iceberg
+    entry = glue.client.get_table(DatabaseName="shop", Name="orders")["Table"]
+    assert "metadata_location" not in entry["Parameters"]
 
 
 def test_a_migration_that_needs_spark_gets_its_packages(catalog: Catalog, job: dict[str, Any]) -> None:
