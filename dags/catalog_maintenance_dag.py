@@ -46,11 +46,11 @@ with DAG(
     doc_md=__doc__,
     tags=["calve", "maintenance"],
     catchup=False,
-    max_active_runs=1,
     render_template_as_native_obj=True,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
+    # Tasks wait for one another, not runs: one that waits for an approval holds up none of the schedule.
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "max_active_tis_per_dag": 1},
 ):
-    approve = ApproveDeletionOperator(task_id="approve", ask=maintenance_question)
+    approve = ApproveDeletionOperator(task_id="approve", ask=maintenance_question, max_active_tis_per_dag=None)
     vacuum = VacuumOperator(task_id=VACUUM, grace_hours=GRACE_HOURS, is_dry_run=DRY_RUN, trigger_rule="none_failed")
     expire = ExpireOperationsOperator(
         task_id=EXPIRE, retention_days="{{ params.retention_days }}", is_dry_run=DRY_RUN, trigger_rule="all_done"

@@ -292,12 +292,19 @@ def test_the_schedule_of_the_maintenance_clears_away(dags: dict[str, DAG]) -> No
     assert dags[MAINTENANCE].params["grace_hours"] == 24
 
 
+def test_a_maintenance_that_waits_for_an_approval_holds_up_none_of_the_schedule(dags: dict[str, DAG]) -> None:
+    tasks = {task.task_id: task.max_active_tis_per_dag for task in dags[MAINTENANCE].tasks}
+    assert tasks.pop("approve") is None
+    assert set(tasks.values()) == {1}
+    assert dags[MAINTENANCE].max_active_runs > 1
+
+
 def test_nothing_is_repaired_unless_asked_for(dags: dict[str, DAG]) -> None:
     assert dags[VERIFY].params["repair"] is False
     assert dags[VERIFY].params["tables"] is None
 
 
-@pytest.mark.parametrize("dag_id", ["add_partitions", LISTED, *sorted(OF_MANY_TABLES)])
+@pytest.mark.parametrize("dag_id", ["add_partitions", LISTED, *sorted(OF_MANY_TABLES - {MAINTENANCE})])
 def test_one_run_of_a_dag_at_a_time(dags: dict[str, DAG], dag_id: str) -> None:
     assert dags[dag_id].max_active_runs == 1
     assert not dags[dag_id].catchup
