@@ -11,7 +11,7 @@ A load that was interrupted in `publish` is finished by doing it again; one that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -70,6 +70,7 @@ class Loading:
         *,
         reload: bool = False,
         is_dry_run: bool = False,
+        settings: Mapping[str, Any] | None = None,
         requested_by: str | None = None,
     ) -> list[FileInfo]:
         """Return the source files to load, and journal the operation that loads them; nothing is journaled for none.
@@ -79,6 +80,7 @@ class Loading:
         Args:
             source: A file, a folder, or a glob.
             reload: Take files too that were loaded before, or have changed since.
+            settings: What the load's later steps are told (`settings_of`); JSON-able.
 
         Raises:
             NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table is not loaded like this.
@@ -101,7 +103,7 @@ class Loading:
         if known is not None and not reload:
             files = self._new_files(known, source, files)
         if files:
-            request = {**asked, "files": [asdict(file) for file in files]}
+            request = {**asked, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
             self._operations.begin(
                 operation_id,
                 OperationKind.ADD_PARTITIONS,
@@ -113,6 +115,10 @@ class Loading:
         elif operation is not None:
             self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"every file of {source} is loaded by now")
         return files
+
+    def settings_of(self, operation_id: str) -> dict[str, Any]:
+        """Return the settings that `discover` has journaled with a load."""
+        return dict(self._operations.get(operation_id).request.get("settings") or {})
 
     def _known_table(self, name: str) -> Table | None:
         try:

@@ -35,6 +35,7 @@ from calve_airflow.load_operators import (
     CheckQualityOperator,
     CreateIndexesOperator,
     DiscoverSourcesOperator,
+    LoadJobOperator,
     NewPartitionsOperator,
     RegisterPartitionsOperator,
     WritePartitionsOperator,
@@ -71,12 +72,10 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         on_failure_callback=give_up_operation,
     ):
         discover = DiscoverSourcesOperator(task_id="discover")
-        request, new_table, quality = discover.output, discover.output["table"], discover.output["quality"]
-
-        validate = SparkJobOperator(task_id="validate", job="validate_source", request=request)
-        write = WritePartitionsOperator(task_id="write", job="write_partitions", request=request)
-        register = RegisterPartitionsOperator(task_id="register", staged=write.output, request=request, quality=quality)
-        create = CreateIndexesOperator(task_id="create_indexes", table=new_table, indexes=discover.output["indexes"])
+        validate = LoadJobOperator(task_id="validate", job="validate_source")
+        write = WritePartitionsOperator(task_id="write")
+        register = RegisterPartitionsOperator(task_id="register")
+        create = CreateIndexesOperator(task_id="create_indexes")
         build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
             create.output.map(only("operation_id", "request"))
         )
@@ -87,11 +86,11 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
             index="{{ ti.xcom_pull('discover', key='index_names') }}",
             trigger_rule="none_failed_min_one_success",
         )
-        check = CheckQualityOperator(task_id="check_quality", job="check_quality", request=quality)
+        check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality")
         new = NewPartitionsOperator(task_id="list_partitions")
-        announce = AnnouncePartitionsOperator.partial(task_id="announce", table=new_table, outlets=assets).expand(
-            partitions=new.output
-        )
+        announce = AnnouncePartitionsOperator.partial(
+            task_id="announce", table=discover.output["table"], outlets=assets
+        ).expand(partitions=new.output)
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
         create >> wait

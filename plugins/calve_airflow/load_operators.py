@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
 """The id of a run's operation: a retry, and a cleared run, continue it."""
 
+_WRITE = "write_partitions"
+
 
 class DiscoverSourcesOperator(FormOperator):
     """Finds the source files that a table does not have yet, and journals the operation that loads them.
@@ -37,8 +39,8 @@ class DiscoverSourcesOperator(FormOperator):
         operation_id: The operation to journal (templated).
 
     Returns:
-        The request of the load's Spark jobs. Other XComs: `table`, `indexes` (name → keys), `index_names`, and
-        `quality` (the request of the quality job).
+        The number of new files. Other XComs: `table`, and `index_names`. What the load's later tasks are told is
+        journaled with the operation: users may write XComs.
 
     Raises:
         AirflowSkipException: There is nothing new.
@@ -52,7 +54,7 @@ class DiscoverSourcesOperator(FormOperator):
         super().__init__(**kwargs)
         self.operation_id = operation_id
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> int:
         """Look for new files."""
         from catalog import Catalog
         from catalog.table_config import configured_load
@@ -68,30 +70,57 @@ class DiscoverSourcesOperator(FormOperator):
                 config.source,
                 reload=bool(form.get("reload")),
                 is_dry_run=dry_run,
+                settings={
+                    "request": {**config.job_request(), "dry_run": dry_run},
+                    "quality": config.quality_request(),
+                    "indexes": dict(config.indexes),
+                },
                 requested_by=context["dag_run"].triggering_user_name,
             )
         if not files:
             raise AirflowSkipException(f"{config.table} has every file of {config.source}; nothing to load")
         self.log.info("%d new file(s) for %s, the first is %s", len(files), config.table, files[0].path)
-        xcoms = {
-            "table": config.table,
-            "indexes": config.indexes,
-            "index_names": list(config.indexes),
-            "quality": config.quality_request(),
-        }
-        for key, value in xcoms.items():
+        for key, value in {"table": config.table, "index_names": list(config.indexes)}.items():
             context["ti"].xcom_push(key=key, value=value)
-        return {**config.job_request(), "dry_run": dry_run}
+        return len(files)
 
 
-class WritePartitionsOperator(SparkJobOperator):
-    """Runs the Spark job that writes a load's data files, unless the run is a dry one."""
+class LoadJobOperator(SparkJobOperator):
+    """Runs a Spark job of a load, as the load's operation has journaled it.
+
+    Args:
+        operation_id: The load (templated).
+        setting: The part of the journaled settings that is the job's request.
+    """
+
+    template_fields: Sequence[str] = ("operation_id",)
+
+    def __init__(self, *, setting: str = "request", **kwargs: Any) -> None:
+        super().__init__(request={}, **kwargs)
+        self.setting = setting
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Skip the rest of a dry run, or write."""
-        if self.request.get("dry_run"):
-            raise AirflowSkipException("dry run: nothing is written; the result of `validate` says what would be")
+        """Submit or join the job."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            self.request = _settings(catalog, self.operation_id)[self.setting]
+        return self._run(context)
+
+    def _run(self, context: Context) -> dict[str, Any]:
         return super().execute(context)
+
+
+class WritePartitionsOperator(LoadJobOperator):
+    """Runs the Spark job that writes a load's data files, unless the run is a dry one."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job=_WRITE, **kwargs)
+
+    def _run(self, context: Context) -> dict[str, Any]:
+        if self.request["dry_run"]:
+            raise AirflowSkipException("dry run: nothing is written; the result of `validate` says what would be")
+        return super()._run(context)
 
 
 class RegisterPartitionsOperator(BaseOperator):
@@ -99,33 +128,20 @@ class RegisterPartitionsOperator(BaseOperator):
 
     Args:
         operation_id: The load (templated).
-        staged: What the Spark job that wrote the files returned (templated).
-        request: The load's request (templated); `invalid_partitions` counts.
-        quality: The load's quality rules (templated): with `quarantine`, the partitions stay invisible for now.
 
     Returns:
         What was added and what was refused, as `Loading.publish`.
 
     Raises:
-        AirflowFailException: A partition exists, does not fit an index, or its folder holds foreign files.
+        AirflowFailException: Nothing is written yet; a partition exists, does not fit an index, or its folder holds
+            foreign files.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "staged", "request", "quality")
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(
-        self,
-        *,
-        operation_id: str,
-        staged: Mapping[str, Any],
-        request: Mapping[str, Any],
-        quality: Mapping[str, Any],
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
-        self.staged = staged
-        self.request = request
-        self.quality = quality
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the load, or return what an earlier try published."""
@@ -133,17 +149,24 @@ class RegisterPartitionsOperator(BaseOperator):
 
         step = self.task_id
         with catalog_errors(), Catalog.open() as catalog:
-            if catalog.operations.get(self.operation_id).is_committed:
+            operation = catalog.operations.get(self.operation_id)
+            staged = operation.report.get(_WRITE)
+            if staged is None:
+                raise AirflowFailException(f"load {operation.id} has written no files yet; clear its task that writes")
+            if operation.is_committed:
                 # The try that committed may have died before it cleared up behind itself.
-                return catalog.loading.publish(self.operation_id, step, 0, self.staged["staging"])
+                return catalog.loading.publish(operation.id, step, 0, staged["staging"])
+            settings = _settings(catalog, self.operation_id)
+            is_skipping = settings["request"]["invalid_partitions"] == "skip"
+            on_failure = settings["quality"]["rules"].get("on_failure")
             with catalog.operations.attempt(self.operation_id, step) as attempt:
                 report = catalog.loading.publish(
                     self.operation_id,
                     step,
                     attempt,
-                    self.staged["staging"],
-                    on_invalid=OnInvalid.SKIP if self.request["invalid_partitions"] == "skip" else OnInvalid.REFUSE,
-                    is_quarantined=self.quality["rules"].get("on_failure") == "quarantine",
+                    staged["staging"],
+                    on_invalid=OnInvalid.SKIP if is_skipping else OnInvalid.REFUSE,
+                    is_quarantined=on_failure == "quarantine",
                 )
         self.log.info("Added %(partitions)d partitions with %(row_count)d rows in %(file_count)d files", report)
         if report["refused"]:
@@ -158,12 +181,10 @@ class RegisterPartitionsOperator(BaseOperator):
 
 
 class CreateIndexesOperator(BaseOperator):
-    """Creates the partition indexes that a table shall have and does not.
+    """Creates the partition indexes that a loaded table shall have and does not.
 
     Args:
-        operation_id: The operation that needs them (templated); each build is an operation of its own below it.
-        table: `database.table` (templated).
-        indexes: Name → keys (templated).
+        operation_id: The load (templated); each build is an operation of its own below it.
 
     Returns:
         The arguments of a `SparkJobOperator` for each one that has to be built.
@@ -172,13 +193,11 @@ class CreateIndexesOperator(BaseOperator):
         AirflowFailException: An index cannot be created like this.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "table", "indexes")
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, operation_id: str, table: str, indexes: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.operation_id = operation_id
-        self.table = table
-        self.indexes = indexes
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
@@ -186,30 +205,23 @@ class CreateIndexesOperator(BaseOperator):
         from catalog import Catalog, IndexState
 
         with catalog_errors(), Catalog.open() as catalog:
-            indexes = [self._created(catalog, name, keys) for name, keys in self.indexes.items()]
-            builds = [self._build(catalog, index) for index in indexes if index.state is IndexState.CREATING]
+            table = catalog.operations.get(self.operation_id).table
+            wanted = _settings(catalog, self.operation_id)["indexes"]
+            indexes = [_created(catalog, table, name, keys) for name, keys in wanted.items()]
+            builds = [self._build(catalog, table, index) for index in indexes if index.state is IndexState.CREATING]
         self.log.info("To build: %s", ", ".join(each["request"]["index"] for each in builds) or "nothing")
         return builds
 
-    def _created(self, catalog: Catalog, name: str, keys: Sequence[str]) -> PartitionIndex:
-        """Return an index; create it unless it is there."""
-        from catalog import IndexState
-
-        current = current_index(catalog, self.table, name)
-        if current is None or current.state is IndexState.FAILED:
-            return catalog.create_partition_index(self.table, name, keys)
-        return current
-
-    def _build(self, catalog: Catalog, index: PartitionIndex) -> dict[str, Any]:
+    def _build(self, catalog: Catalog, table: str, index: PartitionIndex) -> dict[str, Any]:
         from catalog.operations import OperationKind
 
-        operation_id = build_operation_id(self.operation_id, self.table, index)
-        request = {"table": self.table, "index": index.name}
-        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, self.table, request)
+        operation_id = build_operation_id(self.operation_id, table, index)
+        request = {"table": table, "index": index.name}
+        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, table, request)
         return {"operation_id": operation_id, "request": request}
 
 
-class CheckQualityOperator(SparkJobOperator):
+class CheckQualityOperator(LoadJobOperator):
     """Runs the Spark job that checks new partitions, and acts on its verdict as the table's entry says."""
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -269,6 +281,31 @@ class AnnouncePartitionsOperator(BaseOperator):
         """Return the number of partitions announced."""
         announce(context, self.table, self.partitions)
         return len(self.partitions)
+
+
+def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:
+    """Return what the tasks of a load are told (`DiscoverSourcesOperator`).
+
+    Raises:
+        AirflowFailException: The load was begun by a version that did not journal it.
+    """
+    settings = catalog.loading.settings_of(operation_id)
+    if not settings:
+        raise AirflowFailException(
+            f"load {operation_id} was begun by an earlier version, which kept its settings elsewhere; start the DAG "
+            "again"
+        )
+    return settings
+
+
+def _created(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
+    """Return an index; create it unless it is there."""
+    from catalog import IndexState
+
+    current = current_index(catalog, table, name)
+    if current is None or current.state is IndexState.FAILED:
+        return catalog.create_partition_index(table, name, keys)
+    return current
 
 
 def give_up_operation(context: Context) -> None:

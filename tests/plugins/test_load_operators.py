@@ -1,12 +1,23 @@
-"""What a load does when it is run again."""
+"""What the tasks of a load are told, and what they do when they are run again."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.load_operators import RegisterPartitionsOperator
+from calve_airflow.load_operators import (
+    CheckQualityOperator,
+    DiscoverSourcesOperator,
+    LoadJobOperator,
+    RegisterPartitionsOperator,
+    WritePartitionsOperator,
+)
+from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.loading import STAGING
 from catalog.operations import OperationKind, OperationState
@@ -15,17 +26,54 @@ TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
 
 
 def test_a_try_after_one_that_died_behind_its_commit_clears_up(catalog: Catalog) -> None:
+    staging = f"{STAGING}/1-1"
     catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE)
+    written = catalog.operations.start_job(RUN, "write_partitions")
+    catalog.operations.finish_job(RUN, "write_partitions", written, {"staging": staging})
     attempt = catalog.operations.start_job(RUN, STEP)
     catalog.operations.finish_job(RUN, STEP, attempt, {"partitions": 3})
     with catalog.storage.write() as connection:
         catalog.operations.advance(connection, RUN, OperationState.COMMITTED)
     location = Path(catalog.get_table(TABLE).location)
-    staging = f"{STAGING}/1-1"
     (location / staging).mkdir(parents=True)
-    operator = RegisterPartitionsOperator(
-        task_id=STEP, operation_id=RUN, staged={"staging": staging}, request={}, quality={}
-    )
+    operator = RegisterPartitionsOperator(task_id=STEP, operation_id=RUN)
     assert operator.execute(Context()) == {"partitions": 3}
     assert catalog.operations.get(RUN).state is OperationState.CLEANED
     assert not (location / STAGING).exists()
+
+
+def test_a_load_that_has_written_nothing_is_not_registered(catalog: Catalog) -> None:
+    catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE)
+    with pytest.raises(AirflowFailException, match="clear its task that writes"):
+        RegisterPartitionsOperator(task_id=STEP, operation_id=RUN).execute(Context())
+
+
+def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xcoms(
+    empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "days.csv"
+    source.write_text("day,n\n2024-01-01,1\n")
+    pushed: dict[str, Any] = {}
+    run = SimpleNamespace(triggering_user_name="somebody")
+    form = {"table": "demo.days", "source": str(source), "source_format": "csv", "keys": ["day date"], "dry_run": False}
+    ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
+    context: Any = {"dag_run": run, "ti": ti, "params": form}
+    asked: dict[str, Any] = {}
+
+    def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        asked[operator.job] = operator.request
+        return {"failed": 0}
+
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    assert DiscoverSourcesOperator(task_id="discover", operation_id=RUN).execute(context) == 1
+    for task in (
+        LoadJobOperator(task_id="validate", job="validate_source", operation_id=RUN),
+        WritePartitionsOperator(task_id="write", operation_id=RUN),
+        CheckQualityOperator(task_id="check", job="check_quality", setting="quality", operation_id=RUN),
+    ):
+        assert set(task.template_fields) == {"operation_id"}
+        task.execute(context)
+    assert asked["validate_source"] == asked["write_partitions"]
+    assert asked["validate_source"]["keys"] == [["day", "date"]]
+    assert asked["check_quality"] == {"table": "demo.days", "rules": {}}
+    assert pushed == {"table": "demo.days", "index_names": []}
