@@ -31,6 +31,8 @@ _UNFINISHED_A_THREAD = 16
 """Calls that `in_parallel` has begun, or will begin next, before it yields the first one's answer."""
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
+_TOO_LONG = errno.ENAMETOOLONG
+"""What the file system cannot name is not there; the value of a partition may be longer than the name of a folder."""
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's scheme → PyArrow's."""
 
@@ -168,7 +170,12 @@ class Folder:
 
     def exists(self, name: str = "") -> bool:
         """Say whether a file or folder is there."""
-        return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+        try:
+            return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
+        except OSError as error:
+            if error.errno != _TOO_LONG:
+                raise
+            return False
 
     @property
     def keeps_empty_folders(self) -> bool:
@@ -181,26 +188,20 @@ class Folder:
 
     def is_empty(self, name: str) -> bool:
         """Say whether a folder holds nothing, or is not there."""
-        selector = fs.FileSelector(self._path(name), allow_not_found=True)
-        return not self._files.get_file_info(selector)
+        return not self._listed(name)
 
     def folders(self, name: str) -> list[str]:
         """Return the names of the folders directly inside one; none when it is not there."""
-        selector = fs.FileSelector(self._path(name), allow_not_found=True)
-        return sorted(
-            info.base_name for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory
-        )
+        return sorted(info.base_name for info in self._listed(name) if info.type == fs.FileType.Directory)
 
     def partition_folders(self, name: str) -> list[str | None]:
         """Return the names of the folders directly inside one that are not hidden; None for a name that is no UTF-8."""
-        selector = fs.FileSelector(self._path(name), allow_not_found=True)
-        found = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.Directory)
+        found = (info for info in self._listed(name) if info.type == fs.FileType.Directory)
         return [name for name in map(_name, found) if name is None or not is_hidden(name)]
 
     def visible_names(self, name: str) -> set[str]:
         """Return the names of the files and folders directly inside a folder that are not hidden."""
-        selector = fs.FileSelector(self._path(name), allow_not_found=True)
-        return {info.base_name for info in self._files.get_file_info(selector) if not is_hidden(info.base_name)}
+        return {info.base_name for info in self._listed(name) if not is_hidden(info.base_name)}
 
     def files(self, pattern: str = "*") -> list[FileInfo]:
         """Return the files below the folder, by path; hidden parts are left out, at any depth.
@@ -223,8 +224,7 @@ class Folder:
         Args:
             recursive: Also what is inside its folders.
         """
-        selector = fs.FileSelector(self._root, allow_not_found=True, recursive=recursive)
-        for info in self._files.get_file_info(selector):
+        for info in self._listed("", recursive=recursive):
             name = posixpath.relpath(info.path, self._root)
             yield self._info(f"{self.location}/{name}", info), info.type == fs.FileType.Directory
 
@@ -237,6 +237,16 @@ class Folder:
         """Return a file by its path below this folder; None when it is not there."""
         info = self._files.get_file_info(self._path(name))
         return self._info(name, info) if info.type == fs.FileType.File else None
+
+    def _listed(self, name: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+        """Return the files and folders inside a folder; none when it is not there."""
+        selector = fs.FileSelector(self._path(name), allow_not_found=True, recursive=recursive)
+        try:
+            return list(self._files.get_file_info(selector))
+        except OSError as error:
+            if error.errno != _TOO_LONG:
+                raise
+            return []
 
     @staticmethod
     def _info(path: str, info: fs.FileInfo) -> FileInfo:
@@ -337,9 +347,9 @@ class Folder:
         except FileNotFoundError:
             return True
         except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, _TOO_LONG):
                 raise
-            return False
+            return error.errno == _TOO_LONG
         return True
 
     def delete(self, name: str) -> None:
@@ -355,8 +365,7 @@ class Folder:
 
     def all_files(self, name: str) -> list[FileInfo]:
         """Return every file inside a folder, hidden ones too, by its path below this folder; none without a folder."""
-        selector = fs.FileSelector(self._path(name), recursive=True, allow_not_found=True)
-        found = (info for info in self._files.get_file_info(selector) if info.type == fs.FileType.File)
+        found = (info for info in self._listed(name, recursive=True) if info.type == fs.FileType.File)
         return [self._info(posixpath.relpath(info.path, self._root), info) for info in found]
 
     def delete_except(self, kept: Iterable[str]) -> None:
@@ -369,7 +378,7 @@ class Folder:
         rest = [""]
         while rest:
             name = rest.pop()
-            for info in self._files.get_file_info(fs.FileSelector(self._path(name), allow_not_found=True)):
+            for info in self._listed(name):
                 inside = posixpath.join(name, info.base_name)
                 if inside in above:
                     rest.append(inside)

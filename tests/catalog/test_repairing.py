@@ -122,6 +122,16 @@ def test_partitions_without_folders_are_dropped_when_asked(catalog: Catalog, roo
     assert names(catalog) == {"s=a/n=1", "s=new/n=1", "s=x/n=0"}
 
 
+def test_partitions_whose_values_are_longer_than_names_of_folders_have_none(catalog: Catalog, root: Path) -> None:
+    make(root, "s=a/n=1")
+    catalog.repair_table(TABLE)
+    catalog.add_partitions(TABLE, [NewPartition(("x" * 300, "1")), NewPartition(("y" * 300, "1"))])
+    purge = catalog.purge_partitions(TABLE, f"s = '{'y' * 300}'")
+    assert (purge.dropped, purge.purged) == (1, 1)
+    assert catalog.repair_table(TABLE, mode=RepairMode.SYNC) == RepairReport(0, 1, 1, 0)
+    assert names(catalog) == {"s=a/n=1"}
+
+
 def test_a_partition_that_moves_while_its_folder_is_looked_for_stays(
     catalog: Catalog, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
