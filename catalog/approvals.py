@@ -7,7 +7,7 @@ of its tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -28,12 +28,17 @@ class Approval:
 
     Attributes:
         approved_by: The person's name; None when Airflow knows none.
-        is_expired: It is older than `VALID_MS`.
+        age_ms: How long ago it was given when it was read, by the database's clock.
     """
 
     approved_by: str | None
     approved_at_ms: int
-    is_expired: bool
+    age_ms: int = field(compare=False)
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether it counts no longer."""
+        return self.age_ms > VALID_MS
 
 
 class Approvals:
@@ -63,7 +68,7 @@ class Approvals:
         query = select(row.approved_by, row.approved_at_ms, CurrentMs() - row.approved_at_ms)
         with self._storage.read() as connection:
             found = connection.execute(query.where(row.operation_id == operation_id, row.key == key)).one_or_none()
-        return None if found is None else Approval(found[0], found[1], found[2] > VALID_MS)
+        return None if found is None else Approval(*found)
 
 
 def expire_approvals(connection: Connection, before_ms: int) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Connection
 
 from catalog.approvals import Approvals
+from catalog.confirmation import Confirmation, PurgedPartition
 from catalog.definitions import (
     ColumnLike,
     Definitions,
@@ -68,13 +69,11 @@ from catalog.own_files import OthersFiles
 from catalog.own_properties import refuse_records
 from catalog.ownership import is_own_folder
 from catalog.partition_purging import (
-    ConfirmPurge,
     PartitionPurge,
-    PurgedPartition,
-    confirm_all,
     finish_partition_purge,
     journal_partition_purge,
     own_folders,
+    refuse_changed,
 )
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
@@ -457,7 +456,7 @@ class Catalog:
             )
         return self.get_table(f"{table.database}.{new_name}")
 
-    def drop_table(self, name: str, *, purge: bool = False) -> OthersFiles:
+    def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
         """Drop a table with its partitions and indexes, or a view.
 
         An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
@@ -470,6 +469,7 @@ class Catalog:
                 another table has its files all around. Partitions
                 elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. Until the
                 files are deleted, no table and no partition can be in the folder.
+            confirmation: Is asked before a purge.
 
         Returns:
             The files that a purge has left, because Calve did not write them.
@@ -490,6 +490,8 @@ class Catalog:
             table = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
             if purge:
                 refuse_needed_files(connection, table)
+                if confirmation is not None:
+                    confirmation.drop_table(table)
             with_files = purge and table.kind is TableKind.MANAGED
             operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
             if table.is_iceberg:
@@ -663,7 +665,7 @@ class Catalog:
         return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
 
     def purge_partitions(
-        self, table: str, expression: str | None = None, *, confirm: ConfirmPurge = confirm_all
+        self, table: str, expression: str | None = None, *, confirmation: Confirmation | None = None
     ) -> PartitionPurge:
         """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
@@ -673,29 +675,34 @@ class Catalog:
 
         Args:
             expression: None drops them all.
-            confirm: Called with the table and the partitions before any is dropped; raises to refuse.
+            confirmation: Is asked before any is dropped. Those that are changed later are not dropped then.
 
         Raises:
             TableNotFoundError: There is no such table.
             ExpressionError: The expression cannot be used.
             FilesNeededError: An Iceberg table reads files of the table; nothing was dropped.
             UnreadableMetadataError: It is not known which files an Iceberg table needs; nothing was dropped.
+            ConflictError: A partition was changed after the confirmation.
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
-        partitions, sizes = dict[int, str](), list[PurgedPartition]()
-        for found in self.get_partitions(table, expression):
-            partitions[found.id] = found.location
-            sizes.append(PurgedPartition(found.id, found.row_count, found.size_bytes))
-        confirm(definition, sizes)
-        folders, kept = own_folders(definition, partitions.values())
+        partitions = [
+            PurgedPartition(found.id, found.location, found.row_count, found.size_bytes)
+            for found in self.get_partitions(table, expression)
+        ]
+        if confirmation is not None:
+            confirmation.purge_partitions(definition, partitions)
+        folders, kept = own_folders(definition, (partition.location for partition in partitions))
         refuse_reached_folders(self.storage, definition.full_name, folders)
         dropped, purged, others = 0, 0, OthersFiles()
-        for batch in batched(sorted(partitions)):
+        for chosen in batched(sorted(partitions)):
+            batch = [partition.id for partition in chosen]
             with self.storage.write() as connection:
                 held = self._definitions.lock_table(connection, table, exclusive=False)
                 # They may have moved since they were found.
                 there = hold_locations(connection, held, batch).values()
+                if confirmation is not None:
+                    refuse_changed(connection, held, chosen)
                 purges = journal_partition_purge(connection, self.operations, held, own_folders(held, there)[0])
                 dropped += drop_partitions(connection, held, batch)
             for purge in purges:

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import NamedTuple
 
 from catalog.files import Folder, in_parallel
@@ -54,6 +55,33 @@ def is_own_file(path: str, catalog: str) -> bool:
     """
     own, folder = _OWN.fullmatch(path), _CATALOG.match(path)
     return own is not None and {own["catalog"], folder and folder[4]} <= {None, catalog}
+
+
+class OwnFiles(NamedTuple):
+    """The files in a folder that one catalog wrote; `digest` stands for their names and sizes."""
+
+    file_count: int
+    size_bytes: int
+    digest: str
+
+
+def find_own_files(location: str, catalog: str) -> OwnFiles:
+    """Return what files in a folder this catalog wrote; lists it.
+
+    Args:
+        catalog: The catalog's `Storage.identity`.
+
+    Raises:
+        OSError, ValueError: The file system refuses.
+    """
+    folder, count, size, total = Folder(location), 0, 0, 0
+    for info, is_folder in folder.entries(recursive=True):
+        path = info.path.removeprefix(f"{folder.location}/")
+        if not is_folder and is_own_file(path, catalog):
+            count, size = count + 1, size + info.size_bytes
+            # In whatever order they are listed.
+            total += int.from_bytes(sha256(f"{path}\0{info.size_bytes}".encode(errors="surrogateescape")).digest())
+    return OwnFiles(count, size, f"{total % 2**256:064x}")
 
 
 @dataclass(frozen=True)

@@ -10,48 +10,33 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from hashlib import sha256
 from uuid import uuid4
 
 from sqlalchemy import Connection, select, update
 
+from catalog.confirmation import PurgedPartition
 from catalog.definitions import Definitions
-from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
+from catalog.errors import CatalogError, ConflictError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
 from catalog.files import in_parallel
 from catalog.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
 from catalog.model import Table, TableKind
 from catalog.neighbours import neighbours
 from catalog.operations import Operation, OperationKind, Operations, OperationState
-from catalog.own_files import OthersFiles, delete_own_files
+from catalog.own_files import OthersFiles, delete_own_files, find_own_files
 from catalog.ownership import LOCATIONS
 from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
 from catalog.purged_folders import claim_folders, is_unfinished, release_folders
 from catalog.purging import refuse_needed_files, refuse_reached_folders
 from catalog.storage import Storage
-from catalog.storage.bulk import batched
+from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
-from catalog.storage.schema import OperationRow
+from catalog.storage.schema import OperationRow, PartitionRow
 
 log = logging.getLogger(__name__)
 
 BATCH = 100
 """Folders of one operation, which are claimed together."""
-
-
-class PurgedPartition(NamedTuple):
-    """A partition that is about to be deleted with its files."""
-
-    id: int
-    row_count: int | None
-    size_bytes: int | None
-
-
-ConfirmPurge: TypeAlias = Callable[[Table, Sequence[PurgedPartition]], None]
-"""Called before the first partition of a table is deleted with its files; raises to refuse."""
-
-
-def confirm_all(table: Table, partitions: Sequence[PurgedPartition]) -> None:
-    """Refuse no purge."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +70,41 @@ def own_folders(table: Table, locations: Iterable[str]) -> tuple[list[str], str]
     folders = [comparable(location) for location in locations]
     own = [folder for folder in folders if is_within(folder, root) and folder != root]
     return own, "" if len(own) == len(folders) else f"they lie outside {table.location}"
+
+
+def refuse_changed(connection: Connection, table: Table, confirmed: Sequence[PurgedPartition]) -> None:
+    """Make sure that partitions, which the caller holds, are as they were confirmed; one may be gone.
+
+    Raises:
+        ConflictError: One is elsewhere now, or has other counts.
+    """
+    row, expected = PartitionRow, {partition.id: partition for partition in confirmed}
+    for batch in batched(sorted(expected)):
+        query = select(row.id, row.packed_values, row.location, row.row_count, row.size_bytes)
+        for known in connection.execute(query.where(row.table_id == table.id, among(connection, row.id, batch))):
+            location = table.partition_location(known.packed_values, known.location)
+            if (known.id, location, known.row_count, known.size_bytes) != expected[known.id]:
+                raise ConflictError(
+                    f"partition {table.partition_name(known.packed_values)} of {table.full_name} was changed after its "
+                    "deletion was confirmed; it stays, and so do those that were to be dropped with it. Ask again"
+                )
+
+
+def digest_purged(storage: Storage, table: Table, partitions: Iterable[PurgedPartition]) -> str | None:
+    """Return a digest of what `Catalog.purge_partitions` deletes of partitions; None when that is no file.
+
+    Where it is not known how many rows a partition has, its files are listed.
+    """
+    if table.kind is not TableKind.MANAGED:
+        return None
+    digest = sha256(f"{table.id}".encode())
+    ordered = sorted(partitions)
+    unknown = [partition.location for partition in ordered if None in (partition.row_count, partition.size_bytes)]
+    found = in_parallel(lambda location: find_own_files(location, storage.identity), unknown)
+    listed = dict(zip(unknown, found, strict=True))
+    for partition in ordered:
+        digest.update(repr((tuple(partition), listed.get(partition.location))).encode())
+    return digest.hexdigest() if ordered else None
 
 
 def journal_partition_purge(

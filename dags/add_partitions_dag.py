@@ -88,9 +88,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         )
         check = CheckQualityOperator(task_id="check_quality", job="check_quality", setting="quality")
         new = NewPartitionsOperator(task_id="list_partitions")
-        announce = AnnouncePartitionsOperator.partial(
-            task_id="announce", table=discover.output["table"], outlets=assets
-        ).expand(partitions=new.output)
+        announce = AnnouncePartitionsOperator.partial(task_id="announce", outlets=assets).expand(partitions=new.output)
 
         discover >> validate >> write >> register >> create >> build >> wait >> check >> new >> announce
         create >> wait

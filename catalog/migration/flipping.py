@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
+from catalog.confirmation import Confirmation
 from catalog.definitions import Definitions
 from catalog.errors import (
     DataWrittenError,
@@ -223,10 +224,14 @@ class Flipper:
             )
         return table, written
 
-    def revert(self, operation_id: str, attempt: int, name: str, *, lose_data: bool) -> _Report:
+    def revert(
+        self, operation_id: str, attempt: int, name: str, *, lose_data: bool, confirmation: Confirmation | None = None
+    ) -> _Report:
         """Commit the way back; see `Migrations.revert`."""
         for _ in range(_TRIES):
             table, written = self.check_revert(name, lose_data=lose_data)
+            if confirmation is not None:
+                confirmation.revert(table)
             report = {"metadata_location": table.metadata_location, "lost": written.as_json()}
             with self._storage.write() as connection:
                 self._operations.guard(connection, operation_id, REVERT, attempt)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
+from catalog.confirmation import Confirmation
 from catalog.definitions import Definitions
 from catalog.errors import (
     CatalogError,
@@ -401,7 +402,13 @@ class Migrations:
             )
 
     def revert(
-        self, operation_id: str, table: str, *, lose_data: bool = False, requested_by: str | None = None
+        self,
+        operation_id: str,
+        table: str,
+        *,
+        lose_data: bool = False,
+        requested_by: str | None = None,
+        confirmation: Confirmation | None = None,
     ) -> dict[str, Any]:
         """Let an Iceberg table be the Hive table again that it was, with its partitions and indexes.
 
@@ -411,6 +418,7 @@ class Migrations:
         Args:
             lose_data: Also when Iceberg commits have added or deleted rows since, which the Hive table does not know;
                 those through the metastore included.
+            confirmation: Is asked before the commit.
 
         Returns:
             `metadata_location`, of the Iceberg table that it was; and `lost`, what was written since.
@@ -443,7 +451,9 @@ class Migrations:
         )
         try:
             with self._operations.attempt(operation_id, REVERT) as attempt:
-                report = self._flipper.revert(operation_id, attempt, name, lose_data=lose_data)
+                report = self._flipper.revert(
+                    operation_id, attempt, name, lose_data=lose_data, confirmation=confirmation
+                )
         except CatalogError as error:
             self._let_go(operation_id, error)
             raise

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 
 from catalog.model import Table
+from catalog.own_files import find_own_files
 from catalog.storage import Storage
 from catalog.storage.schema import DataFileRow, PartitionRow
 
@@ -42,12 +43,24 @@ def count_visible(storage: Storage, table: Table) -> PartitionCounts:
 
 
 def digest_contents(storage: Storage, table: Table) -> str:
-    """Return a digest of the ids of a table's partitions and data files; reads all of them. No id is used again."""
-    digest = sha256()
+    """Return a digest of a table's partitions, with the number of their rows, and of its data files; reads all of them.
+
+    No id is used again. Files that the catalog does not count are listed.
+    """
+    digest = sha256(table.location.encode())
+    is_counted = bool(table.partition_keys) or table.scheme is not None
+    partition, file = PartitionRow, DataFileRow
+    of_partitions = select(partition.id, partition.location, partition.row_count, partition.size_bytes)
+    of_files = select(file.id, literal(""), literal(0), literal(0))
     with storage.read() as connection:
-        for row in (PartitionRow, DataFileRow):
-            query = select(row.id).where(row.table_id == table.id).order_by(row.id)
-            for ids in connection.execution_options(yield_per=10_000).scalars(query).partitions():
-                digest.update("".join(f"{row_id}," for row_id in ids).encode())
+        for of_table in (
+            of_partitions.where(partition.table_id == table.id).order_by(partition.id),
+            of_files.where(file.table_id == table.id).order_by(file.id),
+        ):
+            for rows in connection.execution_options(yield_per=10_000).execute(of_table).partitions():
+                digest.update(repr([tuple(found) for found in rows]).encode())
+                is_counted = is_counted and all(None not in (found[2], found[3]) for found in rows)
             digest.update(b";")
+    if not is_counted:
+        digest.update(find_own_files(table.location, storage.identity).digest.encode())
     return digest.hexdigest()

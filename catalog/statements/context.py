@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from catalog.catalog import Catalog
+from catalog.confirmation import Confirmation
 from catalog.errors import CatalogError
 from catalog.identifiers import DEFAULT_DATABASE
-from catalog.partition_purging import ConfirmPurge
 from catalog.statements.engine import Engine, NewOperation
 from catalog.statements.model import Statement, TableReference
 
@@ -35,7 +35,7 @@ class Context:
         text: The statement that is run.
         operation_id: Of the operation that the statement makes, if it makes one; None for a new one.
         requested_by: Who asks, for the journal of operations.
-        confirm_purge: Called before partitions are deleted with their files; raises to refuse.
+        confirmation: Is asked before a statement deletes files, or loses what was written to an Iceberg table.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Context:
         database: str,
         start: Callable[[Catalog], Engine],
         requested_by: str | None,
-        confirm_purge: ConfirmPurge,
+        confirmation: Confirmation | None,
     ) -> None:
-        """Take the catalog, the first database, what starts the engine, who asks, and what confirms purges."""
+        """Take the catalog, the first database, what starts the engine, who asks, and what confirms deletions."""
         self.catalog = catalog
         self.database = database
         self.text = ""
         self.operation_id: str | None = None
         self.requested_by = requested_by
-        self.confirm_purge = confirm_purge
+        self.confirmation = confirmation
         self._start = start
         self._engine: Engine | None = None
 

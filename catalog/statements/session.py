@@ -8,9 +8,9 @@ from typing import Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
+from catalog.confirmation import Confirmation
 from catalog.files import storage_errors
 from catalog.identifiers import DEFAULT_DATABASE, normalise_identifier
-from catalog.partition_purging import ConfirmPurge, confirm_all
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution import HANDLERS
@@ -55,7 +55,7 @@ class Session:
         database: str = DEFAULT_DATABASE,
         start: Callable[[Catalog], Engine] = start_engine,
         requested_by: str | None = None,
-        confirm_purge: ConfirmPurge = confirm_all,
+        confirmation: Confirmation | None = None,
     ) -> None:
         """Take the catalog, and how statements run on it.
 
@@ -63,10 +63,10 @@ class Session:
             database: Where tables without a database are, until USE names another.
             start: Starts the engine when a statement needs it.
             requested_by: Who asks, for the journal of operations.
-            confirm_purge: Called with a table and its partitions before DROP PARTITION … PURGE; raises to refuse.
+            confirmation: Is asked before a statement deletes files, or loses what was written to an Iceberg table.
         """
         first = normalise_identifier(database, "database")
-        self._context = Context(catalog, first, start, requested_by, confirm_purge)
+        self._context = Context(catalog, first, start, requested_by, confirmation)
 
     def close(self) -> None:
         """Stop the engine, if it was started; the catalog stays open."""

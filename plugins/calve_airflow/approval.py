@@ -79,17 +79,19 @@ def find_approval(catalog: Catalog, context: Context, key: str) -> Approval | No
     return None if approval is None or approval.is_expired else approval
 
 
-def require_approval(catalog: Catalog, context: Context, key: str) -> None:
-    """Make sure that a person has approved the deletion that the key stands for.
+def require_approval(catalog: Catalog, context: Context, key: str) -> Approval:
+    """Return the approval of the deletion that the key stands for.
 
     Raises:
         AirflowFailException: Nobody has.
     """
-    if find_approval(catalog, context, key) is None:
+    approval = find_approval(catalog, context, key)
+    if approval is None:
         raise AirflowFailException(
             "nobody has approved just this deletion; nothing was changed. Start the DAG again with the same form, and "
             "let somebody approve it"
         )
+    return approval
 
 
 class ApproveDeletionOperator(FormOperator, ApprovalOperator):

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.approval import Question, asked_by, code, key_of, operation_of, require_approval
 from calve_airflow.errors import catalog_errors
@@ -91,15 +92,19 @@ class ImportTableOperator(BaseOperator):
         from catalog.importing.imports import failure_report
 
         source, patterns = _selection(context["params"])
-        options = replace(
-            _options(context["params"]),
-            confirm_drop=lambda digest: require_approval(catalog, context, key_of(table, digest)),
-        )
+        selection = Selection.parse([*SourceAddress.parse(source)[1], *patterns])
+        if not selection.has_table(TableName.parse(table)):
+            raise AirflowFailException(f"table {table} is none that the form of this run names; start the DAG for it")
+
+        def confirm_drop(digest: str) -> None:
+            require_approval(catalog, context, key_of(table, digest))
+
+        options = replace(_options(context["params"]), confirm_drop=confirm_drop)
         user, operation_id = context["dag_run"].triggering_user_name, f"{operation_of(context)}/{table}"
         try:
             return catalog.imports.import_table(source, table, options, operation_id=operation_id, requested_by=user)
         except InvalidRequestError as error:
-            if TableName.parse(table.lower()) in Selection.parse([*SourceAddress.parse(source)[1], *patterns]).named:
+            if TableName.parse(table.lower()) in selection.named:
                 raise
             return failure_report(TableName.parse(table), error, options)
 

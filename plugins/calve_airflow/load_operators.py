@@ -266,20 +266,24 @@ class AnnouncePartitionsOperator(BaseOperator):
     """Emits an event of the table's asset for each new partition, so that other DAGs run once for each.
 
     Args:
-        table: `database.table` (templated).
+        operation_id: The load (templated).
         partitions: One of the lists of `NewPartitionsOperator` (templated).
     """
 
-    template_fields: Sequence[str] = ("table", "partitions")
+    template_fields: Sequence[str] = ("operation_id", "partitions")
 
-    def __init__(self, *, table: str, partitions: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, partitions: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.table = table
+        self.operation_id = operation_id
         self.partitions = partitions
 
     def execute(self, context: Context) -> int:
         """Return the number of partitions announced."""
-        announce(context, self.table, self.partitions)
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            table = catalog.operations.get(self.operation_id).table
+        announce(context, table, self.partitions)
         return len(self.partitions)
 
 

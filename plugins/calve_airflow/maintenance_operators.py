@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.approvals import Approval
 
 VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
 """The tasks, in their order; one's failure stops no other."""
@@ -50,7 +51,7 @@ class VacuumOperator(FormOperator):
         with catalog_errors(), Catalog.open() as catalog:
             grace = hours("grace_hours", self.grace_hours)
             if grace < GRACE and not self.is_dry_run:
-                require_approval(catalog, context, _key(VACUUM, grace))
+                grace += _since(require_approval(catalog, context, _key(VACUUM, grace)))
             report = catalog.vacuum(grace=grace, dry_run=self.is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
@@ -90,7 +91,7 @@ class ExpireOperationsOperator(FormOperator):
         with catalog_errors(), Catalog.open() as catalog:
             age = days("retention_days", self.retention_days)
             if age < RETENTION and not self.is_dry_run:
-                require_approval(catalog, context, _key(EXPIRE, age))
+                age += _since(require_approval(catalog, context, _key(EXPIRE, age)))
             report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
         for operation_id in report.abandoned:
             self.log.info("Nobody works on operation %s any more", operation_id)
@@ -210,3 +211,8 @@ def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
 def _cleared(report: Mapping[str, Any]) -> Iterator[Outcome]:
     for table, names in report.items():
         yield _outcome(CLEAR, table, f"leftovers of partition index {', '.join(names)}")
+
+
+def _since(approval: Approval) -> timedelta:
+    """Return the time since an approval: what came after it was approved by nobody, however late the task runs."""
+    return timedelta(milliseconds=approval.age_ms)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -24,8 +23,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.confirmation import Confirmation, PurgedPartition
+    from catalog.migration.reverting import Written
+    from catalog.migration.source_entries import ChangedEntry
     from catalog.model import Table
-    from catalog.partition_purging import PurgedPartition
     from catalog.statements.engine import Engine
     from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
 
@@ -138,8 +139,8 @@ class RunStatementOperator(SparkJobOperator):
             return None
         try:
             self._require_approval(catalog, context)
-            confirm = partial(self._confirm_purge, catalog, context)
-            with Session(catalog, start=start, requested_by=user, confirm_purge=confirm) as session:
+            confirmation = _approved(catalog, context)
+            with Session(catalog, start=start, requested_by=user, confirmation=confirmation) as session:
                 (outcome,) = run_script(catalog, session, self.operation_id, self.statement)
         except SparkNeededError:
             return None
@@ -175,14 +176,6 @@ class RunStatementOperator(SparkJobOperator):
             if catalog.operations.find(own_operation) is not None:
                 catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not carried out")
             raise
-
-    def _confirm_purge(
-        self, catalog: Catalog, context: Context, table: Table, partitions: Sequence[PurgedPartition]
-    ) -> None:
-        """Make sure that just these partitions were approved: there may be others since the statement was checked."""
-        key = _purge_key(table, partitions)
-        if key is not None and find_approval(catalog, context, key) is None:
-            raise AirflowFailException(_NOT_APPROVED)
 
     def _outcome_of_job(self, context: Context) -> dict[str, Any]:
         self.conf = {**_packages(self.statement), **(self.conf or {})}
@@ -229,6 +222,32 @@ def give_up_statement(context: Context) -> None:
         operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
         if operation is not None:
             catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+
+
+def _approved(catalog: Catalog, context: Context) -> Confirmation:
+    """Return what lets a statement delete just what was approved: it may be something else than when that was checked.
+
+    Its methods raise AirflowFailException.
+    """
+    from catalog.confirmation import Confirmation
+    from catalog.partition_purging import digest_purged
+
+    def require(key: str | None) -> None:
+        if key is not None and find_approval(catalog, context, key) is None:
+            raise AirflowFailException(_NOT_APPROVED)
+
+    class Approved(Confirmation):
+        def drop_table(self, table: Table) -> None:
+            require(_drop_key(catalog, table))
+
+        def purge_partitions(self, table: Table, partitions: Sequence[PurgedPartition]) -> None:
+            require(digest_purged(catalog.storage, table, partitions))
+
+        def revert(self, table: Table) -> None:
+            lost = _lost_by_revert(catalog, table)
+            require(None if lost is None else _revert_key(table, lost[1]))
+
+    return Approved()
 
 
 def _packages(text: str) -> dict[str, str]:
@@ -298,41 +317,55 @@ def _question(catalog: Catalog, statement: Statement, asker: str) -> Question | 
 
 
 def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Question | None:
+    table = catalog.get_table(_table(statement))
+    lost = _lost_by_revert(catalog, table)
+    if lost is None:
+        return None
+    written, changed = lost
+    elsewhere = f"\n\nWhat was committed through the metastore would be lost, too: {changed}." if changed else ""
+    body = (
+        f"{asker} asks for\n\n`CALL iceberg.system.revert(schema_name => '{table.database}', table_name => "
+        f"'{table.name}', lose_data => true)`\n\n"
+        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}."
+        f"{elsewhere}\n\nReject ends the run, and nothing is changed."
+    )
+    key = _revert_key(table, changed)
+    return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
+
+
+def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEntry | None] | None:
+    """Return what was written since the table's migration, and what of its entry in a metastore; None for nothing."""
     from catalog.migration.reverting import written_since_migration
 
-    table = catalog.get_table(_table(statement))
     if table.metadata_location is None:
         return None
     written = written_since_migration(table.metadata_location)
     changed = catalog.migrations.changed_entry(table)
-    if written.is_nothing and changed is None:
-        return None
-    elsewhere = f"\n\nWhat was committed through the metastore would be lost, too: {changed}." if changed else ""
-    body = (
-        f"{asker} asks for\n\n`CALL iceberg.system.revert('{table.database}', '{table.name}', lose_data => true)`\n\n"
-        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}."
-        f"{elsewhere}\n\nReject ends the run, and nothing is changed."
-    )
-    # Each commit has metadata of its own.
-    key = key_of(table.id, table.metadata_location, changed and changed.entry)
-    return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
+    return None if written.is_nothing and changed is None else (written, changed)
+
+
+def _revert_key(table: Table, changed: ChangedEntry | None) -> str:
+    """Return what stands for what a revert loses. Each commit has metadata of its own."""
+    return key_of(table.id, table.metadata_location, changed and changed.entry)
 
 
 def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
-    from catalog.partition_purging import PurgedPartition
+    from catalog.confirmation import PurgedPartition
+    from catalog.partition_purging import digest_purged
     from catalog.statements.execution.partitions import condition_of
 
     table = catalog.get_table(_table(statement))
     condition = condition_of(table, statement)
     partitions = [
-        PurgedPartition(found.id, found.row_count, found.size_bytes)
+        PurgedPartition(found.id, found.location, found.row_count, found.size_bytes)
         for found in catalog.get_partitions(table.full_name, condition)
     ]
-    key = _purge_key(table, partitions)
+    key = digest_purged(catalog.storage, table, partitions)
     if key is None:
         return None
-    _, *sizes = zip(*partitions, strict=True)
-    rows, size_bytes = ("unknown" if None in column else sum(column) for column in sizes)
+    rows, size_bytes = (
+        "unknown" if None in column else f"{sum(column):,}" for column in list(zip(*partitions, strict=True))[2:]
+    )
     count = f"{len(partitions):,} partitions"
     body = (
         f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
@@ -342,17 +375,8 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
     return Question(f"Delete {count} of {table.full_name} and their files?", body, [key])
 
 
-def _purge_key(table: Table, partitions: Sequence[PurgedPartition]) -> str | None:
-    """Return what stands for the deletion of partitions and their files; None when no file goes."""
-    from catalog.model import TableKind
-
-    return key_of(table.id, sorted(partitions)) if partitions and table.kind is TableKind.MANAGED else None
-
-
 def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:
     from catalog.errors import NotFoundError
-    from catalog.model import TableKind
-    from catalog.partitions.counting import count_visible, digest_contents
 
     try:
         table = catalog.get_table(_table(statement))
@@ -360,22 +384,39 @@ def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Questi
         if statement.if_exists:
             return None
         raise
+    key = _drop_key(catalog, table)
+    if key is None:
+        return None
+    body = (
+        f"{asker} asks for\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
+        f"The table **{table.full_name}**, and all files in its folder {code(table.location)}, would be gone for good: "
+        f"{_contents(catalog, table)}.\n\nReject ends the run, and nothing is changed."
+    )
+    return Question(f"Delete the table {table.full_name} and its files?", body, [key])
+
+
+def _drop_key(catalog: Catalog, table: Table) -> str | None:
+    """Return what stands for the deletion of a table with its files; None when no file goes."""
+    from catalog.model import TableKind
+    from catalog.partitions.counting import digest_contents
+
     if table.kind is not TableKind.MANAGED:
         return None
+    return key_of(table.id, digest_contents(catalog.storage, table))
+
+
+def _contents(catalog: Catalog, table: Table) -> str:
+    """Return how much is in a table, for people."""
+    from catalog.own_files import find_own_files
+    from catalog.partitions.counting import count_visible
+
     if table.scheme is not None:
         partitions = catalog.scheme_partitions(table.full_name)
         rows, size_bytes = (sum(each.row_count for each in partitions), sum(each.size_bytes for each in partitions))
-        said = f"{len(partitions):,} partitions with {rows:,} rows ({size(size_bytes)})"
-    else:
-        counts = count_visible(catalog.storage, table)
-        known = "" if counts.rows is None else f" with {counts.rows:,} rows"
-        said = f"{counts.partitions:,} partitions{known}"
-        said += "" if counts.size_bytes is None else f" ({size(counts.size_bytes)})"
-    body = (
-        f"{asker} asks for\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
-        f"The table **{table.full_name}**, and all files in its folder `{table.location}`, would be gone for good: "
-        f"{said}.\n\nReject ends the run, and nothing is changed."
-    )
-    # Ids may be given again, and versions change with the definition only.
-    key = key_of(table.id, table.version, digest_contents(catalog.storage, table))
-    return Question(f"Delete the table {table.full_name} and its files?", body, [key])
+        return f"{len(partitions):,} partitions with {rows:,} rows ({size(size_bytes)})"
+    counts = count_visible(catalog.storage, table)
+    if table.partition_keys and counts.rows is not None and counts.size_bytes is not None:
+        return f"{counts.partitions:,} partitions with {counts.rows:,} rows ({size(counts.size_bytes)})"
+    files = find_own_files(table.location, catalog.storage.identity)
+    partitions_said = f"{counts.partitions:,} partitions, " if table.partition_keys else ""
+    return f"{partitions_said}{files.file_count:,} files ({size(files.size_bytes)})"

@@ -196,6 +196,15 @@ def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, em
     ]
 
 
+def test_a_table_that_the_form_does_not_name_is_not_imported(sales: GlueEndpoint, empty_catalog: Catalog) -> None:
+    said = form(sales.source(), "sales.o*")
+    assert plan(said) == ["sales.orders"]
+    with pytest.raises(AirflowFailException, match=r"sales\.lake is none that the form of this run names"):
+        import_one("sales.lake", said)
+    import_one("sales.orders", said)
+    assert [table.full_name for table in empty_catalog.list_tables()] == ["sales.orders"]
+
+
 def test_only_the_table_comes_from_an_xcom(sales: GlueEndpoint, empty_catalog: Catalog) -> None:
     assert not set(ImportTableOperator.template_fields) & {"table"}
     forged: Any = {"table": "sales.orders", "drop_vanished": True}

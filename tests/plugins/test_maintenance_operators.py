@@ -24,7 +24,7 @@ from calve_airflow.maintenance_operators import (
 from catalog import Catalog
 from catalog.indexes import building
 from catalog.operations import LEASE_MS, OperationKind
-from catalog.storage.schema import OperationRow
+from catalog.storage.schema import ApprovalRow, OperationRow
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
 
@@ -147,6 +147,22 @@ def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) 
         assert asked is not None
         assert asked.subject == "Delete replaced files after 1 hours?"
     assert on_disk(littered.get_table("demo.h").location) == before
+
+
+def test_an_approval_does_not_count_for_what_came_after_it(littered: Catalog) -> None:
+    littered.operations.begin("ended", OperationKind.VERIFY_INDEX, "demo.flights")
+    littered.operations.fail("ended", "TEST", "ended")
+    approve(grace_hours=0, retention_days=0)
+    with littered.storage.write() as connection:
+        connection.execute(update(ApprovalRow).values(approved_at_ms=ApprovalRow.approved_at_ms - 60_000))
+    before = on_disk(littered.get_table("demo.h").location)
+    vacuum(False, 0)
+    assert on_disk(littered.get_table("demo.h").location) == before
+    assert expire(False, 0)["removed"] == 0
+    approve(grace_hours=0, retention_days=0)
+    vacuum(False, 0)
+    assert on_disk(littered.get_table("demo.h").location) != before
+    assert expire(False, 0)["removed"] > 0
 
 
 def test_a_journal_kept_shorter_than_usual_waits_for_a_person(catalog: Catalog) -> None:

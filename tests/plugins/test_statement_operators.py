@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -333,22 +333,111 @@ def test_approval_of_a_purge_holds_for_the_partitions_of_then(catalog: Catalog, 
     assert check(purge) is None
 
 
+def write_own_file(catalog: Catalog, folder: str, name: str = "") -> Path:
+    path = Path(folder.removeprefix("file:"), own_name(catalog) + name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("rows")
+    return path
+
+
+def test_approval_of_a_purge_holds_for_the_files_of_partitions_that_nobody_has_counted(
+    catalog: Catalog, days: str
+) -> None:
+    purge = f"ALTER TABLE {days} DROP PARTITION (day = '2024-01-01') PURGE"
+    (partition,) = catalog.get_partitions(days)
+    assert partition.row_count is None
+    asked = check(purge)
+    file = write_own_file(catalog, partition.location)
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(purge, asked)
+    assert file.exists()
+    asked = check(purge)
+    other = write_own_file(catalog, f"{catalog.get_table(days).location}/other")
+    catalog.alter_partition(days, ("2024-01-01", "DE"), location=str(other.parent))
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(purge, asked)
+    assert other.exists()
+    run(purge, check(purge))
+    assert not other.exists()
+
+
+def test_approval_of_a_dropped_table_holds_for_its_rows_and_files(catalog: Catalog, days: str) -> None:
+    catalog.create_table("demo.flat", columns=[("n", "int")])
+    for table in (days, "demo.flat"):
+        drop = f"DROP TABLE {table} PURGE"
+        asked = check(drop)
+        location = catalog.get_table(table).location
+        file = write_own_file(catalog, location if table == "demo.flat" else f"{location}/day=2024-01-01/c=DE")
+        with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+            run(drop, asked, run_id=f"{RUN}/{table}")
+        asked = check(drop)
+        assert asked is not None
+        assert "1 files (4 B)" in asked.body
+        run(drop, asked, run_id=f"{RUN}/{table}")
+        assert not file.exists()
+
+
+def test_a_table_is_dropped_only_if_it_is_the_approved_one_when_it_is_held(
+    catalog: Catalog, days: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_table("demo.other", columns=[("n", "int")], partition_keys=[("k", "int")])
+    file = write_own_file(catalog, catalog.get_table("demo.other").location)
+
+    def swap_names() -> None:
+        catalog.alter_table(days, rename_to="third")
+        catalog.alter_table("demo.other", rename_to=days.removeprefix("demo."))
+
+    swap_after_check(monkeypatch, swap_names)
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(f"DROP TABLE {days} PURGE", check(f"DROP TABLE {days} PURGE"))
+    assert file.exists()
+    assert len(catalog.list_tables()) == 3
+
+
+def test_a_revert_loses_nothing_that_was_committed_after_its_approval_was_looked_at(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    revert = "CALL iceberg.system.revert(schema_name => 'demo', table_name => 'orders', lose_data => true)"
+    swap_after_check(monkeypatch, lambda: append(catalog_url, [8]))
+    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        run(revert, check(revert))
+    assert catalog.get_table("demo.orders").is_iceberg
+
+
+def swap_after_check(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
+    """Change something between the look at the approval and what it lets pass."""
+    check_first = RunStatementOperator._require_approval
+
+    def change_then(*arguments: Any) -> None:
+        check_first(*arguments)
+        change()
+
+    monkeypatch.setattr(RunStatementOperator, "_require_approval", change_then)
+
+
+def test_a_place_that_looks_like_markdown_is_shown_as_it_is(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_table("demo.marked", columns=[("n", "int")], location=f"{tmp_path}/a`b **approved**")
+    asked = check("DROP TABLE demo.marked PURGE")
+    if asked is not None:
+        assert f"`` {tmp_path}/a`b **approved** ``" in asked.body
+
+
 @pytest.mark.parametrize("change", ["another partition", "more rows"])
 def test_a_purge_deletes_nothing_that_came_after_its_approval_was_looked_at(
     catalog: Catalog, days: str, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     purge = f"ALTER TABLE {days} DROP PARTITION (day < '2025-01-01') PURGE"
-    check_first = RunStatementOperator._require_approval
 
-    def change_then(*arguments: Any) -> None:
-        check_first(*arguments)
+    def add_or_count() -> None:
         if change == "another partition":
             catalog.add_partitions(days, [NewPartition(["2024-02-01", "FR"])])
         else:
             with catalog.storage.write() as connection:
                 connection.execute(update(PartitionRow).values(row_count=7))
 
-    monkeypatch.setattr(RunStatementOperator, "_require_approval", change_then)
+    swap_after_check(monkeypatch, add_or_count)
     before = len(list(catalog.get_partitions(days)))
     with pytest.raises(AirflowFailException, match="nobody has approved just what"):
         run(purge, check(purge))

@@ -38,7 +38,11 @@ def revert(context: Context, statement: m.RevertTable) -> StatementResult:
     name = context.name(statement.table)
     with context.operation() as operation:
         report = context.catalog.migrations.revert(
-            operation.id, name, lose_data=statement.lose_data, requested_by=operation.requested_by
+            operation.id,
+            name,
+            lose_data=statement.lose_data,
+            requested_by=operation.requested_by,
+            confirmation=context.confirmation,
         )
     table, lost = context.catalog.get_table(name), report["lost"]
     lines = [f"{table.full_name} is the Hive table again; its Iceberg metadata was {report['metadata_location']}"]

@@ -99,7 +99,7 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
                 raise PartitionNotFoundError(f"table {table.full_name} has no partition with {condition}")
     condition = condition_of(table, statement)
     if statement.purge:
-        purge = context.catalog.purge_partitions(table.full_name, condition, confirm=context.confirm_purge)
+        purge = context.catalog.purge_partitions(table.full_name, condition, confirmation=context.confirmation)
         return StatementResult(
             ("dropped", "purged", "kept"), [[purge.dropped, purge.purged, purge.kept]], text=str(purge)
         )

@@ -151,7 +151,7 @@ def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, 
         raise NotATableError(f"{table.full_name} is a view; use DROP VIEW")
     if must_be_view and not table.is_view:
         raise InvalidTableError(f"{table.full_name} is a table and no view; use DROP TABLE")
-    return context.catalog.drop_table(table.full_name, purge=purge)
+    return context.catalog.drop_table(table.full_name, purge=purge, confirmation=context.confirmation)
 
 
 def _find(context: Context, table: m.TableReference) -> Table | None:
