@@ -32,6 +32,7 @@ from calve_airflow.index_sensor import PartitionIndexSensor
 from calve_airflow.load_operators import (
     OPERATION_ID,
     AnnouncePartitionsOperator,
+    BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
     DiscoverSourcesOperator,
@@ -41,8 +42,6 @@ from calve_airflow.load_operators import (
     WritePartitionsOperator,
     give_up_operation,
 )
-from calve_airflow.spark_job import SparkJobOperator
-from calve_airflow.templates import only
 from catalog.table_config import read_table_list
 
 listed = read_table_list()
@@ -76,9 +75,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         write = WritePartitionsOperator(task_id="write")
         register = RegisterPartitionsOperator(task_id="register")
         create = CreateIndexesOperator(task_id="create_indexes")
-        build = SparkJobOperator.partial(task_id="build_indexes", job="build_partition_index").expand_kwargs(
-            create.output.map(only("operation_id", "request"))
-        )
+        build = BuildLoadedIndexOperator.partial(task_id="build_indexes").expand(index=create.output)
         # By template: `discover.output` would make it a task upstream, whose success alone would do, in a dry run too.
         wait = PartitionIndexSensor(
             task_id="wait_for_indexes",

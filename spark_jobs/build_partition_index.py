@@ -10,13 +10,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog, IndexState
-from catalog.errors import CatalogError
+from catalog.errors import CatalogError, OperationReusedError
 from catalog.indexes import building
 from catalog.indexes.building import BackfillReport
 from catalog.indexes.definitions import IdRange, IndexFailure
 from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
-from catalog.operations import OperationState
+from catalog.operations import OperationKind, OperationState
 from spark_jobs.backfill_task import backfill_ranges, run_task
 from spark_jobs.executor_catalog import address_of
 from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
@@ -35,7 +35,11 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
         IndexNotFoundError: The index was deleted.
         IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         FencedError: The attempt was given up.
+        OperationReusedError: The operation is no build of an index; this job would end it as done.
     """
+    operation = catalog.operations.get(job.operation_id)
+    if operation.kind is not OperationKind.BUILD_INDEX:
+        raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
     table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
     building.clear_ended(catalog.storage, table)
     if index.state is not IndexState.CREATING:

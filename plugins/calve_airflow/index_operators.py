@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from calve_airflow.approval import operation_of
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 
@@ -25,6 +26,24 @@ def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
     It has the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
     """
     return f"{run}/{table}/{index.name}/{index.id}"
+
+
+def begin_build(catalog: Catalog, context: Context, table: str, index: PartitionIndex) -> str:
+    """Journal the build of one of the indexes of a run, and return its operation.
+
+    Raises:
+        OperationConflictError: The operation was begun for something else.
+    """
+    from catalog.operations import OperationKind
+
+    operation = catalog.operations.begin(
+        build_operation_id(operation_of(context), table, index),
+        OperationKind.BUILD_INDEX,
+        table,
+        {"index": index.name, "keys": list(index.keys)},
+        requested_by=context["dag_run"].triggering_user_name,
+    )
+    return operation.id
 
 
 class CreatePartitionIndexOperator(FormOperator):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.approval import operation_of
 from calve_airflow.assets import announce, announcement_batches
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.forms import AS_LISTED
-from calve_airflow.index_operators import build_operation_id, current_index
+from calve_airflow.index_operators import begin_build, current_index
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.templates import for_mapped_tasks
 
@@ -184,10 +185,10 @@ class CreateIndexesOperator(BaseOperator):
     """Creates the partition indexes that a loaded table shall have and does not.
 
     Args:
-        operation_id: The load (templated); each build is an operation of its own below it.
+        operation_id: The load (templated).
 
     Returns:
-        The arguments of a `SparkJobOperator` for each one that has to be built.
+        The names of those that have to be built.
 
     Raises:
         AirflowFailException: An index cannot be created like this.
@@ -200,25 +201,55 @@ class CreateIndexesOperator(BaseOperator):
         self.operation_id = operation_id
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[str]:
         """Create what is missing."""
         from catalog import Catalog, IndexState
 
         with catalog_errors(), Catalog.open() as catalog:
             table = catalog.operations.get(self.operation_id).table
             wanted = _settings(catalog, self.operation_id)["indexes"]
-            indexes = [_created(catalog, table, name, keys) for name, keys in wanted.items()]
-            builds = [self._build(catalog, table, index) for index in indexes if index.state is IndexState.CREATING]
-        self.log.info("To build: %s", ", ".join(each["request"]["index"] for each in builds) or "nothing")
-        return builds
+            indexes = {name: _created(catalog, table, name, keys) for name, keys in wanted.items()}
+        names = [name for name, index in indexes.items() if index.state is IndexState.CREATING]
+        self.log.info("To build: %s", ", ".join(names) or "nothing")
+        return names
 
-    def _build(self, catalog: Catalog, table: str, index: PartitionIndex) -> dict[str, Any]:
-        from catalog.operations import OperationKind
 
-        operation_id = build_operation_id(self.operation_id, table, index)
-        request = {"table": table, "index": index.name}
-        catalog.operations.begin(operation_id, OperationKind.BUILD_INDEX, table, request)
-        return {"operation_id": operation_id, "request": request}
+class BuildLoadedIndexOperator(SparkJobOperator):
+    """Builds one of the partition indexes that a loaded table shall have, in an operation of its own below the load's.
+
+    Only the name comes from `CreateIndexesOperator`; the rest is what the run's load has journaled: users may write
+    XComs.
+
+    Args:
+        index: One of its names; no template.
+
+    Raises:
+        AirflowFailException: The load is to have no such index, or it is not there any more.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, index: str, **kwargs: Any) -> None:
+        super().__init__(job="build_partition_index", operation_id="", request={}, **kwargs)
+        self.index = index
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Journal the build, and submit or join the job."""
+        from catalog import Catalog
+        from catalog.errors import WrongFieldError
+        from catalog.fields import text
+
+        load = operation_of(context)
+        with catalog_errors(), Catalog.open() as catalog:
+            name, wanted = text("index", self.index), _settings(catalog, load)["indexes"]
+            if name not in wanted:
+                known = ", ".join(wanted) or "none"
+                raise WrongFieldError("index", f"load {load} is to have no index {name!r}, but {known}")
+            table = catalog.operations.get(load).table
+            index = catalog.get_partition_index(table, name)
+            self.request = {"table": table, "index": index.name}
+            self.operation_id = begin_build(catalog, context, table, index)
+        return super().execute(context)
 
 
 class CheckQualityOperator(LoadJobOperator):

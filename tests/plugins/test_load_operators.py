@@ -11,7 +11,9 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.load_operators import (
+    BuildLoadedIndexOperator,
     CheckQualityOperator,
+    CreateIndexesOperator,
     DiscoverSourcesOperator,
     LoadJobOperator,
     RegisterPartitionsOperator,
@@ -77,3 +79,49 @@ def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xco
     assert asked["validate_source"]["keys"] == [["day", "date"]]
     assert asked["check_quality"] == {"table": "demo.days", "rules": {}}
     assert pushed == {"table": "demo.days", "index_names": []}
+
+
+@pytest.fixture
+def built(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
+    """The operations and requests of the Spark jobs that were asked for; a load of the run is to have an index."""
+
+    def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        built.append((operator.operation_id, operator.request))
+        return {}
+
+    built: list[tuple[str, Any]] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    settings = {"request": {}, "quality": {}, "indexes": {"By_Carrier": ["carrier"]}}
+    catalog.operations.begin(RUN, OperationKind.ADD_PARTITIONS, TABLE, {"settings": settings})
+    return built
+
+
+def context_of_run() -> Any:
+    run = SimpleNamespace(triggering_user_name="somebody", dag_id="add_partitions", run_id="run")
+    return {"dag_run": run, "params": {"table": TABLE}}
+
+
+def test_the_indexes_of_a_load_are_built_below_its_operation(catalog: Catalog, built: list[tuple[str, Any]]) -> None:
+    context = context_of_run()
+    names = CreateIndexesOperator(task_id="create", operation_id=RUN).execute(context)
+    assert names == ["By_Carrier"]
+    index = catalog.get_partition_index(TABLE, "by_carrier")
+    for _ in range(2):
+        BuildLoadedIndexOperator(task_id="build", index=names[0]).execute(context)
+    operation_id = f"{RUN}/{TABLE}/by_carrier/{index.id}"
+    assert built == [(operation_id, {"table": TABLE, "index": "by_carrier"})] * 2
+    operation = catalog.operations.get(operation_id)
+    assert (operation.kind, operation.table, operation.requested_by) == (OperationKind.BUILD_INDEX, TABLE, "somebody")
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["by_month", {"operation_id": "add_partitions/other", "request": {"table": TABLE, "index": "by_month"}}],
+)
+def test_no_xcom_says_what_else_a_load_builds(catalog: Catalog, built: list[tuple[str, Any]], forged: Any) -> None:
+    catalog.create_partition_index(TABLE, "by_month", ["month"])
+    assert BuildLoadedIndexOperator.template_fields == ()
+    with pytest.raises(AirflowFailException, match="WrongFieldError: index: "):
+        BuildLoadedIndexOperator(task_id="build", index=forged).execute(context_of_run())
+    assert built == []
+    assert [operation.id for operation in catalog.operations.list()] == [RUN]

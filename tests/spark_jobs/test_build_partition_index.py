@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog, IndexState, NewPartition
-from catalog.errors import FencedError, IndexBuildEndedError
+from catalog.errors import FencedError, IndexBuildEndedError, OperationReusedError
 from catalog.indexes import building
 from catalog.indexes.definitions import IdRange
 from catalog.indexes.items import count_items
@@ -113,3 +113,16 @@ def test_a_build_whose_index_ends_meanwhile_says_so(
         build_partition_index(spark, orders, start(orders))
     with orders.storage.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM calve_index_item").scalar() == 0
+
+
+def test_an_operation_that_builds_no_index_is_not_ended(spark: Any, orders: Catalog) -> None:
+    orders.create_partition_index(TABLE, "by_day", ["day"])
+    orders.operations.begin("load", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+    attempt = orders.operations.start_job("load", "build_partition_index")
+    job = BuildPartitionIndexJob(
+        operation_id="load", step="build_partition_index", attempt=attempt, table=TABLE, index="by_day"
+    )
+    with pytest.raises(OperationReusedError, match="load_rows"):
+        build_partition_index(spark, orders, job)
+    assert orders.operations.get("load").state is OperationState.RUNNING
+    assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
