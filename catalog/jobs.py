@@ -11,6 +11,9 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, Self
 
 from catalog.errors import InvalidRequestError
+from catalog.fields import whole_number
+
+_MOST_PARTITIONS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +169,15 @@ class VerifyMigrationJob(JobRequest):
     script: ClassVar[str] = "verify_migration"
 
     partitions: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a comparison of nothing, which would find no difference.
+
+        Raises:
+            WrongFieldError: The number is below 1.
+        """
+        if self.partitions is not None:
+            whole_number("partitions", self.partitions, _MOST_PARTITIONS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,24 @@ def is_pattern(text: str) -> bool:
     return "*" in text or "?" in text
 
 
+def require_meant(table: str, wanted: Sequence[str], field: str) -> None:
+    """Make sure that what was written means a table.
+
+    Args:
+        table: `database.table`, as the catalog writes it.
+        wanted: As for `matching_tables`.
+        field: The field of the form that says so.
+
+    Raises:
+        InvalidIdentifierError: A name that was written cannot be one.
+        WrongFieldError: The table is not meant.
+    """
+    named = {str(TableName.parse(text.strip())) for text in wanted if not is_pattern(text)}
+    patterns = [_compiled(text) for text in wanted if is_pattern(text)]
+    if table not in named and not any(pattern.fullmatch(table) for pattern in patterns):
+        raise WrongFieldError(field, f"{', '.join(wanted)} does not mean {table}; clear the task before")
+
+
 def matching_tables(tables: Iterable[Table], wanted: Sequence[str], field: str) -> dict[str, bool]:
     """Return the tables that are meant, each once and in the order of what was written.
 

@@ -55,12 +55,11 @@ with DAG(
     plan = PlanMigrationsOperator(task_id="plan", operation_id=OPERATION_ID, form=FORM)
 
     @task_group(prefix_group_id=False)
-    def each_table(operation_id, planned):
+    def each_table(table):
         """One table, whose failure stops no other."""
         common = {
-            "operation_id": operation_id,
-            "planned": planned,
-            "map_index_template": "{{ task.planned.table }}",
+            "table": table,
+            "map_index_template": "{{ task.table }}",
             "on_failure_callback": give_up_migration,
         }
         stage = StageMigrationOperator(task_id="stage", pool=spark_pool(), **common)
@@ -76,4 +75,4 @@ with DAG(
         form=FORM,
     )
 
-    each_table.expand_kwargs(plan.output.map(only("operation_id", "planned"))) >> report
+    each_table.expand_kwargs(plan.output.map(only("table"))) >> report

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.approval import operation_of
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
@@ -46,7 +47,7 @@ class PlanMigrationsOperator(FormOperator):
         form: The fields of `calve_airflow.forms.migration_params` (templated).
 
     Returns:
-        The arguments of the tasks of each table that can be migrated, of a dry run only if files are to be read.
+        `table` of each table that can be migrated, of a dry run only if files are to be read.
         Another XCom, `plans`, has all tables: `table`, `verdict`, `reason`, and `plan` as `MigrationPlan.as_json`.
 
     Raises:
@@ -62,7 +63,7 @@ class PlanMigrationsOperator(FormOperator):
         self.form = form
 
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, str]]:
         """Plan."""
         from catalog import Catalog
         from catalog.migration.forms import MigrationForm
@@ -79,7 +80,7 @@ class PlanMigrationsOperator(FormOperator):
             self.log.info("This is a dry run: nothing is changed. With dry_run off, the tables are migrated")
             if not form.read_files:
                 return []
-        return [self._arguments(each, form) for each in plans if each["verdict"] == PLANNED]
+        return [{"table": each["table"]} for each in plans if each["verdict"] == PLANNED]
 
     def _plan(self, catalog: Catalog, table: str, request: MigrationRequest, *, is_named: bool) -> dict[str, Any]:
         from catalog.errors import (
@@ -91,7 +92,7 @@ class PlanMigrationsOperator(FormOperator):
         )
 
         found: dict[str, Any] = {"table": table, "verdict": PLANNED, "reason": None, "plan": None}
-        operation_id = self._operation_of(table)
+        operation_id = f"{self.operation_id}/{table}"
         operation = catalog.operations.find(operation_id)
         if operation is not None and operation.is_committed:
             return {**found, "reason": "this run has migrated it already"}
@@ -110,59 +111,46 @@ class PlanMigrationsOperator(FormOperator):
             self.log.info("%s", line)
         return {**found, "plan": plan.as_json()}
 
-    def _operation_of(self, table: str) -> str:
-        return f"{self.operation_id}/{table}"
-
-    def _arguments(self, planned: Mapping[str, Any], form: MigrationForm) -> dict[str, Any]:
-        table, plan = planned["table"], planned["plan"]
-        return {
-            "operation_id": self._operation_of(table),
-            "planned": {
-                "table": table,
-                "request": form.request.as_json(),
-                "dry_run": form.dry_run,
-                "fingerprint": plan and plan["fingerprint"],
-                "avro": "avro" in (plan["formats"] if plan else {}),
-                "verified_partitions": form.verified_partitions,
-            },
-        }
-
 
 class StageMigrationOperator(SparkJobOperator):
     """Begins the operation, which holds the table from now on, and runs the Spark job that reads the footers.
 
-    A plan that does not fit the table any more is made anew. A dry run reads the footers, too, and leaves nothing.
+    The plan is made anew, for what the table is now. A dry run reads the footers, too, and leaves nothing.
+
+    Everything but the table comes from the run's form: users may write XComs.
 
     Args:
-        operation_id: The operation to begin (templated).
-        planned: What `PlanMigrationsOperator` returned for the table (templated).
+        table: `database.table` (templated).
 
     Returns:
         The job's result: files, rows and bytes, and the files that cannot be the table's.
 
     Raises:
-        AirflowFailException: The table, or a file of it, cannot become an Iceberg table's. Nothing was changed.
+        AirflowFailException: The form does not mean the table; or the table, or a file of it, cannot become an Iceberg
+            table's. Nothing was changed.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "planned")
-    template_fields_renderers = {"planned": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("table",)
 
-    def __init__(self, *, planned: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(job="stage_migration", step="stage", request={}, **kwargs)
-        self.planned = planned
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job="stage_migration", step="stage", operation_id="", request={}, **kwargs)
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Begin and stage."""
         from catalog import Catalog
 
+        user = context["dag_run"].triggering_user_name
         with catalog_errors(), Catalog.open() as catalog:
-            operation = self._begin(catalog, context)
+            form = asked_form(context, self.table)
+            self.operation_id = migration_of(context, self.table)
+            operation = catalog.migrations.begin(self.operation_id, self.table, form.request, requested_by=user)
         if operation.is_committed:
             self.log.info("This run has migrated %s already", operation.table)
             return dict(operation.report[self.step])
-        self.request = {"table": operation.table, "dry_run": self.planned["dry_run"]}
+        self.request = {"table": operation.table, "dry_run": form.dry_run}
         found = super().execute(context)
-        if self.planned["dry_run"]:
+        if form.dry_run:
             with Catalog.open() as catalog:
                 catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
         self.log.info("%s: %s files, %s rows", operation.table, f"{found['files']:,}", f"{found['rows']:,}")
@@ -170,24 +158,11 @@ class StageMigrationOperator(SparkJobOperator):
             self.log.warning("%s: %s (%s)", each["path"], each["message"], each["problem"])
         return found
 
-    def _begin(self, catalog: Catalog, context: Context) -> Operation:
-        from catalog.migration.requests import MigrationRequest
-
-        table, user = self.planned["table"], context["dag_run"].triggering_user_name
-        request = MigrationRequest.from_json(self.planned["request"])
-        operation = catalog.migrations.begin(self.operation_id, table, request, requested_by=user)
-        if operation.request["fingerprint"] != self.planned["fingerprint"] and not operation.is_committed:
-            self.log.warning("%s has changed since `plan`; the plan is now:", table)
-            plan = catalog.migrations.plan(table, request, operation_id=self.operation_id)
-            for line in str(plan).splitlines():
-                self.log.info("%s", line)
-        return operation
-
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
         job = catalog.operations.get_job(self.operation_id, self.step)
         if job is not None and job.state == "SUCCEEDED":
             # What a dry run found before this task was cleared may not be so any more.
-            is_there = not self.planned["dry_run"] and catalog.migrations.is_staged(self.operation_id)
+            is_there = not self.request["dry_run"] and catalog.migrations.is_staged(self.operation_id)
             return super()._existing_job(catalog) if is_there else None
         return super()._existing_job(catalog)
 
@@ -195,39 +170,44 @@ class StageMigrationOperator(SparkJobOperator):
 class VerifyMigrationOperator(SparkJobOperator):
     """Runs the Spark job that compares what Hive reads with what Iceberg would; what differs never becomes visible.
 
+    Everything but the table comes from the run's form, and from its operation.
+
     Args:
-        operation_id: The operation (templated).
-        planned: What `PlanMigrationsOperator` returned for the table (templated).
+        table: `database.table` (templated).
 
     Returns:
         How many partitions and rows were compared.
 
     Raises:
         AirflowSkipException: It is a dry run, or nothing shall be compared.
-        AirflowFailException: They differ. Nothing was changed; a cleared `stage` reads the files anew.
+        AirflowFailException: The form does not mean the table; or they differ. Nothing was changed; a cleared `stage`
+            reads the files anew.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "planned")
-    template_fields_renderers = {"planned": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("table",)
 
-    def __init__(self, *, planned: Mapping[str, Any], **kwargs: Any) -> None:
-        super().__init__(job="verify_migration", step="verify", request={}, **kwargs)
-        self.planned = planned
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job="verify_migration", step="verify", operation_id="", request={}, **kwargs)
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare."""
         from catalog import Catalog
         from catalog.environment import package_settings
+        from catalog.model import FileFormat
 
-        refuse_dry_run(self.planned)
+        form = changing_form(context, self.table)
+        self.operation_id = migration_of(context, self.table)
         with catalog_errors(), Catalog.open() as catalog:
             operation = catalog.operations.get(self.operation_id)
         if operation.is_committed and self.step in operation.report:
             return dict(operation.report[self.step])
-        if not self.planned["request"]["verify"]:
+        if not form.request.verify:
             raise AirflowSkipException("the form asks for no comparison")
-        self.request = {"table": operation.table, "partitions": self.planned["verified_partitions"]}
-        self.conf = {**package_settings(avro=self.planned["avro"]), **(self.conf or {})}
+        with catalog_errors(), Catalog.open() as catalog:
+            plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
+        self.request = {"table": operation.table, "partitions": form.verified_partitions}
+        self.conf = {**package_settings(avro=FileFormat.AVRO in plan.formats), **(self.conf or {})}
         try:
             return super().execute(context)
         except AirflowFailException as error:
@@ -256,48 +236,41 @@ class VerifyMigrationOperator(SparkJobOperator):
 class FlipMigrationOperator(BaseOperator):
     """Lets the table be an Iceberg table, in one transaction, with exactly the files that were staged and verified.
 
+    Everything but the table comes from the run's form, and from its operation.
+
     Args:
-        operation_id: The operation (templated).
-        planned: What `PlanMigrationsOperator` returned for the table (templated).
+        table: `database.table` (templated).
 
     Returns:
         The operation's report; done again, the same one.
 
     Raises:
         AirflowSkipException: It is a dry run.
-        AirflowFailException: The table or its files changed since; nothing was changed.
+        AirflowFailException: The form does not mean the table; or the table or its files changed since. Nothing was
+            changed.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "planned")
-    template_fields_renderers = {"planned": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("table",)
 
-    def __init__(self, *, operation_id: str, planned: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.planned = planned
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Flip."""
         from catalog import Catalog
         from catalog.errors import MigrationConflictError
 
-        refuse_dry_run(self.planned)
+        changing_form(context, self.table)
+        operation_id = migration_of(context, self.table)
         with catalog_errors(), Catalog.open() as catalog:
             try:
-                found = catalog.migrations.flip(self.operation_id, report=self._facts(catalog))
+                found = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:
                 # This task again would find the same.
-                raise AirflowFailException(
-                    f"MigrationConflictError: {error}: clear `stage` of {self.planned['table']}"
-                ) from error
+                raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
         self.log.info("%s is an Iceberg table: %s", found["target"], found["metadata_location"])
         return found
-
-    def _facts(self, catalog: Catalog) -> dict[str, Any]:
-        report = catalog.operations.get(self.operation_id).report
-        staged, verified = report.get("stage", {}), report.get("verify", {})
-        facts = {name: staged[name] for name in _REPORTED if name in staged}
-        return facts | {name: verified[found] for found, name in _VERIFIED.items() if found in verified}
 
 
 class SummariseMigrationsOperator(SummaryOperator):
@@ -358,26 +331,59 @@ class SummariseMigrationsOperator(SummaryOperator):
         return _row(planned, "can be migrated", job.result)
 
 
-def refuse_dry_run(planned: Mapping[str, Any]) -> None:
-    """End a task that changes something.
+def migration_of(context: Context, table: str) -> str:
+    """Return the operation that migrates one of the tables of a run."""
+    return f"{operation_of(context)}/{table}"
+
+
+def asked_form(context: Context, table: str) -> MigrationForm:
+    """Return what a run's form asks for, if it means a table.
+
+    Raises:
+        AirflowFailException: It does not.
+    """
+    from catalog.fields import text
+    from catalog.migration.forms import MigrationForm
+    from catalog.table_patterns import require_meant
+
+    with catalog_errors():
+        form = MigrationForm.read(context["params"])
+        require_meant(text("table", table), form.tables, "tables")
+    return form
+
+
+def changing_form(context: Context, table: str) -> MigrationForm:
+    """Return what a run's form asks for, for a task that changes something.
 
     Raises:
         AirflowSkipException: It is a dry run.
+        AirflowFailException: The form does not mean the table.
     """
-    if planned["dry_run"]:
+    form = asked_form(context, table)
+    if form.dry_run:
         raise AirflowSkipException("this is a dry run; nothing is changed")
+    return form
 
 
 def give_up_migration(context: Context) -> None:
     """Give up the operation of a task that failed, so that it holds no table. For `on_failure_callback` of a task."""
     from catalog import Catalog
 
-    operation_id = getattr(context.get("task"), "operation_id", None)
-    if not isinstance(operation_id, str):
+    table = getattr(context.get("task"), "table", None)
+    if not isinstance(table, str):
         return
+    operation_id = migration_of(context, table)
     with Catalog.open() as catalog:
         if catalog.operations.find(operation_id) is not None:
             catalog.operations.fail(operation_id, "RUN_FAILED", str(context.get("exception") or "its task failed"))
+
+
+def _facts(catalog: Catalog, operation_id: str) -> dict[str, Any]:
+    """Return what the steps before the flip have found, for its report."""
+    report = catalog.operations.get(operation_id).report
+    staged, verified = report.get("stage", {}), report.get("verify", {})
+    facts = {name: staged[name] for name in _REPORTED if name in staged}
+    return facts | {name: verified[found] for found, name in _VERIFIED.items() if found in verified}
 
 
 def _unfit(found: Mapping[str, Any], form: MigrationForm) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import InvalidRequestError
+from catalog.errors import InvalidRequestError, WrongFieldError
 from catalog.jobs import (
     BuildPartitionIndexJob,
     CheckQualityJob,
@@ -15,6 +15,7 @@ from catalog.jobs import (
     RunStatementJob,
     SourceJob,
     ValidateSourceJob,
+    VerifyMigrationJob,
     VerifyPartitionIndexJob,
     WritePartitionsJob,
 )
@@ -59,3 +60,9 @@ def test_the_keys_of_a_source_keep_their_order() -> None:
 def test_another_text_is_refused_with_the_fields_that_are_expected(text: str) -> None:
     with pytest.raises(InvalidRequestError, match=r"BuildPartitionIndexJob cannot be read.*operation_id.*index"):
         BuildPartitionIndexJob.from_json(text)
+
+
+@pytest.mark.parametrize("partitions", [0, -1, True, 1.5])
+def test_a_comparison_of_no_partitions_is_refused(partitions: Any) -> None:
+    with pytest.raises(WrongFieldError, match=r"partitions: .* is no whole number from 1"):
+        VerifyMigrationJob(**COMMON, partitions=partitions)

@@ -24,7 +24,9 @@ from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog, NewPartition
 from catalog.errors import VerificationFailedError
 from catalog.migration import forms as migration_forms
-from catalog.operations import OperationState
+from catalog.migration.requests import MigrationRequest
+from catalog.model import FileFormat
+from catalog.operations import OperationKind, OperationState
 from tests.catalog.iceberg_tables import expected_rows, iceberg_rows, make_orders, stage, write_rows
 
 RUN = "migrate_hive_to_iceberg/run"
@@ -50,9 +52,9 @@ def catalog(catalog_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 class Task(dict[str, Any]):
     """The XComs of a run, as its tasks see them."""
 
-    def context(self, **more: Any) -> Context:
+    def context(self, form: dict[str, Any] | None = None, **more: Any) -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="migrate_hive_to_iceberg")
-        return Context(ti=self, dag_run=run, **more)  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params=form or FORM, **more)  # type: ignore[typeddict-item]  # nothing else is asked for
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -97,17 +99,18 @@ def plan(form: dict[str, Any], task: Task | None = None) -> list[dict[str, Any]]
     return operator.execute((Task() if task is None else task).context())
 
 
-def migrate(arguments: dict[str, Any]) -> None:
-    """Run the tasks of one table, as far as they succeed."""
+def migrate(arguments: dict[str, Any], form: dict[str, Any] = FORM) -> str | None:
+    """Run the tasks of one table, as far as they succeed; return why one did not."""
     for number, operator in enumerate((StageMigrationOperator, VerifyMigrationOperator, FlipMigrationOperator)):
         task = operator(task_id=f"task_{number}", **arguments)
         try:
-            task.execute(Task().context())
+            task.execute(Task().context(form))
         except AirflowSkipException:
             continue
         except Exception as error:
-            give_up_migration(Task().context(task=task, exception=error))
-            return
+            give_up_migration(Task().context(form, task=task, exception=error))
+            return str(error)
+    return None
 
 
 def summarise(task: Task, form: dict[str, Any]) -> list[dict[str, Any]]:
@@ -120,7 +123,7 @@ def summarise(task: Task, form: dict[str, Any]) -> list[dict[str, Any]]:
 def run(form: dict[str, Any]) -> list[dict[str, Any]]:
     task = Task()
     for arguments in plan(form, task):
-        migrate(arguments)
+        migrate(arguments, form)
     return summarise(task, form)
 
 
@@ -128,7 +131,7 @@ def failed(form: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return what the run's last task fails with, and the outcome of each table."""
     task = Task()
     for arguments in plan(form, task):
-        migrate(arguments)
+        migrate(arguments, form)
     with pytest.raises(AirflowFailException) as caught:
         summarise(task, form)
     return str(caught.value), {row["table"]: row["outcome"] for row in task["return_value"]}
@@ -274,11 +277,58 @@ def test_the_comparison_gets_icebergs_runtime_and_avros_reader_where_it_needs_it
     StageMigrationOperator(task_id="stage", **arguments).execute(Task().context())
     VerifyMigrationOperator(task_id="verify", **arguments).execute(Task().context())
     assert jobs["conf"]["spark.jars.packages"] == "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
+    catalog.add_partitions(LAST, [NewPartition(("fr", "2026"), format=FileFormat.AVRO)])
     (arguments,) = plan({**FORM, "tables": [LAST]})
-    arguments["planned"]["avro"] = True
     StageMigrationOperator(task_id="stage", **arguments).execute(Task().context())
     VerifyMigrationOperator(task_id="verify", **arguments).execute(Task().context())
     assert "org.apache.spark:spark-avro_2.13:" in jobs["conf"]["spark.jars.packages"]
+
+
+@on_sqlite
+@pytest.mark.parametrize("forged", [LAST, FIRST.upper(), {"table": FIRST}])
+def test_a_table_that_the_form_does_not_mean_is_not_migrated(
+    catalog: Catalog, jobs: dict[str, Any], forged: Any
+) -> None:
+    form = {**FORM, "tables": [FIRST]}
+    assert "WrongFieldError: table" in str(migrate({"table": forged}, form))
+    context = Task().context(form)
+    for operator in (VerifyMigrationOperator, FlipMigrationOperator):
+        with pytest.raises(AirflowFailException, match="WrongFieldError: table"):
+            operator(task_id="task", table=forged).execute(context)
+    assert (jobs["ran"], catalog.operations.list()) == ([], [])
+
+
+@on_sqlite
+def test_a_dry_run_migrates_nothing_whichever_task_is_run(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    catalog.migrations.begin(f"{RUN}/{FIRST}", FIRST, MigrationRequest(verify=False))
+    stage(catalog, catalog.operations.get(f"{RUN}/{FIRST}"))
+    for operator in (VerifyMigrationOperator, FlipMigrationOperator):
+        with pytest.raises(AirflowSkipException, match="this is a dry run"):
+            operator(task_id="task", table=FIRST).execute(Task().context({"tables": [FIRST]}))
+    assert not catalog.get_table(FIRST).is_iceberg
+
+
+@on_sqlite
+def test_what_is_compared_is_what_the_form_says(
+    catalog: Catalog, jobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    form = {**FORM, "tables": [FIRST], "verified_partitions": 2}
+    StageMigrationOperator(task_id="stage", table=FIRST).execute(Task().context(form))
+    asked: list[Any] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: asked.append(self.request))
+    VerifyMigrationOperator(task_id="verify", table=FIRST).execute(Task().context(form))
+    assert asked == [{"table": FIRST, "partitions": 2}]
+
+
+@on_sqlite
+def test_a_task_that_failed_gives_up_no_operation_of_another_run(catalog: Catalog) -> None:
+    others = "add_partitions/another"
+    catalog.operations.begin(others, OperationKind.ADD_PARTITIONS, FIRST, is_exclusive=True)
+    for table in (f"../{others}", others, FIRST):
+        task = StageMigrationOperator(task_id="stage", table=table)
+        task.operation_id = others
+        give_up_migration(Task().context(task=task))
+    assert catalog.operations.get(others).state is OperationState.PLANNED
 
 
 @pytest.mark.parametrize(
