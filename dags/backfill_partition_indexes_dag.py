@@ -39,16 +39,14 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    plan = PlanBackfillOperator(task_id="plan", tables="{{ params.tables }}", indexes="{{ params.indexes }}")
+    plan = PlanBackfillOperator(task_id="plan")
 
     @task_group(prefix_group_id=False)
-    def each_table(table, indexes):
+    def each_table(table):
         """One table, with the indexes that it lacks."""
         build = BackfillIndexesOperator(
             task_id="build",
-            operation_id=OPERATION_ID,
             table=table,
-            indexes=indexes,
             pool=spark_pool(),
             map_index_template="{{ task.table }}",
         )
@@ -64,4 +62,4 @@ with DAG(
         config_problems="{{ ti.xcom_pull('plan', key='config_problems') }}",
     )
 
-    each_table.expand_kwargs(plan.output.map(only("table", "indexes"))) >> summarise
+    each_table.expand_kwargs(plan.output.map(only("table"))) >> summarise

@@ -40,14 +40,16 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     render_template_as_native_obj=True,
-    default_args={"operation_id": OPERATION_ID, "retries": 2, "retry_delay": timedelta(seconds=15)},
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    plan = PlanVerificationOperator(task_id="plan", tables="{{ params.tables }}", repair="{{ params.repair }}")
+    plan = PlanVerificationOperator(task_id="plan")
     verify = VerifyIndexOperator.partial(
         task_id="verify",
         pool=spark_pool(),
-        map_index_template="{{ task.request.table }} {{ task.request.index }}",
-    ).expand_kwargs(plan.output.map(only("operation_id", "request")))
-    summarise = SummariseVerificationOperator(task_id="summarise", planned="{{ ti.xcom_pull('plan') }}")
+        map_index_template="{{ task.table }} {{ task.index }}",
+    ).expand_kwargs(plan.output.map(only("table", "index")))
+    summarise = SummariseVerificationOperator(
+        task_id="summarise", operation_id=OPERATION_ID, planned="{{ ti.xcom_pull('plan') }}"
+    )
 
     verify >> summarise

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from calve_airflow.errors import SparkJobFailedError, SparkJobLostError, catalog_errors
 from calve_airflow.form_operator import FormOperator
-from calve_airflow.index_operators import build_operation_id, current_index
+from calve_airflow.index_operators import begin_build, build_operation_id, current_index
 from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.summary import Outcome, SummaryOperator
 from calve_airflow.templates import for_mapped_tasks
@@ -17,7 +17,8 @@ from calve_airflow.templates import for_mapped_tasks
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from catalog import Catalog, PartitionIndex
+    from catalog import Catalog, PartitionIndex, Table
+    from catalog.table_config import WantedIndexes
 
 Indexes = Mapping[str, Sequence[str]]
 """Index → keys."""
@@ -26,87 +27,81 @@ Indexes = Mapping[str, Sequence[str]]
 class PlanBackfillOperator(FormOperator):
     """Finds the partition indexes that tables shall have, and which of them are not there.
 
-    Args:
-        tables: `database.table` of those that are meant (templated); None or none for all.
-        indexes: Indexes that each of them shall have, such as `by_day: year, day` (templated); None or none for those
-            that the YAML list names.
+    The form is the run's: `tables`, `database.table` of those that are meant, none for all; and `indexes` that each of
+    them shall have, such as `by_day: year, day`, none for those that the YAML list names.
 
     Returns:
-        `table` and `indexes` (name → keys) for each table that lacks one; those that are ACTIVE are left out. Another
-        XCom, `wanted`, is the same with them; a third, `config_problems`, is
-        table → why it is not known which it needs.
+        `table` for each table that lacks one. Another XCom, `wanted`, has all tables: `table`, `indexes` (name → keys),
+        and `missing`, the names of those that are not ACTIVE; a third, `config_problems`, is table → why it is not
+        known which it needs.
 
     Raises:
         AirflowFailException: An index in the form cannot be read, or the YAML list cannot.
     """
 
-    template_fields: Sequence[str] = ("tables", "indexes")
-
-    def __init__(self, *, tables: Sequence[str] | None, indexes: Sequence[str] | None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.tables = tables
-        self.indexes = indexes
-
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, str]]:
         """Compare what is wanted with what is there."""
         from catalog import Catalog
-        from catalog.table_config import wanted_indexes
 
         with catalog_errors(), Catalog.open() as catalog:
             existing = {table.full_name: table for table in catalog.list_tables()}
-            wanted = wanted_indexes(existing.values(), self.tables or (), self.indexes or ())
+            wanted = _wanted(existing.values(), context)
             missing = {
                 # A table that is not there fails where its index would be built, and stops no other.
-                table: _missing(catalog, table, indexes) if table in existing else indexes
+                table: _missing(catalog, table, indexes) if table in existing else list(indexes)
                 for table, indexes in wanted.indexes.items()
             }
         for table, problem in wanted.problems.items():
             self.log.error("%s: %s", table, problem)
         for table, indexes in missing.items():
             self.log.info("%s: %s", table, f"to build: {', '.join(indexes)}" if indexes else "all indexes are ACTIVE")
-        context["ti"].xcom_push(key="wanted", value=_listed(wanted.indexes))
+        # A list, because Airflow's database forgets the order of a mapping.
+        listed = [
+            {"table": table, "indexes": dict(indexes), "missing": missing[table]}
+            for table, indexes in wanted.indexes.items()
+        ]
+        context["ti"].xcom_push(key="wanted", value=listed)
         context["ti"].xcom_push(key="config_problems", value=dict(wanted.problems))
-        return _listed({table: indexes for table, indexes in missing.items() if indexes})
+        return [{"table": table} for table, indexes in missing.items() if indexes]
 
 
 class BackfillIndexesOperator(SparkJobOperator):
     """Creates the missing partition indexes of one table and builds them, one Spark job after the other.
 
+    Which these are, says the run's form again, or the YAML list: users may write XComs.
+
     An index whose build died is taken up where it stopped. One that cannot be created, or whose job fails, does not
     stop the others; it fails the task in the end.
 
     Args:
-        operation_id: The run (templated); each build is an operation of its own below it.
         table: `database.table` (templated).
-        indexes: Name → keys (templated).
 
     Returns:
         The names of the indexes: each is ACTIVE or FAILED now. Another XCom, `problems`, is index → reason of those
         that are neither.
 
     Raises:
-        AirflowFailException: There is no such table, or an index cannot be created like this.
+        AirflowFailException: The run is to build none of such a table, there is no such table, or an index cannot be
+            created like this.
         SparkJobFailedError, SparkJobLostError: A job ended without building its index.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "table", "indexes")
-    template_fields_renderers = {"indexes": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("table",)
 
-    def __init__(self, *, table: str, indexes: Indexes, **kwargs: Any) -> None:
-        super().__init__(job="build_partition_index", request={}, **kwargs)
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job="build_partition_index", operation_id="", request={}, **kwargs)
         self.table = table
-        self.indexes = indexes
 
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]  # several jobs, not the result of one
         """Build one index after the other."""
         from catalog.errors import CatalogError
 
-        run = self.operation_id
         problems: dict[str, Exception] = {}
-        for name, keys in self.indexes.items():
+        indexes = self._indexes(context)
+        for name, keys in indexes.items():
             try:
-                self._build(context, run, name, keys)
+                self._build(context, name, keys)
             except (AirflowFailException, SparkJobFailedError, SparkJobLostError, CatalogError) as error:
                 self.log.error("Partition index %s of %s: %s", name, self.table, error)
                 problems[name] = error
@@ -114,11 +109,22 @@ class BackfillIndexesOperator(SparkJobOperator):
         passing = [error for error in problems.values() if not isinstance(error, AirflowFailException)]
         if problems:
             raise (passing or list(problems.values()))[0]
-        return list(self.indexes)
+        return list(indexes)
 
-    def _build(self, context: Context, run: str, name: str, keys: Sequence[str]) -> None:
+    def _indexes(self, context: Context) -> Indexes:
+        from catalog import Catalog
+        from catalog.errors import WrongFieldError
+        from catalog.fields import text
+
+        with catalog_errors(), Catalog.open() as catalog:
+            wanted = _wanted(catalog.list_tables(), context).indexes
+            table = text("table", self.table)
+            if table not in wanted:
+                raise WrongFieldError("tables", f"this run is to build no index of {table}; clear the task before")
+        return wanted[table]
+
+    def _build(self, context: Context, name: str, keys: Sequence[str]) -> None:
         from catalog import Catalog, IndexState
-        from catalog.operations import OperationKind
 
         with catalog_errors(), Catalog.open() as catalog:
             index = current_index(catalog, self.table, name)
@@ -127,15 +133,8 @@ class BackfillIndexesOperator(SparkJobOperator):
             self.log.info("Partition index %s of %s is %s", name, self.table, index.state)
             if index.state is not IndexState.CREATING:
                 return
-            self.operation_id = build_operation_id(run, self.table, index)
             self.request = {"table": self.table, "index": index.name}
-            catalog.operations.begin(
-                self.operation_id,
-                OperationKind.BUILD_INDEX,
-                self.table,
-                {"index": index.name, "keys": list(keys)},
-                requested_by=context["dag_run"].triggering_user_name,
-            )
+            self.operation_id = begin_build(catalog, context, self.table, index)
         super().execute(context)
 
 
@@ -170,15 +169,16 @@ class SummariseBackfillOperator(SummaryOperator):
         instances = range(len(self.planned))
         said = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
         problems = {each["table"]: found or {} for each, found in zip(self.planned, said, strict=True)}
-        planned = {(each["table"], name) for each in self.planned for name in each["indexes"]}
         unknown = [
             Outcome({"table": table, "index": None, "keys": None, "outcome": f"not known: {problem}"}, problem)
             for table, problem in (self.config_problems or {}).items()
         ]
         return unknown + [
-            self._outcome(catalog, table, name, keys, (table, name) in planned, problems.get(table, {}).get(name))
-            for table, indexes in ((each["table"], each["indexes"]) for each in self.wanted)
-            for name, keys in indexes.items()
+            self._outcome(
+                catalog, each["table"], name, keys, name in each["missing"], problems.get(each["table"], {}).get(name)
+            )
+            for each in self.wanted
+            for name, keys in each["indexes"].items()
         ]
 
     def _outcome(
@@ -211,15 +211,19 @@ class SummariseBackfillOperator(SummaryOperator):
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
 
 
-def _listed(indexes: Mapping[str, Indexes]) -> list[dict[str, Any]]:
-    # A list, because Airflow's database forgets the order of a mapping.
-    return [{"table": table, "indexes": dict(named)} for table, named in indexes.items()]
+def _wanted(existing: Iterable[Table], context: Context) -> WantedIndexes:
+    """Return the indexes that a run's form, or the YAML list, says that tables shall have."""
+    from catalog.fields import texts
+    from catalog.table_config import wanted_indexes
+
+    tables, indexes = (texts(name, context["params"][name]) for name in ("tables", "indexes"))
+    return wanted_indexes(existing, tables, indexes)
 
 
-def _missing(catalog: Catalog, table: str, indexes: Indexes) -> dict[str, Sequence[str]]:
+def _missing(catalog: Catalog, table: str, indexes: Indexes) -> list[str]:
     from catalog.model import IndexState
 
     active = {
         (index.name, index.keys) for index in catalog.get_partition_indexes(table) if index.state is IndexState.ACTIVE
     }
-    return {name: keys for name, keys in indexes.items() if (name.lower(), tuple(keys)) not in active}
+    return [name for name, keys in indexes.items() if (name.lower(), tuple(keys)) not in active]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.approval import operation_of
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
@@ -23,35 +24,23 @@ JOB = "verify_partition_index"
 
 
 class PlanVerificationOperator(FormOperator):
-    """Finds the ACTIVE partition indexes of tables.
-
-    Args:
-        operation_id: The run (templated); each verification is an operation of its own below it.
-        tables: `database.table` of those that are meant (templated); None or none for all.
-        repair: Whether to repair what differs (templated).
+    """Finds the ACTIVE partition indexes of the tables that the run's form means: `tables`, none for all.
 
     Returns:
-        The arguments of a `VerifyIndexOperator` for each index.
+        `table` and `index` of each.
 
     Raises:
         AirflowFailException: There is no such table.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "tables", "repair")
-
-    def __init__(self, *, operation_id: str, tables: Sequence[str] | None, repair: bool, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.tables = tables
-        self.repair = repair
-
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, str]]:
         """List the indexes."""
         from catalog import Catalog, IndexState
 
         with catalog_errors(), Catalog.open() as catalog:
-            tables = [catalog.get_table(name) for name in self.tables] if self.tables else catalog.list_tables()
+            names = _tables(context)
+            tables = [catalog.get_table(name) for name in names] if names else catalog.list_tables()
             found = [
                 (table.full_name, index.name)
                 for table in tables
@@ -60,40 +49,51 @@ class PlanVerificationOperator(FormOperator):
                 if index.state is IndexState.ACTIVE
             ]
         self.log.info("%d ACTIVE partition index(es) of %d table(s)", len(found), len(tables))
-        return [
-            {
-                "operation_id": f"{self.operation_id}/{table}/{index}",
-                "request": {"table": table, "index": index, "repair": self.repair},
-            }
-            for table, index in found
-        ]
+        return [{"table": table, "index": index} for table, index in found]
 
 
 class VerifyIndexOperator(SparkJobOperator):
     """Runs the Spark job that compares one partition index with its table, and fails when they differ now.
 
+    Whether it repairs what differs, says the run's form: users may write XComs.
+
+    Args:
+        table: `database.table`; no template.
+        index: One of its indexes; no template.
+
     Raises:
         AirflowSkipException: The index is not ACTIVE any more, so there is nothing to compare.
-        AirflowFailException: They differ, and were not repaired.
+        AirflowFailException: The form does not mean the table; or they differ, and were not repaired.
     """
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job=JOB, **kwargs)
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, table: str, index: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, operation_id="", request={}, **kwargs)
+        self.table = table
+        self.index = index
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal the verification, run it, and judge."""
         from catalog import Catalog
+        from catalog.fields import text
         from catalog.operations import OperationKind
+        from catalog.table_patterns import require_meant
 
-        table, index = self.request["table"], self.request["index"]
         with catalog_errors(), Catalog.open() as catalog:
+            table, index = text("table", self.table), text("index", self.index)
+            if names := _tables(context):
+                require_meant(table, names, "tables")
             if not _is_active(catalog, table, index):
                 raise AirflowSkipException(f"partition index {index} of {table} is not ACTIVE any more")
+            asked = {"index": index, "repair": bool(context["params"]["repair"])}
+            self.request = {"table": table, **asked}
+            self.operation_id = f"{operation_of(context)}/{table}/{index}"
             catalog.operations.begin(
                 self.operation_id,
                 OperationKind.VERIFY_INDEX,
                 table,
-                {"index": index, "repair": self.request["repair"]},
+                asked,
                 requested_by=context["dag_run"].triggering_user_name,
             )
         result = super().execute(context)
@@ -118,10 +118,10 @@ class SummariseVerificationOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Look at the operations, where the jobs have recorded what they found."""
-        return [self._outcome(catalog, each["operation_id"], each["request"]) for each in self.planned]
+        return [self._outcome(catalog, each["table"], each["index"]) for each in self.planned]
 
-    def _outcome(self, catalog: Catalog, operation_id: str, request: dict[str, Any]) -> Outcome:
-        table, index = request["table"], request["index"]
+    def _outcome(self, catalog: Catalog, table: str, index: str) -> Outcome:
+        operation_id = f"{self.operation_id}/{table}/{index}"
         operation = catalog.operations.find(operation_id)
         job = operation and catalog.operations.get_job(operation_id, JOB)
         if job and job.state == "SUCCEEDED":
@@ -139,6 +139,13 @@ class SummariseVerificationOperator(SummaryOperator):
             {"table": table, "index": index, "outcome": "not verified"},
             f"partition index {index} of {table} was not verified: {reason}",
         )
+
+
+def _tables(context: Context) -> Sequence[str]:
+    """Return the names of the tables that a run's form means; none for all."""
+    from catalog.fields import texts
+
+    return texts("tables", context["params"]["tables"])
 
 
 def _is_active(catalog: Catalog, table: str, index: str) -> bool:

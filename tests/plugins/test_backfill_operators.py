@@ -24,15 +24,17 @@ from catalog.operations import OperationKind, OperationState
 
 TABLE = "demo.flights"
 RUN = "backfill_partition_indexes/run"
-BY_CARRIER, BY_MONTH = {"by_carrier": ["carrier"]}, {"by_month": ["month"]}
+BY_CARRIER = {"by_carrier": ["carrier"]}
+BY_MONTH = ["by_month: month"]
 
 
 class Task(dict[str, Any]):
     """The XComs of a run, as its tasks see them."""
 
-    def context(self) -> Context:
-        run = SimpleNamespace(triggering_user_name="somebody")
-        return Context(ti=self, dag_run=run)  # type: ignore[typeddict-item]  # nothing else is asked for
+    def context(self, **form: Any) -> Context:
+        run = SimpleNamespace(triggering_user_name="somebody", dag_id="backfill_partition_indexes", run_id="run")
+        params = {"tables": [TABLE], "indexes": None, **form}
+        return Context(ti=self, dag_run=run, params=params)  # type: ignore[typeddict-item]  # nothing else is asked for
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -63,13 +65,11 @@ def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
 
 
 def plan(task: Task, **form: Any) -> list[dict[str, Any]]:
-    operator = PlanBackfillOperator(task_id="plan", **{"tables": [TABLE], "indexes": None, **form})
-    return operator.execute(task.context())
+    return PlanBackfillOperator(task_id="plan").execute(task.context(**form))
 
 
-def build(task: Task, indexes: dict[str, list[str]]) -> list[str]:
-    operator = BackfillIndexesOperator(task_id="build", operation_id=RUN, table=TABLE, indexes=indexes)
-    return operator.execute(task.context())
+def build(task: Task, table: str = TABLE, **form: Any) -> list[str]:
+    return BackfillIndexesOperator(task_id="build", table=table).execute(task.context(**form))
 
 
 def summarise(task: Task, planned: list[dict[str, Any]]) -> list[str]:
@@ -97,16 +97,17 @@ def test_index_that_is_not_active_is_missing(catalog: Catalog) -> None:
     catalog.build_partition_index(TABLE, "by_month")
     catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
     wanted = ["by_month: month", "by_carrier: carrier", "both: carrier, month"]
-    (missing,) = plan(Task(), indexes=wanted)
-    assert missing["table"] == TABLE
-    assert list(missing["indexes"]) == ["by_month", "by_carrier", "both"]
+    task = Task()
+    assert plan(task, indexes=wanted) == [{"table": TABLE}]
+    assert task["wanted"][0]["missing"] == ["by_month", "by_carrier", "both"]
 
 
 def test_missing_indexes_are_created_and_built_one_after_the_other(catalog: Catalog, job: Callable[..., Any]) -> None:
     built = job()
     task = Task()
-    planned = plan(task, indexes=["by_carrier: carrier", "by_month: month"])
-    assert build(task, planned[0]["indexes"]) == ["by_carrier", "by_month"]
+    form = {"indexes": ["by_carrier: carrier", "by_month: month"]}
+    planned = plan(task, **form)
+    assert build(task, **form) == ["by_carrier", "by_month"]
     states = {index.name: index.state for index in catalog.get_partition_indexes(TABLE)}
     assert states == {"by_carrier": IndexState.ACTIVE, "by_month": IndexState.FAILED}
     assert [each.rpartition("/")[0] for each in built] == [f"{RUN}/{TABLE}/by_carrier", f"{RUN}/{TABLE}/by_month"]
@@ -118,7 +119,7 @@ def test_missing_indexes_are_created_and_built_one_after_the_other(catalog: Cata
 def test_index_that_is_being_created_is_taken_up(catalog: Catalog, job: Callable[..., Any]) -> None:
     job()
     catalog.create_partition_index(TABLE, "by_carrier", ["carrier"])
-    build(Task(), BY_CARRIER)
+    build(Task(), indexes=["by_carrier: carrier"])
     assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
 
 
@@ -126,9 +127,9 @@ def test_index_that_failed_is_created_again_by_an_operation_of_its_own(
     catalog: Catalog, job: Callable[..., Any]
 ) -> None:
     built = job()
-    build(Task(), BY_MONTH)
+    build(Task(), indexes=BY_MONTH)
     catalog.drop_partitions(TABLE, "month is null")
-    build(Task(), BY_MONTH)
+    build(Task(), indexes=BY_MONTH)
     assert catalog.get_partition_index(TABLE, "by_month").state is IndexState.ACTIVE
     assert len(set(built)) == 2
 
@@ -137,9 +138,10 @@ def test_index_that_cannot_be_created_does_not_stop_the_others(catalog: Catalog,
     job()
     catalog.create_partition_index(TABLE, "taken", ["month", "carrier"])
     task = Task()
-    planned = plan(task, indexes=["by_delay: delay", "taken: carrier, month", "by_carrier: carrier"])
+    form = {"indexes": ["by_delay: delay", "taken: carrier, month", "by_carrier: carrier"]}
+    planned = plan(task, **form)
     with pytest.raises(AirflowFailException, match="InvalidIndexError"):
-        build(task, planned[0]["indexes"])
+        build(task, **form)
     assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
     with pytest.raises(AirflowFailException, match=r"2 of 3 failed: .*by_delay.*InvalidIndexError.*IndexAlreadyExists"):
         summarise(task, planned)
@@ -153,9 +155,10 @@ def test_index_that_cannot_be_created_does_not_stop_the_others(catalog: Catalog,
 def test_lost_job_is_tried_again_and_its_operation_ends_with_the_run(catalog: Catalog, job: Callable[..., Any]) -> None:
     job({"by_carrier": SparkJobLostError("gone")})
     task = Task()
-    planned = plan(task, indexes=["by_carrier: carrier", "by_delay: delay"])
+    form = {"indexes": ["by_carrier: carrier", "by_delay: delay"]}
+    planned = plan(task, **form)
     with pytest.raises(SparkJobLostError):
-        build(task, planned[0]["indexes"])
+        build(task, **form)
     with pytest.raises(AirflowFailException, match=r"by_carrier of demo.flights: CREATING: gone; the next run"):
         summarise(task, planned)
     (operation,) = catalog.operations.list(TABLE)
@@ -165,10 +168,10 @@ def test_lost_job_is_tried_again_and_its_operation_ends_with_the_run(catalog: Ca
 def test_table_that_does_not_exist_fails_where_it_would_be_built(catalog: Catalog, job: Callable[..., Any]) -> None:
     job()
     task = Task()
-    planned = plan(task, tables=["demo.none"], indexes=["by_carrier: carrier"])
-    operator = BackfillIndexesOperator(task_id="build", operation_id=RUN, **planned[0])
+    form = {"tables": ["demo.none"], "indexes": ["by_carrier: carrier"]}
+    planned = plan(task, **form)
     with pytest.raises(AirflowFailException, match="TableNotFoundError"):
-        operator.execute(task.context())
+        build(task, **planned[0], **form)
     with pytest.raises(AirflowFailException, match=r"not created: TableNotFoundError: .*demo.none"):
         summarise(task, planned)
 
@@ -185,13 +188,25 @@ def test_a_wrong_entry_of_the_list_fails_only_its_table(
         task = Task()
         planned = plan(task, tables=tables)
         for missing in planned:
-            build(task, missing["indexes"])
+            build(task, **missing, tables=tables)
         assert catalog.get_partition_index(TABLE, "by_carrier").state is IndexState.ACTIVE
         with pytest.raises(AirflowFailException, match=r"table demo\.wrong: unknown field sorce"):
             summarise(task, planned)
         rows = {row["table"]: row["outcome"] for row in task["return_value"]}
         assert sorted(rows) == sorted([TABLE, "demo.wrong", *others])
         assert rows[TABLE].startswith("ACTIVE")
+
+
+@pytest.mark.parametrize("forged", ["demo.other", TABLE.upper(), {"table": TABLE}])
+def test_a_table_that_the_form_does_not_mean_gets_no_index(
+    catalog: Catalog, job: Callable[..., Any], forged: Any
+) -> None:
+    catalog.create_table("demo.other", columns=[("delay", "int")], partition_keys=[("carrier", "string")])
+    built = job()
+    with pytest.raises(AirflowFailException, match="WrongFieldError: table"):
+        build(Task(), forged, indexes=["by_carrier: carrier"])
+    assert built == []
+    assert catalog.get_partition_indexes("demo.other") == catalog.get_partition_indexes(TABLE)
 
 
 def test_unreadable_index_fails_the_plan_for_good(catalog: Catalog) -> None:

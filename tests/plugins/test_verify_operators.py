@@ -9,6 +9,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.spark_job import SparkJobOperator
 from calve_airflow.verify_operators import (
     JOB,
     PlanVerificationOperator,
@@ -21,7 +22,7 @@ from catalog.operations import OperationKind, OperationState
 TABLE, INDEX = "demo.flights", "by_carrier"
 RUN = "verify_partition_indexes/run"
 OPERATION = f"{RUN}/{TABLE}/{INDEX}"
-REQUEST = {"table": TABLE, "index": INDEX, "repair": False}
+PLANNED = {"table": TABLE, "index": INDEX}
 
 
 @pytest.fixture
@@ -56,22 +57,26 @@ def damage(catalog: Catalog) -> None:
 
 def summarise(planned: Any = None) -> list[dict[str, Any]]:
     pushed = Pushed()
-    operator = SummariseVerificationOperator(
-        task_id="summarise", operation_id=RUN, planned=planned or [{"operation_id": OPERATION, "request": REQUEST}]
-    )
+    operator = SummariseVerificationOperator(task_id="summarise", operation_id=RUN, planned=planned or [PLANNED])
     operator.execute(Context(ti=pushed))  # type: ignore[typeddict-item]  # only XComs are asked for
     rows: list[dict[str, Any]] = pushed["return_value"]
     return rows
 
 
 def operator() -> VerifyIndexOperator:
-    return VerifyIndexOperator(task_id="verify", operation_id=OPERATION, request=REQUEST)
+    return VerifyIndexOperator(task_id="verify", **PLANNED)
+
+
+def context_of_run(**form: Any) -> Context:
+    run = SimpleNamespace(triggering_user_name=None, dag_id="verify_partition_indexes", run_id="run")
+    return Context(dag_run=run, params={"tables": None, "repair": False, **form})  # type: ignore[typeddict-item]
 
 
 def test_plan_takes_the_active_indexes(catalog: Catalog) -> None:
     catalog.create_partition_index(TABLE, "late", ["month"])
-    plan = PlanVerificationOperator(task_id="plan", operation_id=RUN, tables=None, repair=False)
-    assert plan.execute(Context()) == [{"operation_id": OPERATION, "request": REQUEST}]
+    plan = PlanVerificationOperator(task_id="plan")
+    assert plan.execute(context_of_run()) == [PLANNED]
+    assert plan.execute(context_of_run(tables=[TABLE.upper()])) == [PLANNED]
 
 
 def test_summary_of_an_exact_index(catalog: Catalog) -> None:
@@ -104,9 +109,8 @@ def test_summary_fails_for_an_index_that_no_task_looked_at(catalog: Catalog) -> 
 
 def test_index_deleted_meanwhile_is_no_failure(catalog: Catalog) -> None:
     catalog.delete_partition_index(TABLE, INDEX)
-    context = Context(dag_run=SimpleNamespace(triggering_user_name=None))
     with pytest.raises(AirflowSkipException, match="not ACTIVE any more"):
-        operator().execute(context)
+        operator().execute(context_of_run())
     assert [row["outcome"] for row in summarise()] == ["not ACTIVE any more"]
 
 
@@ -118,4 +122,33 @@ def test_summary_of_a_failed_plan_fails() -> None:
 
 def test_cleared_task_verifies_anew_and_does_not_repeat_what_was_found(catalog: Catalog) -> None:
     record(catalog)
-    assert operator()._existing_job(catalog) is None
+    cleared = operator()
+    cleared.operation_id = OPERATION
+    assert cleared._existing_job(catalog) is None
+
+
+def test_what_is_verified_and_repaired_is_what_the_form_says(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
+        asked.append((operator.operation_id, operator.request))
+        return {"is_exact": True, "message": ""}
+
+    monkeypatch.setattr(SparkJobOperator, "execute", execute)
+    operator().execute(context_of_run(repair=True, tables=[TABLE.upper()]))
+    assert asked.pop() == (OPERATION, {**PLANNED, "repair": True})
+    assert VerifyIndexOperator.template_fields == ()
+    forged: Any
+    for forged in ({"table": TABLE, "repair": True}, TABLE, TABLE.upper()):
+        task = VerifyIndexOperator(task_id="verify", table=forged, index=INDEX)
+        with pytest.raises(AirflowFailException, match="WrongFieldError: table"):
+            task.execute(context_of_run(tables=["demo.another"]))
+    assert asked == []
+
+
+def test_a_summary_ends_no_operation_of_another_run(catalog: Catalog) -> None:
+    others = "add_partitions/another"
+    catalog.operations.begin(others, OperationKind.ADD_PARTITIONS, TABLE, is_exclusive=True)
+    with pytest.raises(AirflowFailException, match="was not verified"):
+        summarise([{"operation_id": others, **PLANNED}])
+    assert catalog.operations.get(others).state is OperationState.PLANNED
