@@ -24,12 +24,13 @@ def require_meant(table: str, wanted: Sequence[str], field: str) -> None:
         field: The field of the form that says so.
 
     Raises:
-        InvalidIdentifierError: A name that was written cannot be one.
+        InvalidIdentifierError: A name cannot be one.
         WrongFieldError: The table is not meant.
     """
     named = {str(TableName.parse(text.strip())) for text in wanted if not is_pattern(text)}
     patterns = [_compiled(text) for text in wanted if is_pattern(text)]
-    if table not in named and not any(pattern.fullmatch(table) for pattern in patterns):
+    is_meant = table in named or any(pattern.fullmatch(table) for pattern in patterns)
+    if not is_meant or str(TableName.parse(table)) != table:
         raise WrongFieldError(field, f"{', '.join(wanted)} does not mean {table}; clear the task before")
 
 

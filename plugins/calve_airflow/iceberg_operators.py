@@ -74,7 +74,9 @@ class MaintainIcebergOperator(SparkJobOperator):
         `answers`: of each statement, its text, the first rows that it returned, and their number.
 
     Raises:
-        AirflowFailException: A statement deletes files, and nobody has approved that.
+        AirflowSkipException: It is a dry run, or there is nothing to run.
+        AirflowFailException: The form does not mean the table; or a statement deletes files, and nobody has approved
+            that.
     """
 
     template_fields: Sequence[str] = ()
@@ -92,7 +94,9 @@ class MaintainIcebergOperator(SparkJobOperator):
         from catalog.operations import OperationKind
 
         with catalog_errors(), Catalog.open() as catalog:
-            _, (planned,) = _plan(catalog, context, text("table", self.table))
+            upkeep, (planned,) = _plan(catalog, context, text("table", self.table))
+            if upkeep.dry_run:
+                raise AirflowSkipException("this is a dry run; nothing is run")
             if not planned["statements"]:
                 raise AirflowSkipException(planned["reason"] or planned["left_out"] or "there is nothing to run")
             if key := _key(catalog, planned):
@@ -181,21 +185,34 @@ def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
 
 
 def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
-    """Return what stands for the statements of a table that delete files; None when none does."""
+    """Return what stands for the statements of a table that delete files; None when none does.
+
+    Iceberg's commits, such as those of the statements themselves, leave the table's version as it is. Nobody has looked
+    at what is an orphan once the table was something else meanwhile, such as a Hive table.
+    """
     from catalog.iceberg.upkeep import deletes_files
 
     deleting = [statement for statement in planned["statements"] if deletes_files(statement)]
-    return key_of(catalog.get_table(planned["table"]).id, deleting) if deleting else None
+    if not deleting:
+        return None
+    table = catalog.get_table(planned["table"])
+    return key_of(table.id, table.version, deleting)
 
 
 def _plan(catalog: Catalog, context: Context, table: str | None = None) -> tuple[Upkeep, list[dict[str, Any]]]:
-    """Return what a run's form asks for, and the statements for each of its tables, or for one."""
+    """Return what a run's form asks for, and the statements for each of its tables, or for one.
+
+    Raises:
+        WrongFieldError: A field is not right, or the form does not mean that table.
+    """
     from catalog.iceberg.upkeep import Upkeep
-    from catalog.table_patterns import matching_tables
+    from catalog.table_patterns import matching_tables, require_meant
 
     # Ages are counted from the start of the run, so that a task that is run again asks for the same.
     now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
     upkeep = Upkeep.read(context["params"])
+    if table is not None:
+        require_meant(table, upkeep.tables, "tables")
     tables = {known.full_name: known for known in catalog.list_tables()}
     names = {table: True} if table else matching_tables(tables.values(), upkeep.tables, "tables")
     planned: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ from catalog.iceberg.jdbc import jdbc_settings
 from catalog.iceberg.upkeep import Upkeep
 from catalog.migration.requests import MigrationRequest
 from catalog.operations import OperationKind, OperationState
-from tests.catalog.iceberg_tables import NAME, make_orders, migrate
+from tests.catalog.iceberg_tables import NAME, append, make_orders, migrate
 
 RUN = "maintain_iceberg/run"
 STARTED = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
@@ -216,9 +216,37 @@ def test_statements_come_from_the_form_and_from_no_xcom(catalog: Catalog, monkey
     with pytest.raises(AirflowFailException, match="WrongFieldError: table: "):
         maintain(context, forged)
     with pytest.raises(AirflowSkipException, match="there is no such table"):
-        maintain(context, "{{ conn.bank.password }}")
+        maintain(context, "demo.gone")
+    for table in ("{{ conn.bank.password }}", "demo.ORDERS"):
+        with pytest.raises(AirflowFailException, match=r"WrongFieldError: tables: demo\.\* does not mean"):
+            maintain(context, table)
+    with pytest.raises(AirflowFailException, match=r"demo\.hive does not mean demo\.orders"):
+        maintain(Task().context({**FORM, "expire_snapshots": False, "tables": ["demo.hive"]}))
+    with pytest.raises(AirflowSkipException, match="this is a dry run"):
+        maintain(Task().context({**FORM, "expire_snapshots": False, "dry_run": True}))
     maintain(context)
     assert ran == [{"table": NAME, "statements": [REWRITE]}]
+
+
+def test_an_approval_is_no_good_once_the_table_was_a_hive_table_meanwhile(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Any] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
+    form = {**FORM, "tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False}
+    context = Task().context({**form, "remove_orphan_files": True})
+    approve(context)
+    # What engines commit, and a retry behind a statement that has committed, ask for the same.
+    append(catalog_url, [8])
+    for _ in range(2):
+        maintain(context)
+    assert len(ran) == 2
+    catalog.migrations.revert("back", NAME, lose_data=True)
+    catalog.drop_partitions(NAME, "country = 'nl'")
+    migrate(catalog, NAME, "m2")
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        maintain(context)
+    assert len(ran) == 2
 
 
 @on_sqlite

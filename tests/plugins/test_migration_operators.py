@@ -289,7 +289,7 @@ def test_the_comparison_gets_icebergs_runtime_and_avros_reader_where_it_needs_it
 def test_a_table_that_the_form_does_not_mean_is_not_migrated(
     catalog: Catalog, jobs: dict[str, Any], forged: Any
 ) -> None:
-    form = {**FORM, "tables": [FIRST]}
+    form = {**FORM, "tables": [FIRST, "demo.*_1"]}
     assert "WrongFieldError: table" in str(migrate({"table": forged}, form))
     context = Task().context(form)
     for operator in (VerifyMigrationOperator, FlipMigrationOperator):
