@@ -6,7 +6,7 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import InvalidIdentifierError, WrongFieldError
-from catalog.table_patterns import matching_tables
+from catalog.table_patterns import matching_tables, require_meant
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
@@ -45,3 +45,14 @@ def test_what_means_no_table_is_refused(lake: Catalog) -> None:
         matching_tables(lake.list_tables(), ["sales.x*"], "tables")
     with pytest.raises(InvalidIdentifierError):
         matching_tables(lake.list_tables(), ["a.b.c"], "tables")
+
+
+@pytest.mark.parametrize("wanted", [["sales.gone", "Sales.Orders"], ["SALES.*"], ["sales*.order?"]])
+def test_a_table_of_what_was_written_is_meant(wanted: list[str]) -> None:
+    require_meant("sales.orders", wanted, "tables")
+
+
+@pytest.mark.parametrize("table", ["sales.orders_old", "salesforce.orders", "Sales.Orders", "sales.orders\n"])
+def test_another_table_or_another_spelling_is_not_meant(table: str) -> None:
+    with pytest.raises(WrongFieldError, match=r"tables: sales\.orders, sales\.orders\? does not mean "):
+        require_meant(table, ["sales.orders", "sales.orders?"], "tables")
