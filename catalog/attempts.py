@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select, update
 
-from catalog.errors import FencedError
+from catalog.errors import FencedError, VerificationFailedError
 from catalog.operations import FINISHED, JobState, Operation, OperationKind
 from catalog.storage import Storage
 from catalog.storage.schema import JobRow, OperationRow
@@ -46,6 +46,19 @@ def attempts_among(storage: Storage, names: Iterable[str], prefix: str = "") -> 
     for name in names:
         if numbers := form.fullmatch(name):
             yield AttemptName(name, int(numbers[1]), int(numbers[2]))
+
+
+def require_own(storage: Storage, operation: Operation, folder: str) -> None:
+    """Make sure that a folder is that of an attempt at an operation: the files of others are live, or go to vacuum.
+
+    Raises:
+        VerificationFailedError: It is not.
+    """
+    if operation.number not in {known.number for known in attempts_among(storage, [folder])}:
+        raise VerificationFailedError(
+            f"table {operation.table}: no attempt at operation {operation.id} has written the folder {folder!r}; "
+            "nothing was changed. Run the operation again"
+        )
 
 
 def require_latest(connection: Connection, operation: Operation, staging: str) -> None:

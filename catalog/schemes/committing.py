@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
+from catalog.attempts import require_own
 from catalog.definitions import Definitions
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.failpoints import Point, reached
@@ -71,10 +72,13 @@ class Committer:
         Raises:
             FencedError: The attempt was given up.
             PlanConflictError: The table is not as the change expects it.
-            VerificationFailedError: The new files do not hold as many rows as they have to.
+            VerificationFailedError: The new files do not hold as many rows as they have to, or no attempt at the
+                operation has written their folder.
         """
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
+            if change.folder is not None:
+                require_own(self._storage, operation, change.folder)
             table = self._definitions.lock_table(connection, operation.table, exclusive=True)
             written = self._change(connection, table, change, operation.number)
             full_report = {

@@ -247,6 +247,19 @@ def test_an_earlier_attempt_cannot_commit_and_the_latest_can(catalog: Catalog, r
     assert contents(catalog, ranges) == after
 
 
+@pytest.mark.parametrize("name", ["{catalog}-{number}-1", "{own}", "{own}-0", "{own}-1/..", "{own}-1\n", "0-0", "../{own}-1"])
+def test_folder_of_no_attempt_at_the_operation_is_not_committed(catalog: Catalog, ranges: str, name: str) -> None:
+    attempt, folder = begin(catalog, SPLIT)
+    plan = plan_and_write(catalog, folder)
+    operation = catalog.operations.get("change")
+    # The number of the other operation begins with that of this one.
+    other = name.format(catalog=catalog.storage.identity, number=f"{operation.number}0", own=operation.folder)
+    with pytest.raises(VerificationFailedError, match="no attempt at operation change has written"):
+        catalog.rebalancing.commit("change", COMMIT, attempt, plan, other)
+    assert contents(catalog, ranges) == START
+    catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
+
+
 def test_an_operation_that_nobody_works_on_is_given_up_in_favour_of_another(catalog: Catalog, ranges: str) -> None:
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)
