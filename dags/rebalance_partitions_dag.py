@@ -13,9 +13,9 @@ of the table wait, or are refused, from `rewrite` to `commit`.
 | commit | makes the change visible, in one transaction, with exactly the files that were verified |
 | summarise | says in its log, and returns, what each partition held before and holds now |
 
-Every task can be killed and run again. When the table has changed since the plan was made, `rewrite` makes it anew;
-only a deletion has to be approved again, in another run. A failed run is taken up by clearing it from `rewrite`; what
-it wrote in vain, vacuum removes. The files that were replaced or dropped stay for readers at work until vacuum.
+Every task can be killed and run again. `rewrite` makes the plan anew, as the table may have changed since; only a
+deletion has to be approved again then, in another run. A failed run is taken up by clearing it from `rewrite`; what it
+wrote in vain, vacuum removes. The files that were replaced or dropped stay for readers at work until vacuum.
 
 Examples: `{"table": "demo.delays", "operation": "split", "partition_ids": [4], "items": ["30", "60"]}`;
 `{"table": "demo.delays", "operation": "drop", "partition_ids": [2], "with_data": true, "dry_run": false}`
@@ -49,14 +49,9 @@ with DAG(
 ):
     plan = PlanRebalanceOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
     approve = ApproveDeletionOperator(task_id="approve", ask=rebalance_question)
-    rewrite = RewritePartitionsOperator(
-        task_id="rewrite",
-        operation_id=OPERATION_ID,
-        planned=plan.output,
-        trigger_rule="none_failed",
-    )
-    verify = VerifyRewriteOperator(task_id="verify", operation_id=OPERATION_ID, written=rewrite.output)
+    rewrite = RewritePartitionsOperator(task_id="rewrite", operation_id=OPERATION_ID, trigger_rule="none_failed")
+    verify = VerifyRewriteOperator(task_id="verify", operation_id=OPERATION_ID)
     commit = CommitRebalanceOperator(task_id="commit", operation_id=OPERATION_ID, trigger_rule="none_failed")
-    summarise = SummariseRebalanceOperator(task_id="summarise", report=commit.output)
+    summarise = SummariseRebalanceOperator(task_id="summarise", operation_id=OPERATION_ID)
 
     plan >> approve >> rewrite >> verify >> commit >> summarise

@@ -9,7 +9,7 @@ commit    scheme and files change in one transaction; the old files stay for rea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -171,13 +171,20 @@ class Rebalancing:
 
         return self._committer.commit(operation_id, step, attempt, change, full_report)
 
-    def commit_verified(self, operation_id: str, report: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def commit_verified(
+        self,
+        operation_id: str,
+        report: Mapping[str, Any] | None = None,
+        *,
+        confirm_deletion: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
         """Commit the change of an operation, with the files that were verified if rows have to be moved.
 
         Done again, it returns the same report.
 
         Args:
             report: What else the operation's report shall say.
+            confirm_deletion: Called with the plan's fingerprint before any row is deleted; what it raises refuses that.
 
         Raises:
             OperationNotFoundError: It was never begun.
@@ -190,6 +197,8 @@ class Rebalancing:
             return dict(operation.report[COMMIT])
         with self._operations.attempt(operation_id, COMMIT) as attempt:
             plan = self.plan_of(operation)
+            if plan.is_destructive and confirm_deletion is not None:
+                confirm_deletion(plan.fingerprint)
             folder = self._verified_folder(operation, plan) if plan.needs_spark else None
             return self.commit(operation_id, COMMIT, attempt, plan, folder, report)
 
@@ -202,12 +211,17 @@ class Rebalancing:
             )
         return str(job.result["folder"])
 
+    def written_folder(self, operation_id: str) -> str | None:
+        """Return the folder of the new files that the latest attempt has written; None when it has not, or failed."""
+        job = self._operations.get_job(operation_id, REWRITE)
+        return None if job is None or job.state is not JobState.SUCCEEDED else str(job.result["folder"])
+
     def is_written(self, operation_id: str) -> bool:
         """Say whether the latest attempt at writing the new files of an operation succeeded, and they are there."""
-        job = self._operations.get_job(operation_id, REWRITE)
-        if job is None or job.state is not JobState.SUCCEEDED:
+        folder = self.written_folder(operation_id)
+        if folder is None:
             return False
-        return has_manifest(self._definitions.get_table(self._operations.get(operation_id).table), job.result["folder"])
+        return has_manifest(self._definitions.get_table(self._operations.get(operation_id).table), folder)
 
     def discard_written(self, operation_id: str, reason: str) -> None:
         """Let the new files of an operation be written again, because those that there are cannot be used."""

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.approval import Question, asked_by, code, find_approval, operation_of
+from calve_airflow.approval import Question, asked_by, code, find_approval, operation_of, require_approval
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
@@ -60,12 +60,11 @@ class PlanRebalanceOperator(FormOperator):
             request = RebalanceRequest.from_form(self.form)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
-                self._require_same(operation, request)
+                _require_same(operation, request)
                 self.log.info("This run has made its change already")
                 return dict(operation.report[COMMIT])
             plan = self._plan(catalog, request)
-        for line in str(plan).splitlines():
-            self.log.info("%s", line)
+        _show(self, plan)
         planned = plan.as_json()
         if request.dry_run:
             self.log.info("This is a dry run: nothing was changed. With dry_run off, the change is made")
@@ -73,17 +72,6 @@ class PlanRebalanceOperator(FormOperator):
             skipped = list(self.get_flat_relative_ids(upstream=False))
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]  # Airflow's own
         return planned
-
-    @staticmethod
-    def _require_same(operation: Operation, request: RebalanceRequest) -> None:
-        from catalog.errors import OperationReusedError
-        from catalog.identifiers import TableName
-        from catalog.rebalancing.changes import change_from_json
-
-        made = {name: value for name, value in operation.request.items() if name != "fingerprint"}
-        is_its_table = str(TableName.parse(request.table)) == operation.table
-        if not is_its_table or operation.kind != "rebalance" or change_from_json(made) != request.change:
-            raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
 
     def _plan(self, catalog: Catalog, request: RebalanceRequest) -> RebalancePlan:
         from catalog.errors import CatalogError, InvalidSchemeError
@@ -101,50 +89,44 @@ class PlanRebalanceOperator(FormOperator):
 class RewritePartitionsOperator(SparkJobOperator):
     """Begins the operation, which holds the table from now on, and runs the Spark job that writes the new files.
 
-    A plan that does not fit the table any more is made anew, unless somebody has approved a deletion by it.
+    What is changed follows from the run's form again: users may write XComs, and run a task of a dry run.
 
     Args:
         operation_id: The operation to begin (templated).
-        planned: What `PlanRebalanceOperator` returned (templated).
 
     Returns:
         What the job wrote, and in which folder.
 
     Raises:
-        AirflowSkipException: No row has to be moved, or the change was made before.
+        AirflowSkipException: No row has to be moved, the change was made before, or the run is a dry one.
         AirflowFailException: Rows would be deleted that nobody has approved.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "planned")
-    template_fields_renderers = {"planned": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, planned: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="rewrite_partitions", request={}, **kwargs)
-        self.planned = planned
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Begin and write."""
         from catalog import Catalog
 
         with catalog_errors(), Catalog.open() as catalog:
+            request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
                 raise AirflowSkipException("this run has made its change already")
-            plan = self._begin(catalog, context)
+            plan = self._begin(catalog, context, request)
         if not plan.needs_spark:
             raise AirflowSkipException("no row has to be moved, so no file is written; `commit` changes the catalog")
         self.request = {"table": plan.table.full_name}
         return super().execute(context)
 
-    def _begin(self, catalog: Catalog, context: Context) -> RebalancePlan:
-        from catalog.rebalancing.changes import change_from_json
-
-        table, change = self.planned["table"], change_from_json(self.planned["change"])
+    def _begin(self, catalog: Catalog, context: Context, request: RebalanceRequest) -> RebalancePlan:
+        table, change = request.table, request.change
+        # The table may have changed since `plan`.
         plan = catalog.rebalancing.plan(table, change)
-        if plan.fingerprint != self.planned["fingerprint"] and not plan.is_destructive:
-            self.log.warning("%s has changed since `plan`; the plan is now:", table)
-            for line in str(plan).splitlines():
-                self.log.info("%s", line)
+        _show(self, plan)
         if plan.is_destructive and find_approval(catalog, context, plan.fingerprint) is None:
             raise AirflowFailException(
                 f"PlanConflictError: {change} would delete {plan.lost.row_count:,} rows of {table}, and nobody has "
@@ -166,31 +148,37 @@ class RewritePartitionsOperator(SparkJobOperator):
 class VerifyRewriteOperator(SparkJobOperator):
     """Runs the Spark job that compares the new files with the old ones; files that differ are never committed.
 
+    Which files are new, the journal says: users may write XComs.
+
     Args:
         operation_id: The operation (templated).
-        written: What `RewritePartitionsOperator` returned (templated).
 
     Returns:
         Rows and checksum of each new partition, and the folder of the files.
 
     Raises:
-        AirflowFailException: They differ. Nothing was changed; a cleared `rewrite` writes them again.
+        AirflowSkipException: The run is a dry one.
+        AirflowFailException: They differ, or are not written. Nothing was changed; a cleared `rewrite` writes them
+            again.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "written")
-    template_fields_renderers = {"written": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, written: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="verify_rewrite", request={}, **kwargs)
-        self.written = written
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare."""
         from catalog import Catalog
 
         with catalog_errors(), Catalog.open() as catalog:
-            table = catalog.operations.get(self.operation_id).table
-        self.request = {"table": table, "folder": self.written["folder"]}
+            request = _request(context)
+            operation = catalog.operations.get(self.operation_id)
+            _require_same(operation, request)
+            folder = catalog.rebalancing.written_folder(operation.id)
+        if folder is None:
+            raise AirflowFailException(f"operation {operation.id} has written no new files yet; clear `rewrite`")
+        self.request = {"table": operation.table, "folder": folder}
         try:
             return super().execute(context)
         except AirflowFailException as error:
@@ -209,7 +197,7 @@ class VerifyRewriteOperator(SparkJobOperator):
 
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
         job = catalog.operations.get_job(self.operation_id, self.job)
-        if job is not None and job.state == "SUCCEEDED" and job.result["folder"] != self.written["folder"]:
+        if job is not None and job.state == "SUCCEEDED" and job.result["folder"] != self.request["folder"]:
             return None
         return super()._existing_job(catalog)
 
@@ -224,8 +212,9 @@ class CommitRebalanceOperator(BaseOperator):
         The operation's report; done again, the same one.
 
     Raises:
-        AirflowSkipException: The operation was never begun.
-        AirflowFailException: The table is not any more as the plan expects it, or no files of it were verified.
+        AirflowSkipException: The operation was never begun, or the run is a dry one.
+        AirflowFailException: The table is not any more as the plan expects it, no files of it were verified, or rows
+            would be deleted and the approval has expired.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -240,13 +229,20 @@ class CommitRebalanceOperator(BaseOperator):
         from catalog.errors import PlanConflictError
 
         with catalog_errors(), Catalog.open() as catalog:
+            request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is None:
                 raise AirflowSkipException("nothing was begun, so there is nothing to commit")
-            approval = catalog.approvals.find(operation_of(context), operation.request["fingerprint"])
+            if not operation.is_committed:
+                _require_same(operation, request)
+            approval = find_approval(catalog, context, operation.request["fingerprint"])
             approved_by = None if approval is None else approval.approved_by
             try:
-                report = catalog.rebalancing.commit_verified(self.operation_id, {"approved_by": approved_by})
+                report = catalog.rebalancing.commit_verified(
+                    operation.id,
+                    {"approved_by": approved_by},
+                    confirm_deletion=lambda key: require_approval(catalog, context, key),
+                )
             except PlanConflictError as error:
                 # This task again would find the same.
                 raise AirflowFailException(
@@ -260,33 +256,36 @@ class SummariseRebalanceOperator(BaseOperator):
     """Shows what each partition held and holds as a Markdown table in the task's log.
 
     Args:
-        report: What `CommitRebalanceOperator` returned (templated).
+        operation_id: The operation (templated).
 
     Returns:
         `table`, `statement`, `approved_by`, what was moved and deleted, and `partitions` as
         `catalog.rebalancing.totals.partition_totals`.
     """
 
-    template_fields: Sequence[str] = ("report",)
-    template_fields_renderers = {"report": "json"}  # noqa: RUF012 - read by Airflow
+    template_fields: Sequence[str] = ("operation_id",)
 
-    def __init__(self, *, report: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, *, operation_id: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.report = report
+        self.operation_id = operation_id
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Say what was done."""
+        from catalog import Catalog
+        from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.totals import TOTALS
 
-        self.log.info("%s", self.report["statement"])
+        with catalog_errors(), Catalog.open() as catalog:
+            report = catalog.operations.get(self.operation_id).report[COMMIT]
+        self.log.info("%s", report["statement"])
         self.log.info("What each partition held → holds:")
-        for line in markdown_table([_row(each) for each in self.report[TOTALS]]):
+        for line in markdown_table([_row(each) for each in report[TOTALS]]):
             self.log.info("%s", line)
         self.log.info(
             "%s rows moved into %s new files, %s files reassigned, %s rows deleted",
-            *(f"{self.report[name]:,}" for name in ("rows_moved", "files_written", "files_reassigned", "rows_deleted")),
+            *(f"{report[name]:,}" for name in ("rows_moved", "files_written", "files_reassigned", "rows_deleted")),
         )
-        return {**{name: self.report[name] for name in _SUMMARISED}, "partitions": self.report[TOTALS]}
+        return {**{name: report[name] for name in _SUMMARISED}, "partitions": report[TOTALS]}
 
 
 _SUMMARISED = (
@@ -303,6 +302,42 @@ def _row(partition: Mapping[str, Any]) -> dict[str, Any]:
         )
         row[what] = f"{before} → {after}"
     return row
+
+
+def _request(context: Context) -> RebalanceRequest:
+    """Return what a run's form asks for.
+
+    Raises:
+        AirflowSkipException: Only a plan.
+        WrongFieldError: A field is not right.
+    """
+    from catalog.rebalancing.requests import RebalanceRequest
+
+    request = RebalanceRequest.from_form(context["params"])
+    if request.dry_run:
+        raise AirflowSkipException("this is a dry run: nothing is changed. With dry_run off, the change is made")
+    return request
+
+
+def _require_same(operation: Operation, request: RebalanceRequest) -> None:
+    """Make sure that an operation makes the change of a request.
+
+    Raises:
+        OperationReusedError: It does not: a run of the same id was there before.
+    """
+    from catalog.errors import OperationReusedError
+    from catalog.identifiers import TableName
+    from catalog.rebalancing.changes import change_from_json
+
+    made = {name: value for name, value in operation.request.items() if name != "fingerprint"}
+    is_its_table = str(TableName.parse(request.table)) == operation.table
+    if not is_its_table or operation.kind != "rebalance" or change_from_json(made) != request.change:
+        raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
+
+
+def _show(task: BaseOperator, plan: RebalancePlan) -> None:
+    for line in str(plan).splitlines():
+        task.log.info("%s", line)
 
 
 def rebalance_question(catalog: Catalog, context: Context) -> Question | None:

@@ -247,7 +247,9 @@ def test_an_earlier_attempt_cannot_commit_and_the_latest_can(catalog: Catalog, r
     assert contents(catalog, ranges) == after
 
 
-@pytest.mark.parametrize("name", ["{catalog}-{number}-1", "{own}", "{own}-0", "{own}-1/..", "{own}-1\n", "0-0", "../{own}-1"])
+@pytest.mark.parametrize(
+    "name", ["{catalog}-{number}-1", "{own}", "{own}-0", "{own}-1/..", "{own}-1\n", "0-0", "../{own}-1"]
+)
 def test_folder_of_no_attempt_at_the_operation_is_not_committed(catalog: Catalog, ranges: str, name: str) -> None:
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)

@@ -10,6 +10,7 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
+from sqlalchemy import update
 
 from calve_airflow.approval import Question
 from calve_airflow.rebalance_operators import (
@@ -23,6 +24,7 @@ from calve_airflow.rebalance_operators import (
 )
 from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog, Table
+from catalog.approvals import VALID_MS
 from catalog.attempts import attempt_folder
 from catalog.errors import OperationConflictError, VerificationFailedError
 from catalog.operations import OperationKind
@@ -31,6 +33,7 @@ from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
 from catalog.schemes.files import ColumnStatistics, NewFile, insert_files
 from catalog.schemes.manifest import write_manifest
 from catalog.schemes.ranges import RangeScheme
+from catalog.storage.schema import ApprovalRow
 
 TABLE, RUN = "demo.delays", "rebalance_partitions/run"
 SPLIT = {"operation": "split", "partition_ids": [1], "items": ["5", "10"]}
@@ -98,16 +101,16 @@ def approve(catalog: Catalog, form: dict[str, Any], task: Task | None = None) ->
     return asked
 
 
-def rewrite(planned: dict[str, Any]) -> dict[str, Any]:
-    return RewritePartitionsOperator(task_id="rewrite", operation_id=RUN, planned=planned).execute(Task().context())
+def rewrite(form: dict[str, Any]) -> dict[str, Any]:
+    return RewritePartitionsOperator(task_id="rewrite", operation_id=RUN).execute(Task().context(form))
 
 
-def verify(written: dict[str, Any]) -> dict[str, Any]:
-    return VerifyRewriteOperator(task_id="verify", operation_id=RUN, written=written).execute(Task().context())
+def verify(form: dict[str, Any]) -> dict[str, Any]:
+    return VerifyRewriteOperator(task_id="verify", operation_id=RUN).execute(Task().context(form))
 
 
-def commit() -> dict[str, Any]:
-    return CommitRebalanceOperator(task_id="commit", operation_id=RUN).execute(Task().context())
+def commit(form: dict[str, Any]) -> dict[str, Any]:
+    return CommitRebalanceOperator(task_id="commit", operation_id=RUN).execute(Task().context(form))
 
 
 def ids(catalog: Catalog) -> tuple[int, ...]:
@@ -228,12 +231,12 @@ def test_wrong_field_fails_the_plan_for_good_and_is_named(catalog: Catalog, form
 
 
 def test_rows_are_moved_step_by_step(catalog: Catalog, jobs: dict[str, Any]) -> None:
-    planned = plan(SPLIT)
-    written = rewrite(planned)
+    written = rewrite(SPLIT)
     assert (catalog.operations.get(RUN).kind, catalog.operations.get(RUN).requested_by) == ("rebalance", "somebody")
-    verified = verify(written)
+    verified = verify(SPLIT)
+    assert verified["folder"] == written["folder"]
     assert ids(catalog) == (0, 1, 2, 3)
-    report = commit()
+    report = commit(SPLIT)
     assert ids(catalog) == (0, 4, 5, 2, 3)
     assert {file.path.partition("/")[0] for file in catalog.scan_files(TABLE, "delay < 10").files} == {
         verified["folder"]
@@ -246,11 +249,11 @@ def test_table_is_held_from_the_beginning_to_the_commit(catalog: Catalog, jobs: 
     def load() -> None:
         catalog.operations.begin("load", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
 
-    rewrite(plan(SPLIT))
+    rewrite(SPLIT)
     with pytest.raises(OperationConflictError, match=RUN):
         load()
-    verify({"folder": attempt_folder(catalog.operations.get(RUN), 1)})
-    commit()
+    verify(SPLIT)
+    commit(SPLIT)
     load()
     with pytest.raises(OperationConflictError, match="load"):
         catalog.rebalancing.begin("another", TABLE, MergePartitions((2, 3)))
@@ -258,30 +261,31 @@ def test_table_is_held_from_the_beginning_to_the_commit(catalog: Catalog, jobs: 
 
 def test_change_of_the_catalog_alone_writes_nothing_and_is_committed(catalog: Catalog, jobs: dict[str, Any]) -> None:
     with pytest.raises(AirflowSkipException, match="no row has to be moved"):
-        rewrite(plan(FREE_SPLIT))
-    assert commit()["files_reassigned"] == 2
+        rewrite(FREE_SPLIT)
+    assert commit(FREE_SPLIT)["files_reassigned"] == 2
     assert ids(catalog) == (0, 1, 4, 5, 3)
     assert jobs["ran"] == []
 
 
 def test_every_step_done_again_gives_the_same(catalog: Catalog, jobs: dict[str, Any]) -> None:
-    planned = plan(SPLIT)
     for _ in range(2):
-        written = rewrite(planned)
+        written = rewrite(SPLIT)
     for _ in range(2):
-        verified = verify(written)
-    first = commit()
-    assert commit() == first
+        verified = verify(SPLIT)
+    first = commit(SPLIT)
+    assert commit(SPLIT) == first
     assert plan(SPLIT) == first
     with pytest.raises(AirflowSkipException, match="made its change already"):
-        rewrite(planned)
+        rewrite(SPLIT)
+    assert verify(SPLIT) == verified
     assert (jobs["ran"], verified["folder"]) == ([(REWRITE, 1), (VERIFY, 1)], written["folder"])
 
 
 def test_run_id_that_is_used_again_does_not_answer_for_another_change(catalog: Catalog, jobs: dict[str, Any]) -> None:
     catalog.create_table("demo.other", columns=[("delay", "int")], scheme=catalog.get_table(TABLE).scheme)
-    verify(rewrite(plan(SPLIT)))
-    commit()
+    rewrite(SPLIT)
+    verify(SPLIT)
+    commit(SPLIT)
     for other in ({**SPLIT, "items": ["6", "10"]}, {**SPLIT, "table": "demo.other"}, FREE_SPLIT):
         with pytest.raises(AirflowFailException, match="OperationReusedError: operation rebalance_partitions/run was"):
             plan(other)
@@ -291,99 +295,145 @@ def test_plan_that_does_not_fit_any_more_is_made_anew(catalog: Catalog, jobs: di
     planned = plan(FREE_SPLIT)
     add_file(catalog, 16, 18)
     with pytest.raises(AirflowSkipException):
-        rewrite(planned)
+        rewrite(FREE_SPLIT)
     assert catalog.operations.get(RUN).request["fingerprint"] != planned["fingerprint"]
-    assert commit()["files_reassigned"] == 3
+    assert commit(FREE_SPLIT)["files_reassigned"] == 3
 
 
 def test_what_was_written_by_an_outdated_plan_is_written_anew(catalog: Catalog, jobs: dict[str, Any]) -> None:
-    planned = plan(SPLIT)
-    verify(rewrite(planned))
+    rewrite(SPLIT)
+    verify(SPLIT)
     catalog.operations.fail(RUN, "TEST", "given up")
     add_file(catalog, 2, 3)
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*start the DAG again"):
-        commit()
+        commit(SPLIT)
     assert ids(catalog) == (0, 1, 2, 3)
-    written = rewrite(planned)
+    rewrite(SPLIT)
     assert jobs["ran"] == [(REWRITE, 1), (VERIFY, 1), (REWRITE, 2)]
-    verify(written)
-    report = commit()
+    verify(SPLIT)
+    report = commit(SPLIT)
     assert (report["rows_written"], report["files_reassigned"]) == (10, 1)
 
 
 def test_files_that_differ_are_not_committed_and_are_written_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
-    planned = plan(SPLIT)
+    rewrite(SPLIT)
     jobs["errors"][VERIFY] = VerificationFailedError("partition 4 has 9 rows")
     with pytest.raises(AirflowFailException, match="partition 4 has 9 rows"):
-        verify(rewrite(planned))
+        verify(SPLIT)
     with pytest.raises(AirflowFailException, match="were not verified"):
-        commit()
-    again = rewrite(planned)
+        commit(SPLIT)
+    with pytest.raises(AirflowFailException, match="has written no new files yet; clear `rewrite`"):
+        verify(SPLIT)
+    again = rewrite(SPLIT)
     assert jobs["ran"][-1] == (REWRITE, 3)
-    assert verify(again)["folder"] == again["folder"]
-    commit()
+    assert verify(SPLIT)["folder"] == again["folder"]
+    commit(SPLIT)
 
 
 def test_files_that_vacuum_took_are_written_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
     from catalog.schemes.manifest import delete_manifest
 
-    planned = plan(SPLIT)
-    first = rewrite(planned)
-    verify(first)
+    first = rewrite(SPLIT)
+    verify(SPLIT)
     delete_manifest(catalog.get_table(TABLE), first["folder"])
-    second = rewrite(planned)
+    second = rewrite(SPLIT)
     assert second["folder"] != first["folder"]
-    assert verify(second)["folder"] == second["folder"]
-    commit()
+    assert verify(SPLIT)["folder"] == second["folder"]
+    commit(SPLIT)
 
 
 @on_sqlite
 def test_nothing_is_committed_that_was_never_begun(catalog: Catalog) -> None:
     with pytest.raises(AirflowSkipException, match="nothing was begun"):
-        commit()
+        commit(SPLIT)
+
+
+# --- tasks that are run alone ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [SPLIT, FREE_SPLIT, DROP])
+def test_no_task_of_a_dry_run_changes_anything(catalog: Catalog, jobs: dict[str, Any], form: dict[str, Any]) -> None:
+    approve(catalog, form)
+    for task in (rewrite, verify, commit):
+        with pytest.raises(AirflowSkipException, match="dry run"):
+            task({**form, "dry_run": True})
+    assert catalog.operations.find(RUN) is None
+    rewrite(SPLIT)
+    for task in (verify, commit):
+        with pytest.raises(AirflowSkipException, match="dry run"):
+            task({**SPLIT, "dry_run": True})
+    assert ids(catalog) == (0, 1, 2, 3)
+
+
+def test_change_of_another_form_is_neither_verified_nor_committed(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    rewrite(SPLIT)
+    catalog.create_table("demo.other", columns=[("delay", "int")], scheme=catalog.get_table(TABLE).scheme)
+    for task in (verify, commit):
+        for form in (FREE_SPLIT, {**SPLIT, "table": "demo.other"}):
+            with pytest.raises(AirflowFailException, match="OperationReusedError"):
+                task(form)
+    assert ids(catalog) == (0, 1, 2, 3)
 
 
 # --- deletions ------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_deleted_without_an_approval(catalog: Catalog) -> None:
-    planned = plan(DROP)
     with pytest.raises(AirflowFailException, match=r"would delete 10 rows of demo.delays, and nobody has approved"):
-        rewrite(planned)
+        rewrite(DROP)
     assert catalog.operations.find(RUN) is None
 
 
 def test_approved_deletion_is_carried_out_and_its_approver_kept(catalog: Catalog) -> None:
-    planned = plan(DROP)
     approve(catalog, DROP)
     with pytest.raises(AirflowSkipException):
-        rewrite(planned)
-    report = commit()
+        rewrite(DROP)
+    report = commit(DROP)
     assert (report["rows_deleted"], report["approved_by"]) == (10, "boss")
     assert catalog.operations.get(RUN).report[COMMIT]["approved_by"] == "boss"
     assert ids(catalog) == (0, 1, 3)
 
 
+def test_approval_that_has_expired_does_not_count_at_the_commit(catalog: Catalog) -> None:
+    approve(catalog, DROP)
+    with pytest.raises(AirflowSkipException):
+        rewrite(DROP)
+    age_approvals(catalog)
+    with pytest.raises(AirflowFailException, match="nobody has approved just this deletion"):
+        commit(DROP)
+    assert ids(catalog) == (0, 1, 2, 3)
+    approve(catalog, DROP)
+    report = commit(DROP)
+    age_approvals(catalog)
+    assert commit(DROP) == report, "what is committed stays as it is"
+
+
+def age_approvals(catalog: Catalog) -> None:
+    with catalog.storage.write() as connection:
+        given = ApprovalRow.approved_at_ms
+        connection.execute(update(ApprovalRow).values(approved_at_ms=given - VALID_MS - 1))
+
+
 def test_approval_of_what_has_changed_since_does_not_count(catalog: Catalog) -> None:
-    planned = plan(DROP)
     approve(catalog, DROP)
     add_file(catalog, 16, 18)
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*13 rows .*approve the new plan"):
-        rewrite(planned)
+        rewrite(DROP)
     assert catalog.operations.find(RUN) is None
 
 
 def test_partition_that_has_rows_by_now_is_not_dropped_without_an_approval(catalog: Catalog) -> None:
+    add = {"operation": "add", "items": ["40"]}
     with pytest.raises(AirflowSkipException):
-        rewrite(plan({"operation": "add", "items": ["40"]}))
-    commit()
+        rewrite(add)
+    commit(add)
     catalog.operations.fail(RUN, "TEST", "another run follows")
-    planned = plan_of_another_run(catalog, {"operation": "drop", "partition_ids": [4], "with_data": True})
-    assert not planned["is_destructive"]
+    drop = {"operation": "drop", "partition_ids": [4], "with_data": True}
+    assert not plan_of_another_run(catalog, drop)["is_destructive"]
     add_file(catalog, 30, 39)
-    operator = RewritePartitionsOperator(task_id="rewrite", operation_id="other/run", planned=planned)
+    operator = RewritePartitionsOperator(task_id="rewrite", operation_id="other/run")
     with pytest.raises(AirflowFailException, match="would delete 10 rows"):
-        operator.execute(Task().context())
+        operator.execute(Task().context(drop))
 
 
 def plan_of_another_run(catalog: Catalog, form: dict[str, Any]) -> dict[str, Any]:
@@ -398,8 +448,10 @@ def plan_of_another_run(catalog: Catalog, form: dict[str, Any]) -> dict[str, Any
 def test_summary_shows_each_partition_before_and_after(
     catalog: Catalog, jobs: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    verify(rewrite(plan(SPLIT)))
-    said = SummariseRebalanceOperator(task_id="summarise", report=commit()).execute(Task().context())
+    rewrite(SPLIT)
+    verify(SPLIT)
+    commit(SPLIT)
+    said = SummariseRebalanceOperator(task_id="summarise", operation_id=RUN).execute(Task().context())
     shown = " ".join(capsys.readouterr().out.split())
     assert "| id | partition | rows | bytes | files |" in shown
     assert "| 1 | delay < 10 | 10 → - | 1000 B → - | 1 → - |" in shown
@@ -411,9 +463,11 @@ def test_summary_shows_each_partition_before_and_after(
 
 @on_sqlite
 def test_summary_of_a_drop_says_where_the_rows_went(catalog: Catalog) -> None:
+    drop = {"operation": "drop", "partition_ids": [2]}
     with pytest.raises(AirflowSkipException):
-        rewrite(plan({"operation": "drop", "partition_ids": [2]}))
-    said = SummariseRebalanceOperator(task_id="summarise", report=commit()).execute(Task().context())
+        rewrite(drop)
+    commit(drop)
+    said = SummariseRebalanceOperator(task_id="summarise", operation_id=RUN).execute(Task().context())
     rows = {
         each["partition_id"]: [each[when] and each[when]["rows"] for when in ("before", "after")]
         for each in said["partitions"]
