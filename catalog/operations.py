@@ -56,6 +56,7 @@ class OperationKind(StrEnum):
     DROP_TABLE = "drop_table"
     DROP_PARTITIONS = "drop_partitions"
     COUNT_VALUES = "count_values"
+    PROPOSE_CHANGES = "propose_changes"
     RUN_STATEMENT = "run_statement"
     IMPORT_TABLE = "import_table"
     MIGRATE = "migrate"

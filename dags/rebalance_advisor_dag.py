@@ -46,15 +46,13 @@ with DAG(
     render_template_as_native_obj=True,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15)},
 ):
-    look = LookAtPartitionsOperator(task_id="look", operation_id=OPERATION_ID, tables="{{ params.tables }}")
+    look = LookAtPartitionsOperator(task_id="look")
     count = CountValuesOperator.partial(
-        task_id="count_values", pool=spark_pool(), map_index_template="{{ task.request.table }}"
-    ).expand_kwargs(look.output.map(only("operation_id", "request")))
+        task_id="count_values", pool=spark_pool(), map_index_template="{{ task.table }}"
+    ).expand(table=look.output)
     propose = ProposeOperator(
         task_id="propose",
-        operation_id=OPERATION_ID,
         tables="{{ ti.xcom_pull('look', key='tables') }}",
-        dry_run_asked="{{ params.dry_run }}",
         # What could not be counted is proposed the next time; and mostly nothing has to be.
         trigger_rule="all_done",
     )
@@ -62,8 +60,8 @@ with DAG(
         task_id="apply",
         # Changes of one table do not run together.
         max_active_tis_per_dagrun=1,
-        map_index_template="{{ task.note }}",
-    ).expand_kwargs(propose.output.map(only("trigger_run_id", "conf", "note")))
+        map_index_template="{{ task.statement }}",
+    ).expand_kwargs(propose.output.map(only("table", "statement")))
     summarise = SummariseAdviceOperator(
         task_id="summarise",
         operation_id=OPERATION_ID,

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from calve_airflow.approval import operation_of
 from calve_airflow.errors import catalog_errors
 from calve_airflow.form_operator import FormOperator
 from calve_airflow.job_process import JobProcess
@@ -31,64 +32,67 @@ _COUNTED = 16
 class LookAtPartitionsOperator(FormOperator):
     """Looks at the partitions of tables by what the catalog knows of their files; no file is read.
 
-    Args:
-        operation_id: The run (templated); each count of values is an operation of its own below it.
-        tables: `database.table` of those that are meant (templated); None or none for all with a partition scheme.
+    The form is the run's: `tables`, none for all with a partition scheme. Which partitions' values have to be counted
+    is journaled, for each table as an operation of its own: users may write XComs.
 
     Returns:
-        The arguments of a `CountValuesOperator` for each table of which the files do not tell enough. Another XCom,
-        `tables`, has the names of all tables that were looked at.
+        The tables of which the files do not tell enough. Another XCom, `tables`, has the names of all tables that were
+        looked at.
 
     Raises:
         AirflowFailException: There is no such table, it has no partition scheme, or its rules cannot be read.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "tables")
-
-    def __init__(self, *, operation_id: str, tables: Sequence[str] | None, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.operation_id = operation_id
-        self.tables = tables
-
     @for_mapped_tasks
-    def execute(self, context: Context) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[str]:
         """Look."""
         from catalog import Catalog
+        from catalog.fields import texts
+        from catalog.operations import OperationKind
 
         to_count = []
         with catalog_errors(), Catalog.open() as catalog:
-            names = [catalog.get_table(name).full_name for name in self.tables or ()]
-            if not self.tables:
+            asked = texts("tables", context["params"]["tables"])
+            names = [catalog.get_table(name).full_name for name in asked]
+            if not asked:
                 names = [table.full_name for table in catalog.list_tables() if table.scheme is not None]
             for name in names:
                 advice = _advice(catalog, name)
                 self.log.info("%s: %s", name, _figures(advice))
                 if advice.to_count:
-                    request = {"table": name, "partition_ids": list(advice.to_count[:_COUNTED])}
-                    to_count.append({"operation_id": f"{self.operation_id}/{name}", "request": request})
+                    catalog.operations.begin(
+                        _count_id(context, name),
+                        OperationKind.COUNT_VALUES,
+                        name,
+                        {"partition_ids": list(advice.to_count[:_COUNTED])},
+                        requested_by=context["dag_run"].triggering_user_name,
+                    )
+                    to_count.append(name)
         context["ti"].xcom_push(key="tables", value=names)
         return to_count
 
 
 class CountValuesOperator(SparkJobOperator):
-    """Runs the Spark job that counts the values of some partitions of one table."""
+    """Runs the Spark job that counts the values of the partitions of one table that `LookAtPartitionsOperator` found.
 
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job=JOB, **kwargs)
+    Args:
+        table: `database.table`; no template.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, operation_id="", request={}, **kwargs)
+        self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Journal the count, and run it."""
+        """Count."""
         from catalog import Catalog
-        from catalog.operations import OperationKind
 
         with catalog_errors(), Catalog.open() as catalog:
-            catalog.operations.begin(
-                self.operation_id,
-                OperationKind.COUNT_VALUES,
-                self.request["table"],
-                {"partition_ids": list(self.request["partition_ids"])},
-                requested_by=context["dag_run"].triggering_user_name,
-            )
+            operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
+            self.operation_id = operation.id
+            self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
         super().execute(context)
         # What was counted is kept with the operation, and too much for an XCom.
         return {"operation_id": self.operation_id}
@@ -102,78 +106,85 @@ class CountValuesOperator(SparkJobOperator):
 class ProposeOperator(FormOperator):
     """Says what to do about the partitions of tables, in its log and as requests for the DAG `rebalance_partitions`.
 
+    What is done is journaled, for each table as an operation of its own: users may write XComs.
+
     Args:
-        operation_id: The run (templated).
-        tables: The tables (templated); None when nobody has looked at them.
-        dry_run_asked: Whether nothing shall be done, whatever the list allows (templated).
+        tables: The tables that `LookAtPartitionsOperator` looked at (templated); None when it has not.
 
     Returns:
-        The arguments of an `ApplyProposalOperator` for each proposal that the table's entry in the YAML list lets be
-        done. Another XCom, `proposals`, has all: table, statement, reason, request, and the run that does it, if any.
+        The arguments of an `ApplyProposalOperator` for each proposal that the form, and the table's entry in the YAML
+        list, let be done. Another XCom, `proposals`, has all: table, statement, reason, request, and the run that does
+        it, if any.
 
     Raises:
-        AirflowFailException: Nobody has looked at the tables.
+        AirflowFailException: Nobody has looked at the tables, or the form does not choose one.
     """
 
-    template_fields: Sequence[str] = ("operation_id", "tables", "dry_run_asked")
+    template_fields: Sequence[str] = ("tables",)
 
-    def __init__(self, *, operation_id: str, tables: Sequence[str] | None, dry_run_asked: bool, **kwargs: Any) -> None:
+    def __init__(self, *, tables: Sequence[str] | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.operation_id = operation_id
         self.tables = tables
-        self.dry_run_asked = dry_run_asked
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Propose."""
         from catalog import Catalog
         from catalog.errors import NotFoundError
-        from catalog.table_config import rebalance_rules
 
         if self.tables is None:
             raise AirflowFailException("no table was looked at; the log of `look` says why")
         proposals: list[dict[str, Any]] = []
         with catalog_errors(), Catalog.open() as catalog:
-            for table in self.tables:
+            for table in [_chosen(context, name) for name in self.tables]:
                 try:
-                    advice = _advice(catalog, table, f"{self.operation_id}/{table}")
+                    proposals += self._propose(catalog, context, table)
                 except NotFoundError:
                     self.log.info("%s was dropped meanwhile", table)
-                    continue
-                is_allowed = rebalance_rules(table).apply and not self.dry_run_asked
-                for each in advice.as_json()["proposals"]:
-                    self.log.info("%s: %s", each["statement"], each["reason"])
-                    run_id = self._run_id(each["statement"]) if is_allowed else None
-                    proposals.append({"table": table, **each, "run_id": run_id})
-                if advice.to_count:
-                    self.log.info("%s: partition(s) %s are not counted yet", table, advice.to_count)
         context["ti"].xcom_push(key="proposals", value=proposals)
         return [
-            {
-                "trigger_run_id": each["run_id"],
-                "conf": {**each["request"], "dry_run": False},
-                "note": f"{each['statement']}: {each['reason']}",
-            }
-            for each in proposals
-            if each["run_id"] is not None
+            {"table": each["table"], "statement": each["statement"]} for each in proposals if each["run_id"] is not None
         ]
 
-    def _run_id(self, statement: str) -> str:
-        """Return the same id for the same proposal of a run, so that a retry starts nothing twice."""
-        digest = hashlib.blake2b(f"{self.operation_id} {statement}".encode(), digest_size=12).hexdigest()
-        return f"advised__{digest}"
+    def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
+        """Return the proposals for a table, and journal those that are to be done."""
+        from catalog.operations import OperationKind
+
+        advice = _advice(catalog, table, _count_id(context, table))
+        proposals = advice.as_json()["proposals"]
+        for each in proposals:
+            self.log.info("%s: %s", each["statement"], each["reason"])
+        if advice.to_count:
+            self.log.info("%s: partition(s) %s are not counted yet", table, advice.to_count)
+        is_done = bool(proposals) and _is_to_apply(context, table)
+        if is_done:
+            user = context["dag_run"].triggering_user_name
+            kind, request = OperationKind.PROPOSE_CHANGES, {"proposals": proposals}
+            catalog.operations.begin(_proposals_id(context, table), kind, table, request, requested_by=user)
+        return [
+            {"table": table, **each, "run_id": _run_id(context, each["statement"]) if is_done else None}
+            for each in proposals
+        ]
 
 
 class ApplyProposalOperator(TriggerDagRunOperator):
     """Runs `rebalance_partitions` with one proposal, and waits for its end; a retry takes up the same run.
 
-    Nothing of it is a template: a bound that looks like a number would become one, and values of the data are nobody's
-    code.
+    Only the names come from `ProposeOperator`. What is done, the journal says. Nothing of it is a template: a bound
+    that looks like a number would become one, and values of the data are nobody's code.
+
+    Args:
+        table: `database.table`.
+        statement: The proposal in words.
+
+    Raises:
+        AirflowSkipException: Nothing is to be done on the table.
+        AirflowFailException: It was not proposed, or the form does not choose the table.
     """
 
     template_fields: Sequence[str] = ()
 
-    def __init__(self, **kwargs: Any) -> None:
+    def __init__(self, *, table: str, statement: str, **kwargs: Any) -> None:
         super().__init__(
             trigger_dag_id=REBALANCE_DAG,
             logical_date=None,
@@ -182,11 +193,24 @@ class ApplyProposalOperator(TriggerDagRunOperator):
             poke_interval=2,
             **kwargs,
         )
+        self.table = table
+        self.statement = statement
 
     def execute(self, context: Context) -> None:
-        """Run it; never one that deletes rows, which nobody has proposed: users may write XComs."""
-        if not isinstance(self.conf, dict) or self.conf.get("with_data"):
-            raise AirflowFailException("a proposal deletes no rows; clear `propose`")
+        """Run it."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            table = _chosen(context, self.table)
+            if not _is_to_apply(context, table):
+                raise AirflowSkipException(f"proposals for {table} are not done, as the form or its entry says")
+            journaled = catalog.operations.get(_proposals_id(context, table)).request["proposals"]
+        proposal = next((each for each in journaled if each["statement"] == self.statement), None)
+        if proposal is None:
+            raise AirflowFailException(f"{self.statement!r} was not proposed; clear `propose`")
+        self.trigger_run_id = _run_id(context, proposal["statement"])
+        self.conf = {**proposal["request"], "dry_run": False}
+        self.note = f"{proposal['statement']}: {proposal['reason']}"
         super().execute(context)
 
 
@@ -196,22 +220,22 @@ class SummariseAdviceOperator(SummaryOperator):
     Args:
         operation_id: The run (templated).
         planned: The XCom `proposals` of `ProposeOperator` (templated).
-        counts: What `LookAtPartitionsOperator` returned (templated).
+        counts: The tables that `LookAtPartitionsOperator` returned (templated).
     """
 
     template_fields: Sequence[str] = (*SummaryOperator.template_fields, "counts")
 
-    def __init__(self, *, counts: Sequence[Mapping[str, Any]] | None, **kwargs: Any) -> None:
+    def __init__(self, *, counts: Sequence[str] | None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.counts = counts
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Look at the operations of the runs that were started, and of the counts."""
-        found = [self._outcome(catalog, each) for each in self.planned]
-        return found + [failed for each in self.counts or () if (failed := self._not_counted(catalog, each))]
+        found = [self._outcome(catalog, context, each) for each in self.planned]
+        return found + [failed for each in self.counts or () if (failed := self._not_counted(catalog, context, each))]
 
-    def _not_counted(self, catalog: Catalog, count: Mapping[str, Any]) -> Outcome | None:
-        operation_id, table = count["operation_id"], count["request"]["table"]
+    def _not_counted(self, catalog: Catalog, context: Context, table: str) -> Outcome | None:
+        operation_id = _count_id(context, _chosen(context, table))
         operation = catalog.operations.find(operation_id)
         job = operation and catalog.operations.get_job(operation_id, JOB)
         if job and job.state == "SUCCEEDED":
@@ -222,17 +246,55 @@ class SummariseAdviceOperator(SummaryOperator):
         row = {"table": table, "proposal": None, "reason": reason, "outcome": "values not counted"}
         return Outcome(row, f"the values of {table} were not counted: {reason}")
 
-    def _outcome(self, catalog: Catalog, proposal: Mapping[str, Any]) -> Outcome:
+    def _outcome(self, catalog: Catalog, context: Context, proposal: Mapping[str, Any]) -> Outcome:
         row = {"table": proposal["table"], "proposal": proposal["statement"], "reason": proposal["reason"]}
-        run_id = proposal["run_id"]
-        if run_id is None:
+        if proposal["run_id"] is None:
             return Outcome({**row, "outcome": "proposed"})
+        run_id = _run_id(context, proposal["statement"])
         operation = catalog.operations.find(f"{REBALANCE_DAG}/{run_id}")
         if operation is not None and operation.is_committed:
             return Outcome({**row, "outcome": "done"})
         detail = operation.failure_detail if operation is not None else None
         reason = detail or f"the log of the run {run_id} of {REBALANCE_DAG} says why"
         return Outcome({**row, "outcome": "failed"}, f"{proposal['statement']} was not done: {reason}")
+
+
+def _chosen(context: Context, table: object) -> str:
+    """Return the name of a table from an XCom, which users may write.
+
+    Raises:
+        WrongFieldError: It is no name of a table, or the form chooses others.
+    """
+    from catalog.errors import WrongFieldError
+    from catalog.fields import text, texts
+    from catalog.identifiers import TableName
+
+    name = str(TableName.parse(text("table", table)))
+    asked = [str(TableName.parse(each)) for each in texts("tables", context["params"]["tables"])]
+    if asked and name not in asked:
+        raise WrongFieldError("table", f"{name} is none of those that the form chooses: {', '.join(asked)}")
+    return name
+
+
+def _is_to_apply(context: Context, table: str) -> bool:
+    """Say whether a run does what it proposes for a table: unless its form is a dry run, as the table's entry says."""
+    from catalog.table_config import rebalance_rules
+
+    return not context["params"]["dry_run"] and rebalance_rules(table).apply
+
+
+def _count_id(context: Context, table: str) -> str:
+    return f"{operation_of(context)}/{table}"
+
+
+def _proposals_id(context: Context, table: str) -> str:
+    return f"{operation_of(context)}/{table}/proposals"
+
+
+def _run_id(context: Context, statement: str) -> str:
+    """Return the same id for the same proposal of a run, so that a retry starts nothing twice."""
+    digest = hashlib.blake2b(f"{operation_of(context)} {statement}".encode(), digest_size=12).hexdigest()
+    return f"advised__{digest}"
 
 
 def _advice(catalog: Catalog, table: str, operation_id: str | None = None) -> Advice:

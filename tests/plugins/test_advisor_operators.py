@@ -8,16 +8,18 @@ from typing import Any, cast
 
 import pytest
 from airflow.sdk import Context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
 
 from calve_airflow.advisor_operators import (
     JOB,
     REBALANCE_DAG,
     ApplyProposalOperator,
+    CountValuesOperator,
     LookAtPartitionsOperator,
     ProposeOperator,
     SummariseAdviceOperator,
 )
+from calve_airflow.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.attempts import attempt_folder
 from catalog.key_types import IntegerType
@@ -34,15 +36,17 @@ TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"
 
 
 class Task:
-    """The XComs of one task."""
+    """The XComs of one task, and the form of its run."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: list[str] | None = None, *, dry_run: bool = False) -> None:
         self.pushed: dict[str, Any] = {}
+        self.form = {"tables": tables, "dry_run": dry_run}
 
     @property
     def context(self) -> Context:
-        run = SimpleNamespace(triggering_user_name="somebody")
-        return cast(Context, {"ti": self, "dag_run": run})
+        dag_id, run_id = RUN.split("/")
+        run = SimpleNamespace(triggering_user_name="somebody", dag_id=dag_id, run_id=run_id)
+        return cast(Context, {"ti": self, "dag_run": run, "params": self.form})
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.pushed[key] = value
@@ -85,16 +89,22 @@ def tables(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return empty_catalog
 
 
-def look(tables: list[str] | None = None) -> tuple[list[dict[str, Any]], list[str]]:
-    task = Task()
-    to_count = LookAtPartitionsOperator(task_id="look", operation_id=RUN, tables=tables).execute(task.context)
+def look(tables: list[str] | None = None) -> tuple[list[str], list[str]]:
+    task = Task(tables)
+    to_count = LookAtPartitionsOperator(task_id="look").execute(task.context)
     return to_count, task.pushed["tables"]
 
 
 def propose(tables: list[str], *, dry_run: bool = False) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    task = Task()
-    operator = ProposeOperator(task_id="propose", operation_id=RUN, tables=tables, dry_run_asked=dry_run)
-    return operator.execute(task.context), task.pushed["proposals"]
+    task = Task(dry_run=dry_run)
+    return ProposeOperator(task_id="propose", tables=tables).execute(task.context), task.pushed["proposals"]
+
+
+def apply(task: Task, **names: str) -> dict[str, Any]:
+    """Return what Airflow is asked to run."""
+    with pytest.raises(DagRunTriggerException) as asked:
+        ApplyProposalOperator(task_id="apply", **names).execute(task.context)
+    return vars(asked.value)
 
 
 def summarise(planned: Any, counts: Any = ()) -> tuple[list[dict[str, Any]], str | None]:
@@ -112,7 +122,7 @@ def summarise(planned: Any, counts: Any = ()) -> tuple[list[dict[str, Any]], str
 def count(catalog: Catalog) -> None:
     """Count as the Spark job does."""
     operation_id = f"{RUN}/{COUNTED}"
-    catalog.operations.begin(operation_id, OperationKind.COUNT_VALUES, COUNTED)
+    catalog.operations.begin(operation_id, OperationKind.COUNT_VALUES, COUNTED, {"partition_ids": [3]})
     attempt = catalog.operations.start_job(operation_id, JOB)
     counts = {"3": [[str(value), str(value), 2000] for value in range(20, 30)]}
     catalog.operations.finish_job(operation_id, JOB, attempt, {"counts": counts})
@@ -121,9 +131,8 @@ def count(catalog: Catalog) -> None:
 def test_only_what_the_files_do_not_tell_is_counted(tables: Catalog) -> None:
     to_count, looked_at = look()
     assert sorted(looked_at) == [COUNTED, TABLE]
-    assert to_count == [
-        {"operation_id": f"{RUN}/{COUNTED}", "request": {"table": COUNTED, "partition_ids": [3]}},
-    ]
+    assert to_count == [COUNTED]
+    assert tables.operations.get(f"{RUN}/{COUNTED}").request == {"partition_ids": [3]}
     assert look([TABLE]) == ([], [TABLE])
 
 
@@ -138,10 +147,10 @@ def test_what_the_list_allows_is_done_and_the_rest_proposed(tables: Catalog) -> 
     count(tables)
     to_do, proposals = propose([TABLE, COUNTED])
     assert [(each["table"], each["run_id"] is None) for each in proposals] == [(TABLE, False), (COUNTED, True)]
-    [run] = to_do
+    run = apply(Task(), **to_do[0])
     request = RebalanceRequest.from_form(run["conf"])
     assert (request.table, request.operation, request.partition_ids, request.dry_run) == (TABLE, "split", (3,), False)
-    assert run["trigger_run_id"] == proposals[0]["run_id"]
+    assert (len(to_do), run["trigger_dag_id"], run["dag_run_id"]) == (1, REBALANCE_DAG, proposals[0]["run_id"])
     assert propose([TABLE, COUNTED]) == (to_do, proposals), "a retry starts nothing twice"
     assert run["note"].startswith(f"ALTER TABLE {TABLE} SPLIT PARTITION (3) INTO (")
     for each in proposals:
@@ -151,11 +160,61 @@ def test_what_the_list_allows_is_done_and_the_rest_proposed(tables: Catalog) -> 
 
 
 def test_nothing_of_a_proposal_is_a_template(tables: Catalog) -> None:
-    [run] = propose([TABLE])[0]
+    [names] = propose([TABLE])[0]
+    run = apply(Task(), **names)
     assert [type(item) for item in run["conf"]["items"]] == [str] * len(run["conf"]["items"])
-    operator = ApplyProposalOperator(task_id="apply", **run)
-    assert operator.template_fields == ()
-    assert (operator.conf, operator.trigger_dag_id, operator.reset_dag_run) == (run["conf"], REBALANCE_DAG, True)
+    assert ApplyProposalOperator(task_id="apply", **names).template_fields == ()
+    assert run["reset_dag_run"]
+
+
+def test_nothing_is_done_that_was_not_proposed(tables: Catalog) -> None:
+    [names] = propose([TABLE])[0]
+    for task, other, said in (
+        (Task(), {"statement": f"ALTER TABLE {TABLE} MERGE PARTITIONS (1, 2)"}, "was not proposed"),
+        (Task([COUNTED]), {}, f"{TABLE} is none of those that the form chooses: {COUNTED}"),
+    ):
+        with pytest.raises(AirflowFailException, match=said):
+            ApplyProposalOperator(task_id="apply", **{**names, **other}).execute(task.context)
+    for task, other in ((Task(dry_run=True), {}), (Task(), {"table": COUNTED})):
+        with pytest.raises(AirflowSkipException, match="are not done"):
+            ApplyProposalOperator(task_id="apply", **{**names, **other}).execute(task.context)
+
+
+def test_tables_that_the_form_does_not_choose_have_no_part(tables: Catalog) -> None:
+    look()
+    before = tables.operations.list()
+    context = Task([TABLE.upper()]).context
+    for task in (
+        CountValuesOperator(task_id="count", table=COUNTED),
+        ProposeOperator(task_id="propose", tables=[TABLE, COUNTED]),
+        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[COUNTED]),
+    ):
+        with pytest.raises(AirflowFailException, match=f"{COUNTED} is none of those that the form chooses: {TABLE}"):
+            task.execute(context)
+    assert tables.operations.list() == before
+
+
+@pytest.mark.parametrize("other", ["add_partitions/run", {"operation_id": "add_partitions/run"}, None])
+def test_summary_gives_up_no_operation_of_another_run(tables: Catalog, other: Any) -> None:
+    tables.operations.begin("add_partitions/run", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
+    tables.operations.start_job("add_partitions/run", "load")
+    with pytest.raises(AirflowFailException):
+        SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[other]).execute(
+            Task().context
+        )
+    summarise([], [TABLE])
+    assert tables.operations.get("add_partitions/run").state == "RUNNING"
+
+
+def test_the_count_is_that_of_the_journal(tables: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, Any]] = []
+    monkeypatch.setattr(SparkJobOperator, "execute", lambda task, _: asked.append((task.operation_id, task.request)))
+    look()
+    for _ in range(2):
+        CountValuesOperator(task_id="count", table=COUNTED).execute(Task().context)
+    assert asked == [(f"{RUN}/{COUNTED}", {"table": COUNTED, "partition_ids": [3]})] * 2
+    with pytest.raises(AirflowFailException, match="there is no operation"):
+        CountValuesOperator(task_id="count", table=TABLE).execute(Task().context)
 
 
 def test_a_dry_run_only_proposes(tables: Catalog) -> None:
