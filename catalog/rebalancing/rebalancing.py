@@ -176,7 +176,7 @@ class Rebalancing:
         operation_id: str,
         report: Mapping[str, Any] | None = None,
         *,
-        confirm_deletion: Callable[[str], None] | None = None,
+        confirm_deletion: Callable[[str], object] | None = None,
     ) -> dict[str, Any]:
         """Commit the change of an operation, with the files that were verified if rows have to be moved.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -241,7 +242,7 @@ class CommitRebalanceOperator(BaseOperator):
                 report = catalog.rebalancing.commit_verified(
                     operation.id,
                     {"approved_by": approved_by},
-                    confirm_deletion=lambda key: require_approval(catalog, context, key),
+                    confirm_deletion=partial(require_approval, catalog, context),
                 )
             except PlanConflictError as error:
                 # This task again would find the same.
