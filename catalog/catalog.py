@@ -686,10 +686,7 @@ class Catalog:
             FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
         """
         definition = self.get_table(table)
-        partitions = [
-            PurgedPartition(found.id, found.location, found.row_count, found.size_bytes)
-            for found in self.get_partitions(table, expression)
-        ]
+        partitions = [PurgedPartition.of(partition) for partition in self.get_partitions(table, expression)]
         if confirmation is not None:
             confirmation.purge_partitions(definition, partitions)
         folders, kept = own_folders(definition, (partition.location for partition in partitions))

@@ -1,11 +1,11 @@
-"""Confirming what is about to be deleted, when nobody can change it any more without being noticed."""
+"""Confirmation of deletions just before they are committed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from catalog.model import Table
+from catalog.model import Partition, Table
 
 
 class PurgedPartition(NamedTuple):
@@ -15,6 +15,11 @@ class PurgedPartition(NamedTuple):
     location: str
     row_count: int | None
     size_bytes: int | None
+
+    @classmethod
+    def of(cls, partition: Partition) -> PurgedPartition:
+        """Return what is confirmed of a partition."""
+        return cls(partition.id, partition.location, partition.row_count, partition.size_bytes)
 
 
 class Confirmation:

@@ -45,7 +45,7 @@ class ImportOptions:
     updates: bool = False
     drops_vanished: bool = False
     is_dry_run: bool = False
-    confirm_drop: Callable[[str], None] | None = None
+    confirm_drop: Callable[[str], object] | None = None
 
 
 class PartitionImport:

@@ -95,11 +95,10 @@ class ImportTableOperator(BaseOperator):
         selection = Selection.parse([*SourceAddress.parse(source)[1], *patterns])
         if not selection.has_table(TableName.parse(table)):
             raise AirflowFailException(f"table {table} is none that the form of this run names; start the DAG for it")
-
-        def confirm_drop(digest: str) -> None:
-            require_approval(catalog, context, key_of(table, digest))
-
-        options = replace(_options(context["params"]), confirm_drop=confirm_drop)
+        options = replace(
+            _options(context["params"]),
+            confirm_drop=lambda digest: require_approval(catalog, context, key_of(table, digest)),
+        )
         user, operation_id = context["dag_run"].triggering_user_name, f"{operation_of(context)}/{table}"
         try:
             return catalog.imports.import_table(source, table, options, operation_id=operation_id, requested_by=user)

@@ -356,10 +356,7 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
 
     table = catalog.get_table(_table(statement))
     condition = condition_of(table, statement)
-    partitions = [
-        PurgedPartition(found.id, found.location, found.row_count, found.size_bytes)
-        for found in catalog.get_partitions(table.full_name, condition)
-    ]
+    partitions = [PurgedPartition.of(partition) for partition in catalog.get_partitions(table.full_name, condition)]
     key = digest_purged(catalog.storage, table, partitions)
     if key is None:
         return None
