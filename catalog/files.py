@@ -32,7 +32,7 @@ _UNFINISHED_A_THREAD = 16
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
 _TOO_LONG = errno.ENAMETOOLONG
-"""What the file system cannot name is not there; the value of a partition may be longer than the name of a folder."""
+"""Error of names that the file system does not support. A partition value can be longer: its folder does not exist."""
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's scheme → PyArrow's."""
 

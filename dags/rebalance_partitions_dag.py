@@ -13,7 +13,7 @@ of the table wait, or are refused, from `rewrite` to `commit`.
 | commit | makes the change visible, in one transaction, with exactly the files that were verified |
 | summarise | says in its log, and returns, what each partition held before and holds now |
 
-Every task can be killed and run again. `rewrite` makes the plan anew, as the table may have changed since; only a
+Every task can be killed and run again. `rewrite` makes a new plan, because the table may have changed; only a
 deletion has to be approved again then, in another run. A failed run is taken up by clearing it from `rewrite`; what it
 wrote in vain, vacuum removes. The files that were replaced or dropped stay for readers at work until vacuum.
 

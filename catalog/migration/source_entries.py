@@ -37,9 +37,9 @@ class ChangedEntry:
     fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Say what was changed."""
+        """Describe the changes."""
         return (
-            f"the entry of {self.flip.table} in {self.flip.address} is not any more as the migration left it: "
+            f"the entry of {self.flip.table} in {self.flip.address} is no longer what the migration wrote: "
             f"{', '.join(self.fields[:10])} changed since"
         )
 

@@ -143,7 +143,9 @@ class ProposeOperator(FormOperator):
                     self.log.info("%s was dropped meanwhile", table)
         context["ti"].xcom_push(key="proposals", value=proposals)
         return [
-            {"table": each["table"], "statement": each["statement"]} for each in proposals if each["run_id"] is not None
+            {"table": proposal["table"], "statement": proposal["statement"]}
+            for proposal in proposals
+            if proposal["run_id"] is not None
         ]
 
     def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
@@ -152,8 +154,8 @@ class ProposeOperator(FormOperator):
 
         advice = _advice(catalog, table, _count_id(context, table))
         proposals = advice.as_json()["proposals"]
-        for each in proposals:
-            self.log.info("%s: %s", each["statement"], each["reason"])
+        for proposal in proposals:
+            self.log.info("%s: %s", proposal["statement"], proposal["reason"])
         if advice.to_count:
             self.log.info("%s: partition(s) %s are not counted yet", table, advice.to_count)
         is_done = bool(proposals) and _is_to_apply(context, table)
@@ -162,8 +164,8 @@ class ProposeOperator(FormOperator):
             kind, request = OperationKind.PROPOSE_CHANGES, {"proposals": proposals}
             catalog.operations.begin(_proposals_id(context, table), kind, table, request, requested_by=user)
         return [
-            {"table": table, **each, "run_id": _run_id(context, each["statement"]) if is_done else None}
-            for each in proposals
+            {"table": table, **proposal, "run_id": _run_id(context, proposal["statement"]) if is_done else None}
+            for proposal in proposals
         ]
 
 
@@ -205,7 +207,7 @@ class ApplyProposalOperator(TriggerDagRunOperator):
             if not _is_to_apply(context, table):
                 raise AirflowSkipException(f"proposals for {table} are not done, as the form or its entry says")
             journaled = catalog.operations.get(_proposals_id(context, table)).request["proposals"]
-        proposal = next((each for each in journaled if each["statement"] == self.statement), None)
+        proposal = next((proposal for proposal in journaled if proposal["statement"] == self.statement), None)
         if proposal is None:
             raise AirflowFailException(f"{self.statement!r} was not proposed; clear `propose`")
         self.trigger_run_id = _run_id(context, proposal["statement"])
@@ -231,8 +233,9 @@ class SummariseAdviceOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Look at the operations of the runs that were started, and of the counts."""
-        found = [self._outcome(catalog, context, each) for each in self.planned]
-        return found + [failed for each in self.counts or () if (failed := self._not_counted(catalog, context, each))]
+        done = [self._outcome(catalog, context, proposal) for proposal in self.planned]
+        counts = (self._not_counted(catalog, context, table) for table in self.counts or ())
+        return done + [failed for failed in counts if failed is not None]
 
     def _not_counted(self, catalog: Catalog, context: Context, table: str) -> Outcome | None:
         operation_id = _count_id(context, _chosen(context, table))
