@@ -17,7 +17,7 @@ from statistics import median
 import psycopg
 
 from benchmarks.figures import BenchmarkError, Figure
-from benchmarks.ground import BY_CATEGORY, Ground, add
+from benchmarks.ground import BY_CATEGORY, Ground, create_table
 from benchmarks.sample import TABLE, partitions
 from benchmarks.timing import seconds
 from catalog import Catalog, IndexState
@@ -104,7 +104,8 @@ def _prepared(ground: Ground, count: int) -> Catalog:
     log.info("Building an index over %s partitions", f"{count:,}")
     name = f"build_{count}"
     catalog = ground.catalog(ground.postgresql, name)
-    add(catalog, list(partitions(count)))
+    create_table(catalog)
+    catalog.add_partitions(TABLE, list(partitions(count)))
     ground.postgresql.settle(name)
     return catalog
 
