@@ -14,6 +14,9 @@ from functools import lru_cache
 
 from catalog.credentials import decoded
 
+LONGEST_KEY = 2_000
+"""Bytes of the longest location that is indexed; PostgreSQL's indexes take no more than about 2,700."""
+
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
 _OF_CLUSTERS = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})

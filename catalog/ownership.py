@@ -12,10 +12,10 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from catalog.errors import InvalidLocationError, InvalidTableError, LocationInUseError
 from catalog.files import Folder
-from catalog.locations import end_of_keys_inside, folder_keys, is_plainly_within, keys_above, location_key
+from catalog.locations import LONGEST_KEY, end_of_keys_inside, folder_keys, is_plainly_within, keys_above, location_key
 from catalog.model import Table
 from catalog.neighbours import find_neighbour
-from catalog.purged_folders import LONGEST_KEY, refuse_purged
+from catalog.purged_folders import refuse_purged
 from catalog.storage.bulk import among, batched
 from catalog.storage.locks import hold
 from catalog.storage.schema import DatabaseRow, TableRow

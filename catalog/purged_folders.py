@@ -12,12 +12,9 @@ from collections.abc import Iterable, Iterator
 from sqlalchemy import Connection, delete, insert, select
 
 from catalog.errors import FolderBeingPurgedError, LocationInUseError
-from catalog.locations import folder_keys, keys_above
+from catalog.locations import LONGEST_KEY, folder_keys, keys_above
 from catalog.operations import Operation, Operations, OperationState
 from catalog.storage.schema import OperationRow, PurgedFolderRow
-
-LONGEST_KEY = 2_000
-"""Bytes of the longest location that is indexed; PostgreSQL's indexes take no more than about 2,700."""
 
 
 def claim_folders(connection: Connection, operation: Operation, folders: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from catalog.advice.profile import ColumnProfile, PartitionSpread, QueryProfile,
 from catalog.column_types import parse_column_type
 from catalog.errors import CatalogError
 from catalog.expressions import parse_expression
-from catalog.indexes.ranges import bounds_of
+from catalog.indexes.bounds import bounds_of
 from catalog.key_types import KeyType, TimestampType
 from catalog.model import PARTITION_ID, Column
 from catalog.partitions.counting import count_visible

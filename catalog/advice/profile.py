@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from catalog.column_types import parse_column_type
-from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.key_types import KeyType, KeyValueError
+from catalog.types.ranges import KeyRange, Ranges
 
 _FREQUENT = 64
 """The most frequent values that are kept of each column."""

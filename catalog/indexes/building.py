@@ -44,9 +44,9 @@ from catalog.model import (
     is_encrypted,
 )
 from catalog.partition_names import given_values, partition_path
-from catalog.partitions.scanning import PartitionFactory, partition_query
 from catalog.storage import Storage
 from catalog.storage.bulk import among
+from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.values import ValueEncoder
 

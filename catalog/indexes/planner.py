@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from catalog.expressions.tree import ALL, Expression, Operator, Or, conditions, conjunction, conjuncts, keys_of
+from catalog.indexes.bounds import Bounds, bounds_of
 from catalog.indexes.keys import after_prefix, cut_key, decode_value, is_cut
-from catalog.indexes.ranges import EVERYTHING, Bounds, KeyRange, Ranges, bounds_of, intersection, union
 from catalog.key_types import KeyType
 from catalog.model import IndexState, PartitionIndex, Table
+from catalog.types.ranges import EVERYTHING, KeyRange, Ranges, intersection, union
 
 MAXIMUM_RANGES = 5_000
 """Ranges in one search. More values of a key become one range around them, inside which items are checked."""

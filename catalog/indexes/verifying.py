@@ -24,9 +24,9 @@ from catalog.errors import ConflictError
 from catalog.indexes.definitions import IdRange, find_index, is_active
 from catalog.indexes.items import Item, delete_items, insert_missing_items, item_keys
 from catalog.model import PartitionIndex, Table
-from catalog.partitions.scanning import PartitionFactory, partition_query
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
+from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.values import ValueEncoder
 

@@ -17,10 +17,11 @@ from typing import IO
 from sqlalchemy import Connection
 
 from catalog.model import FileFormat, Partition, PartitionState, Table
-from catalog.partitions.queries import PARTITION_COLUMNS, Queries
-from catalog.partitions.scanning import PartitionFactory, read_pages
+from catalog.partitions.queries import Queries
+from catalog.partitions.scanning import read_pages
 from catalog.partitions.specs import spec_values
 from catalog.storage.bulk import batched
+from catalog.storage.partition_rows import PARTITION_COLUMNS, PartitionFactory
 from catalog.values import ValueEncoder
 
 _LOCATION = PARTITION_COLUMNS.index("location")

@@ -10,21 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from catalog.indexes.ranges import Ranges
 from catalog.key_types import KeyType
-
-PARTITION_COLUMNS = (
-    "id",
-    "packed_values",
-    "location",
-    "file_count",
-    "row_count",
-    "size_bytes",
-    "properties",
-    "is_quarantined",
-    "created_at_ms",
-)
-"""Columns of a partition's row, in the order in which every query here returns them."""
+from catalog.storage.partition_rows import PARTITION_COLUMNS
+from catalog.types.ranges import Ranges
 
 _PARTITION = ", ".join(f"p.{column}" for column in PARTITION_COLUMNS)
 

@@ -13,9 +13,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import compress
-from typing import Any, TypeAlias
+from typing import Any
 
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection
 
 from catalog.definitions import Definitions
 from catalog.errors import PartitionNotFoundError
@@ -24,16 +24,15 @@ from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
 from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_ranges
-from catalog.indexes.ranges import KeyRange, Ranges
-from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
-from catalog.partition_names import NULL_VALUE, folder_template, partition_path, unpack_values
-from catalog.partitions.properties import read_properties
-from catalog.partitions.queries import PARTITION_COLUMNS, Queries, Query
+from catalog.partition_names import partition_path
+from catalog.partitions.queries import Queries, Query
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
+from catalog.storage.partition_rows import PartitionFactory, PartitionRecord, partition_query
 from catalog.storage.schema import PartitionRow
+from catalog.types.ranges import KeyRange, Ranges
 from catalog.values import ValueEncoder, read_packed
 
 _PAGE = 5_000
@@ -48,11 +47,7 @@ _COUNTED = (1_000, 50_000)
 
 _CURSOR = "calve_partitions"
 _MAXIMUM_PREPARED = 512
-_STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
 _PREPARED_SECONDS = 60.0
-
-PartitionRecord: TypeAlias = Sequence[Any]
-"""The columns `PARTITION_COLUMNS` of a partition's row."""
 
 
 @dataclass
@@ -258,45 +253,6 @@ class Scanner:
             yield from PartitionFactory(table).make_all(page)
 
 
-class PartitionFactory:
-    """Makes the partitions of one table from rows."""
-
-    def __init__(self, table: Table) -> None:
-        """Take the table."""
-        self._properties = Memo(read_properties)
-        self._default_location = folder_template(table.location, table.key_names)
-
-    def make(self, row: PartitionRecord) -> Partition:
-        """Return the partition of a row."""
-        return self.make_all([row])[0]
-
-    def make_all(self, rows: Sequence[PartitionRecord]) -> list[Partition]:
-        """Return the partitions of rows, in their order."""
-        default_location, properties, states, new = self._default_location, self._properties, _STATES, tuple.__new__
-        partitions = []
-        for number, packed, location, file_count, row_count, size_bytes, texts, is_quarantined, created_at_ms in rows:
-            pieces = tuple(packed.split("/"))
-            values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
-            if location is None:
-                location = default_location % pieces
-            own_properties, own_format = properties[texts]
-            fields = (
-                number,
-                values,
-                location,
-                file_count,
-                row_count,
-                size_bytes,
-                own_properties,
-                states[is_quarantined],
-                created_at_ms,
-                own_format,
-            )
-            # Past the constructor of the named tuple, which takes as long as all the rest.
-            partitions.append(new(Partition, fields))
-        return partitions
-
-
 class _Prepared:
     """A plan, and everything of it that can be made before it is carried out."""
 
@@ -382,12 +338,6 @@ class _Search:
                 columns = zip(*[split_key(types, key) for key, _ in whole], strict=True)
                 mask = condition.mask(dict(zip(positions, columns, strict=True)))
                 yield from compress((partition_id for _, partition_id in whole), mask)
-
-
-def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
-    """Return the query of a table's partitions, as `PartitionFactory` takes them."""
-    columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
-    return select(*columns).where(PartitionRow.table_id == table.id)
 
 
 def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:

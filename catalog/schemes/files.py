@@ -11,13 +11,13 @@ from typing import Any
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from catalog.indexes.keys import after_prefix
-from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.key_types import KeyType, KeyValue
 from catalog.model import Table
 from catalog.schemes.model import NULL_RANGE
 from catalog.storage.bulk import among, batched, insert_rows
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import DataFileRow, RetiredFileRow
+from catalog.types.ranges import KeyRange, Ranges
 
 _LONGEST_BYTES = 128
 """Longer minima and maxima are cut, to a lesser and to a greater one."""

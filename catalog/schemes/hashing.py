@@ -15,9 +15,9 @@ from math import gcd
 from typing import Any, ClassVar
 
 from catalog.errors import InvalidSchemeError, UnsupportedChangeError
-from catalog.indexes.ranges import Ranges
 from catalog.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue, StringType
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
+from catalog.types.ranges import Ranges
 
 _MAXIMUM_PRECISION = 33
 """With more digits Spark rounds when it takes a decimal apart (its arithmetic has 34)."""

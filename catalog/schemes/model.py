@@ -27,8 +27,8 @@ from catalog.errors import (
     SchemeValueError,
     UnsupportedChangeError,
 )
-from catalog.indexes.ranges import KeyRange, Ranges
 from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
+from catalog.types.ranges import KeyRange, Ranges
 
 DEFAULT_PARTITION = 0
 """The partition of ranges and lists for all values that no other partition takes, and for nulls."""

@@ -11,11 +11,12 @@ from sqlalchemy import Connection
 
 from catalog.expressions import Expression, parse_expression
 from catalog.expressions.tree import NONE, And, Condition, Or
-from catalog.indexes.ranges import Ranges, bounds_of
+from catalog.indexes.bounds import bounds_of
 from catalog.key_types import IntegerType
 from catalog.model import PARTITION_ID, Table
 from catalog.schemes.files import ColumnStatistics, DataFile, Total, number_of_files, read_files
 from catalog.schemes.model import Scheme
+from catalog.types.ranges import Ranges
 
 _ID_TYPE = IntegerType("int")
 

@@ -16,7 +16,6 @@ from catalog.errors import (
     InvalidSchemeError,
     LimitExceededError,
 )
-from catalog.indexes.ranges import Ranges
 from catalog.key_types import DateType, KeyValue, KeyValueError
 from catalog.schemes.intervals import Interval, parse_interval
 from catalog.schemes.model import (
@@ -29,6 +28,7 @@ from catalog.schemes.model import (
     neighbours,
 )
 from catalog.schemes.texts import bound_texts, format_group
+from catalog.types.ranges import Ranges
 
 Bound = tuple[int, str]
 """A partition's id, and the bound below which its values are."""

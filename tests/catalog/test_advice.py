@@ -16,7 +16,7 @@ from catalog.advice.profile import ColumnProfile, PartitionSpread, QueryProfile,
 from catalog.advice.report import TuningReport, advise_table
 from catalog.cli import main
 from catalog.expressions import parse_expression
-from catalog.indexes.ranges import bounds_of
+from catalog.indexes.bounds import bounds_of
 from catalog.model import Column, FileFormat
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.model import Scheme, SchemeType

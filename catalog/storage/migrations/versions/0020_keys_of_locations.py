@@ -11,8 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from catalog.locations import keys_above, location_key
-from catalog.purged_folders import LONGEST_KEY
+from catalog.locations import LONGEST_KEY, keys_above, location_key
 
 revision = "0020"
 down_revision = "0019"

@@ -1,56 +1,15 @@
-"""Ranges of one key's encoded values: what a condition admits, intersected by AND and united by OR.
-
-The bytes of a key's values sort as the values do (`catalog.key_types`), so what a condition admits is a few ranges of
-bytes. A null is the range that begins with `00`; every other value begins above it, and none with `ff`.
-"""
+"""What an expression implies for single keys, as ranges of their encoded values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from catalog.expressions.tree import And, Condition, Expression, LikePattern, Operator, Or
 from catalog.indexes.keys import after_prefix
 from catalog.key_types import NULL_BYTES, CharType, KeyType, KeyValue, StringType
 from catalog.model import Table
-
-_VALUES = b"\x01"
-"""No encoded value begins below this, and null does."""
-
-_END = b"\xff"
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Bytes from `low`, inclusive, to `high`, exclusive.
-
-    Attributes:
-        is_point: The bytes are those of one value, so that the next key's bytes follow.
-        text: The range as the filter language writes it.
-    """
-
-    low: bytes
-    high: bytes
-    is_point: bool = False
-    text: str = ""
-
-    @property
-    def is_empty(self) -> bool:
-        """Say whether no bytes can be inside."""
-        return self.low >= self.high
-
-    def extended(self, tail: KeyRange) -> KeyRange:
-        """Return the range of the next key's values behind this point."""
-        text = f"{self.text} and {tail.text}" if self.text and tail.text else self.text or tail.text
-        return KeyRange(self.low + tail.low, self.low + tail.high, tail.is_point, text)
-
-
-EVERYTHING = KeyRange(b"", _END, is_point=True)
-"""The empty prefix: behind it the first key's bytes follow."""
-
-Ranges: TypeAlias = Sequence[KeyRange]
-"""Ascending, and none overlaps another."""
+from catalog.types.ranges import END, FIRST_VALUE, KeyRange, Ranges, intersection, union
 
 
 @dataclass(frozen=True)
@@ -94,14 +53,14 @@ def _condition_bounds(condition: Condition, table: Table) -> Bounds:
     is_exact = True
     match condition.operator:
         case Operator.IS_NULL:
-            ranges = [KeyRange(NULL_BYTES, _VALUES, is_point=True, text=text)]
+            ranges = [KeyRange(NULL_BYTES, FIRST_VALUE, is_point=True, text=text)]
         case Operator.IS_NOT_NULL:
-            ranges = [KeyRange(_VALUES, _END, text=text)]
+            ranges = [KeyRange(FIRST_VALUE, END, text=text)]
         case Operator.LIKE:
             assert isinstance(condition.operand, LikePattern)
             ranges, is_exact = _like(condition.operand, key_type, name, text)
         case Operator.NOT_LIKE:
-            ranges, is_exact = [KeyRange(_VALUES, _END, text=f"{name} is not null")], False
+            ranges, is_exact = [KeyRange(FIRST_VALUE, END, text=f"{name} is not null")], False
         case Operator.IN:
             points = (_points(value, key_type, name) for value in _members(condition))
             ranges = sorted((point for each in points for point in each), key=lambda point: point.low)
@@ -138,8 +97,8 @@ def _first_reserved(value: KeyValue, key_type: KeyType) -> int | None:
 def _gaps(condition: Condition, key_type: KeyType, text: str) -> list[KeyRange]:
     """Return what lies between values that are not wanted."""
     points = sorted(point.low for value in _members(condition) for point in _points(value, key_type, ""))
-    lows = [_VALUES, *map(after_prefix, points)]
-    return [KeyRange(low, high, text=text) for low, high in zip(lows, [*points, _END], strict=True)]
+    lows = [FIRST_VALUE, *map(after_prefix, points)]
+    return [KeyRange(low, high, text=text) for low, high in zip(lows, [*points, END], strict=True)]
 
 
 def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: str) -> KeyRange:
@@ -153,8 +112,8 @@ def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: st
         value, includes = str(value)[:reserved], is_less != is_padded
     encoded = key_type.encode(value)
     if is_less:
-        return KeyRange(_VALUES, after_prefix(encoded) if includes else encoded, text=text)
-    return KeyRange(encoded if includes else after_prefix(encoded), _END, text=text)
+        return KeyRange(FIRST_VALUE, after_prefix(encoded) if includes else encoded, text=text)
+    return KeyRange(encoded if includes else after_prefix(encoded), END, text=text)
 
 
 def _like(pattern: LikePattern, key_type: KeyType, name: str, text: str) -> tuple[list[KeyRange], bool]:
@@ -168,55 +127,4 @@ def _like(pattern: LikePattern, key_type: KeyType, name: str, text: str) -> tupl
         return [], True
     low = key_type.encode_start(prefix)
     is_exact = rest == "%" and (length is None or not prefix.endswith(" "))
-    return [KeyRange(low or _VALUES, after_prefix(low), text=text)], is_exact
-
-
-def intersection(lists: Sequence[Ranges]) -> Ranges:
-    """Return the ranges inside one range of each list."""
-    first, *others = lists
-    for other in others:
-        first = _common(first, other)
-    return first
-
-
-def _common(left: Ranges, right: Ranges) -> Ranges:
-    found: list[KeyRange] = []
-    at_left = at_right = 0
-    while at_left < len(left) and at_right < len(right):
-        one, two = left[at_left], right[at_right]
-        both = _overlap(one, two)
-        if not both.is_empty:
-            found.append(both)
-        if one.high < two.high:
-            at_left += 1
-        else:
-            at_right += 1
-    return found
-
-
-def _overlap(one: KeyRange, two: KeyRange) -> KeyRange:
-    for each in (one, two):
-        if each.is_point:
-            other = two if each is one else one
-            # A value's bytes are inside a range or outside of it, never across its end.
-            return each if other.low <= each.low < other.high else replace(each, high=each.low)
-    text = one.text if one.text == two.text else f"{one.text} and {two.text}"
-    return KeyRange(max(one.low, two.low), min(one.high, two.high), text=text)
-
-
-def union(ranges: Iterable[KeyRange]) -> Ranges:
-    """Return the ranges in order; those that overlap as one. Points that only touch stay what they are."""
-    found: list[KeyRange] = []
-    for each in sorted(ranges, key=lambda each: (each.low, each.high)):
-        if found and each.low < found[-1].high:
-            last = found[-1]
-            if last.low == each.low and last.high == each.high:
-                continue
-            text = f"{last.text} or {each.text}" if len(last.text) < _LONGEST_TEXT else last.text
-            found[-1] = KeyRange(last.low, max(last.high, each.high), text=text)
-        else:
-            found.append(each)
-    return found
-
-
-_LONGEST_TEXT = 200
+    return [KeyRange(low or FIRST_VALUE, after_prefix(low), text=text)], is_exact

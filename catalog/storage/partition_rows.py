@@ -1,0 +1,77 @@
+"""Rows of partitions, and the partitions that they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import Select, select
+
+from catalog.memo import Memo
+from catalog.model import Partition, PartitionState, Table
+from catalog.partition_names import NULL_VALUE, folder_template, unpack_values
+from catalog.partitions.properties import read_properties
+from catalog.storage.schema import PartitionRow
+
+PARTITION_COLUMNS = (
+    "id",
+    "packed_values",
+    "location",
+    "file_count",
+    "row_count",
+    "size_bytes",
+    "properties",
+    "is_quarantined",
+    "created_at_ms",
+)
+"""Columns of a partition's row, in the order in which every query returns them."""
+
+PartitionRecord: TypeAlias = Sequence[Any]
+"""The columns `PARTITION_COLUMNS` of a partition's row."""
+
+_STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
+
+
+def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
+    """Return the query of a table's partitions, as `PartitionFactory` takes them."""
+    columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
+    return select(*columns).where(PartitionRow.table_id == table.id)
+
+
+class PartitionFactory:
+    """Makes the partitions of one table from rows."""
+
+    def __init__(self, table: Table) -> None:
+        """Take the table."""
+        self._properties = Memo(read_properties)
+        self._default_location = folder_template(table.location, table.key_names)
+
+    def make(self, row: PartitionRecord) -> Partition:
+        """Return the partition of a row."""
+        return self.make_all([row])[0]
+
+    def make_all(self, rows: Sequence[PartitionRecord]) -> list[Partition]:
+        """Return the partitions of rows, in their order."""
+        default_location, properties, states, new = self._default_location, self._properties, _STATES, tuple.__new__
+        partitions = []
+        for number, packed, location, file_count, row_count, size_bytes, texts, is_quarantined, created_at_ms in rows:
+            pieces = tuple(packed.split("/"))
+            values = unpack_values(packed) if "%" in packed or NULL_VALUE in packed else pieces
+            if location is None:
+                location = default_location % pieces
+            own_properties, own_format = properties[texts]
+            fields = (
+                number,
+                values,
+                location,
+                file_count,
+                row_count,
+                size_bytes,
+                own_properties,
+                states[is_quarantined],
+                created_at_ms,
+                own_format,
+            )
+            # Past the constructor of the named tuple, which takes as long as all the rest.
+            partitions.append(new(Partition, fields))
+        return partitions
