@@ -22,10 +22,10 @@ from benchmarks.sample import TABLE, partitions
 from benchmarks.timing import seconds
 from catalog import Catalog, IndexState
 from catalog.indexes.keys import cut_key
-from catalog.jobs import BuildPartitionIndexJob
-from catalog.operations import OperationKind
-from catalog.partition_names import unpack_values
-from catalog.values import EncodedValues, ValueEncoder
+from catalog.model.partition_names import unpack_values
+from catalog.operations.job_requests import BuildPartitionIndexJob
+from catalog.operations.journal import OperationKind
+from catalog.storage.values import EncodedValues, ValueEncoder
 
 HEADINGS = {
     "build_index": "Building an index ÷ one process: Spark on 2 cores, beside one Python that encodes and sends",
@@ -137,7 +137,7 @@ def _run_job(url: str, log_path: Path) -> Build:
         os.dup2(output.fileno(), sys.stdout.fileno())
         os.dup2(output.fileno(), sys.stderr.fileno())
     from spark_jobs.build_partition_index import build_partition_index
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from standalone.class_archive import jvm_options
     from standalone.java import require_java
 

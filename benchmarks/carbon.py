@@ -132,7 +132,7 @@ def _efforts_in_spark(request: _Request) -> dict[str, tuple[_Effort, _Effort]]:
 
 
 def _compared(spark: SparkSession, catalog: Catalog, query: str, runs: int) -> tuple[_Effort, _Effort]:
-    from spark_jobs.query import query as query_catalog
+    from spark_jobs.queries.query import query as query_catalog
 
     def ours() -> DataFrame:
         return query_catalog(spark, query.format(table=TABLE), catalog=catalog)

@@ -13,8 +13,8 @@ from benchmarks.ground import Ground
 from benchmarks.spark_process import in_new_process
 from benchmarks.timing import Effort, seconds, settled_garbage
 from catalog import Catalog
+from catalog.datafiles.files import ColumnStatistics, NewFile, insert_files
 from catalog.rebalancing.changes import AddPartitions, DropPartitions, MergePartitions, PartitionChange, SplitPartition
-from catalog.schemes.files import ColumnStatistics, NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
 
 HEADINGS = {"change_catalog": "Changes of the catalog alone ÷ 50 ms: ranges of 10 files each, without Spark"}

@@ -51,7 +51,7 @@ def generate(spark: SparkSession, row_count: int) -> DataFrame:
 
 def create(spark: SparkSession, catalog: Catalog, folder: Path, row_count: int) -> None:
     """Write the catalog's table, and a view `plain` of the same rows, in as many files, each sorted the same way."""
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     plain = str(folder / "plain")
     generate(spark, row_count).sortWithinPartitions(*SORT_COLUMNS).write.parquet(plain)

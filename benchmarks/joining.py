@@ -95,7 +95,7 @@ def _times_in_spark(request: _Request) -> dict[str, tuple[list[float], list[floa
 
 
 def _compared(spark: SparkSession, catalog: Catalog, case: str, runs: int) -> tuple[list[float], list[float]]:
-    from spark_jobs.query import query
+    from spark_jobs.queries.query import query
 
     _verify(spark, catalog, case)
     times: dict[bool, list[float]] = {True: [], False: []}
@@ -113,7 +113,7 @@ def _verify(spark: SparkSession, catalog: Catalog, case: str) -> None:
     Raises:
         BenchmarkError: It does not, or is not.
     """
-    from spark_jobs.query import prune_query
+    from spark_jobs.queries.query import prune_query
 
     ours = prune_query(spark, STATEMENTS[case], catalog=catalog)
     if not ours.joins:
@@ -146,7 +146,7 @@ def _fill(spark: SparkSession, catalog: Catalog, request: _Request) -> None:
 
 
 def _load(spark: SparkSession, catalog: Catalog, location: Path, name: str, rows: DataFrame) -> None:
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     columns = [(field.name, field.dataType.simpleString()) for field in rows.schema]
     column, column_type = columns[-1]

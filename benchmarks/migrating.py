@@ -24,15 +24,15 @@ from benchmarks.many_files import DATABASE, FILES_A_PARTITION, table_of, write_f
 from benchmarks.spark_process import in_new_process, session
 from benchmarks.timing import seconds
 from catalog import Catalog, FileFormat, NewPartition, Table
-from catalog.environment import ICEBERG_PACKAGE
-from catalog.files import FileInfo
-from catalog.iceberg.facts import FileFacts, FooterReader
+from catalog.files.filesystem import FileInfo
 from catalog.iceberg.folders import Recursion, data_files
+from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.iceberg.jdbc import EXTENSIONS
 from catalog.iceberg.layout import Layout, layout_of
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import SourceFolder
-from spark_jobs.migration_listing import StageSettings, UsualLocation
+from catalog.settings.environment import ICEBERG_PACKAGE
+from spark_jobs.migrating.listing import StageSettings, UsualLocation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,7 +193,7 @@ class SlowReader(FooterReader):
 
 
 def _stage_remote(spark: SparkSession, request: _Request, table: Table) -> None:
-    from spark_jobs.migration_listing import REMOTE_THREADS
+    from spark_jobs.migrating.listing import REMOTE_THREADS
     from spark_jobs.stage_migration import stage_files
 
     target = request.folder / "staged"

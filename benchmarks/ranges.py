@@ -40,7 +40,7 @@ class RangeTable:
     def _load(self, first: int, end: int) -> None:
         from pyspark.sql import functions as f
 
-        from spark_jobs.scheme_loading import load_rows
+        from spark_jobs.writing.scheme_loading import load_rows
 
         rows = self._spark.range(first, end).select(
             "id",
@@ -56,7 +56,7 @@ class RangeTable:
 
     def change(self, change: PartitionChange) -> None:
         """Make a change of the partitions."""
-        from spark_jobs.rebalance import rebalance
+        from spark_jobs.writing.rebalancing import rebalance
 
         rebalance(self._spark, self._catalog, self._operation(), self.name, change)
 

@@ -60,7 +60,7 @@ def session(
     """
     from pyspark.sql import SparkSession
 
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from standalone.class_archive import jvm_options
     from standalone.java import require_java
 

@@ -11,18 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Connection
 
-from catalog.approvals import Approvals
-from catalog.confirmation import Confirmation, PurgedPartition
-from catalog.definitions import (
-    ColumnLike,
-    Definitions,
-    check_columns,
-    normalise_columns,
-    normalise_location,
-    parse_format,
-    renamed_buckets,
-)
-from catalog.dropping import drop_table, finish_drop, finish_drops
+from catalog.datafiles.committing import Committer
+from catalog.datafiles.partitions import SchemePartition, scheme_partitions
+from catalog.datafiles.pruning import FileScan, scan_files
 from catalog.errors import (
     ConflictError,
     InvalidPartitionSpecError,
@@ -31,9 +22,7 @@ from catalog.errors import (
     PartitionNotFoundError,
     TableAlreadyExistsError,
 )
-from catalog.failpoints import Point, reached
 from catalog.iceberg.pointers import delete_pointer
-from catalog.identifiers import TableName, normalise_identifier
 from catalog.importing.imports import Imports
 from catalog.indexes import building
 from catalog.indexes.definitions import (
@@ -45,8 +34,9 @@ from catalog.indexes.definitions import (
     list_indexes,
 )
 from catalog.indexes.verifying import Verification, verify
-from catalog.key_changes import changed_columns, prepare_key_changes
-from catalog.loading import Loading
+from catalog.loading.loading import Loading
+from catalog.loading.quality_results import QualityResults
+from catalog.loading.repairing import RepairMode, RepairReport, Repairs
 from catalog.maintenance.maintenance import GRACE, Maintenance
 from catalog.maintenance.reports import VacuumReport
 from catalog.model import (
@@ -64,43 +54,49 @@ from catalog.model import (
     Table,
     TableKind,
 )
-from catalog.operations import Operations
-from catalog.own_files import OthersFiles
-from catalog.own_properties import refuse_records
-from catalog.ownership import is_own_folder
-from catalog.partition_purging import (
+from catalog.model.identifiers import TableName, normalise_identifier
+from catalog.operations.approvals import Approvals
+from catalog.operations.confirmation import Confirmation, PurgedPartition
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operations
+from catalog.partitions.adding import PartitionAdder, require_partition_keys
+from catalog.partitions.altering import PartitionChange, alter_partition
+from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, hold_locations, set_quarantined
+from catalog.partitions.explaining import Explanation, explain
+from catalog.partitions.purging import (
     PartitionPurge,
     finish_partition_purge,
     journal_partition_purge,
     own_folders,
     refuse_changed,
 )
-from catalog.partitions.adding import PartitionAdder, require_partition_keys
-from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, hold_locations, set_quarantined
-from catalog.partitions.explaining import Explanation, explain
-from catalog.partitions.repairing import RepairMode, RepairReport, Repairs
 from catalog.partitions.scanning import Scan, Scanner
 from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
 from catalog.partitions.spooling import is_here, taken_in
-from catalog.places import require_root
-from catalog.purging import (
-    refuse_needed_files,
-    refuse_reached_files,
-    refuse_reached_folders,
-)
-from catalog.quality_results import QualityResults
 from catalog.rebalancing.rebalancing import Rebalancing
-from catalog.schemes.committing import Committer
 from catalog.schemes.model import Scheme
-from catalog.schemes.partitions import SchemePartition, scheme_partitions
-from catalog.schemes.pruning import FileScan, scan_files
+from catalog.settings.places import require_root
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
-from catalog.table_checks import refuse_view
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
+from catalog.tables.altering import changed_columns, prepare_key_changes
+from catalog.tables.checks import refuse_view
+from catalog.tables.definitions import (
+    ColumnLike,
+    Definitions,
+    check_columns,
+    normalise_columns,
+    normalise_location,
+    parse_format,
+    renamed_buckets,
+)
+from catalog.tables.dropping import drop_table, finish_drop, finish_drops
+from catalog.tables.own_files import OthersFiles
+from catalog.tables.own_properties import refuse_records
+from catalog.tables.ownership import is_own_folder
+from catalog.tables.purging import refuse_needed_files, refuse_reached_files, refuse_reached_folders
 
 if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
@@ -379,7 +375,7 @@ class Catalog:
         """Change a table: its name (in the same database), its columns and keys, properties, location, or description.
 
         Of a view, only name, properties and description change. No file is touched: columns are known by their ids,
-        and files are read by the names that they were written with (`catalog.columns`). An engine that reads the
+        and files are read by the names that they were written with (`catalog.tables.columns`). An engine that reads the
         folder by names of its own, as Hive does, sees null in files that have a column under another name. Folders of
         partitions keep the old name of a renamed key.
 
@@ -387,16 +383,17 @@ class Catalog:
             add_columns: New columns, behind the others, but before the partition column of a scheme. One with the name
                 of a column that was renamed or dropped has none of its values.
             change_columns: Name of a column or partition key → what it becomes: another name, type or comment. A
-                column's type becomes a wider one of its kind (`catalog.columns.check_type_change`). With an index on
-                the table no key changes its name, and no indexed key its type. A key's type changes only if all values
-                of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is longer.
+                column's type becomes a wider one of its kind (`catalog.tables.columns.check_type_change`). With an
+                index on the table no key changes its name, and no indexed key its type. A key's type changes only if
+                all values of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is
+                longer.
             drop_columns: Columns that go, without those that rows are placed, sorted or bucketed by. Files keep them.
             column_order: All columns in a new order, by their names afterwards; the partition column of a scheme stays
                 the last.
             key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
                 the order. No indexed key may move.
             properties: Those to set; one set to None goes away. Those that begin with `calve.` are Calve's own records,
-                except the settings (`catalog.own_properties`).
+                except the settings (`catalog.tables.own_properties`).
             location: Only for a table without partitions, whose folders would seem to move with it. A folder that holds
                 anything makes a managed table an external one.
 
@@ -465,8 +462,8 @@ class Catalog:
 
         Args:
             purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
-                (`catalog.own_files`), except what other tables and their partitions have in it; nothing of it when
-                another table has its files all around. Partitions
+                (`catalog.tables.own_files`), except what other tables and their partitions have in it; nothing of it
+                when another table has its files all around. Partitions
                 elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. Until the
                 files are deleted, no table and no partition can be in the folder.
             confirmation: Is asked before a purge.
@@ -669,9 +666,9 @@ class Catalog:
     ) -> PartitionPurge:
         """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
-        Only files that Calve wrote go (`catalog.own_files`), in folders inside that of a managed table, and nothing
-        that another table or partition has in them; the report tells what stays, and why. A reader that is at work on
-        the partitions fails. A purge that was interrupted is finished by `vacuum`.
+        Only files that Calve wrote go (`catalog.tables.own_files`), in folders inside that of a managed table, and
+        nothing that another table or partition has in them; the report tells what stays, and why. A reader that is at
+        work on the partitions fails. A purge that was interrupted is finished by `vacuum`.
 
         Args:
             expression: None drops them all.

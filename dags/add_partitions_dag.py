@@ -27,9 +27,8 @@ from datetime import timedelta
 from airflow.sdk import DAG
 
 from calve_airflow.assets import table_asset
-from calve_airflow.forms import load_dag_id, load_params
-from calve_airflow.index_sensor import PartitionIndexSensor
-from calve_airflow.load_operators import (
+from calve_airflow.forms.forms import load_dag_id, load_params
+from calve_airflow.operators.loading import (
     OPERATION_ID,
     AnnouncePartitionsOperator,
     BuildLoadedIndexOperator,
@@ -42,7 +41,8 @@ from calve_airflow.load_operators import (
     WritePartitionsOperator,
     give_up_operation,
 )
-from catalog.table_config import read_table_list
+from calve_airflow.sensors.indexes import PartitionIndexSensor
+from catalog.settings.table_config import read_table_list
 
 listed = read_table_list()
 tables = {name: config for name, config in listed.configs.items() if config.source}

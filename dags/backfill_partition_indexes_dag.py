@@ -22,12 +22,12 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, task_group
 
-from calve_airflow.backfill_operators import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
-from calve_airflow.forms import backfill_params
-from calve_airflow.index_sensor import PartitionIndexSensor
-from calve_airflow.load_operators import OPERATION_ID
-from calve_airflow.templates import only
-from catalog.environment import spark_pool
+from calve_airflow.forms.forms import backfill_params
+from calve_airflow.forms.templates import only
+from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
+from calve_airflow.operators.loading import OPERATION_ID
+from calve_airflow.sensors.indexes import PartitionIndexSensor
+from catalog.settings.environment import spark_pool
 
 with DAG(
     "backfill_partition_indexes",

@@ -21,11 +21,11 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.forms import index_params
-from calve_airflow.index_operators import CreatePartitionIndexOperator
-from calve_airflow.index_sensor import PartitionIndexSensor
-from calve_airflow.load_operators import OPERATION_ID, give_up_operation
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.forms.forms import index_params
+from calve_airflow.operators.indexes import CreatePartitionIndexOperator
+from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.sensors.indexes import PartitionIndexSensor
 
 TABLE, INDEX = "{{ params.table }}", "{{ params.index }}"
 

@@ -21,10 +21,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.approval import ApproveDeletionOperator
-from calve_airflow.forms import maintenance_params
-from calve_airflow.load_operators import OPERATION_ID
-from calve_airflow.maintenance_operators import (
+from calve_airflow.forms.forms import maintenance_params
+from calve_airflow.operators.approval import ApproveDeletionOperator
+from calve_airflow.operators.loading import OPERATION_ID
+from calve_airflow.operators.maintenance import (
     CLEAR,
     EXPIRE,
     VACUUM,
@@ -34,7 +34,7 @@ from calve_airflow.maintenance_operators import (
     VacuumOperator,
     maintenance_question,
 )
-from catalog.environment import maintenance_schedule
+from catalog.settings.environment import maintenance_schedule
 
 GRACE_HOURS = "{{ params.grace_hours }}"
 DRY_RUN = "{{ params.dry_run }}"

@@ -23,15 +23,15 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.approval import ApproveDeletionOperator
-from calve_airflow.forms import import_params
-from calve_airflow.import_operators import (
+from calve_airflow.forms.forms import import_params
+from calve_airflow.operators.approval import ApproveDeletionOperator
+from calve_airflow.operators.importing import (
     ImportTableOperator,
     PlanImportOperator,
     SummariseImportOperator,
     import_question,
 )
-from calve_airflow.load_operators import OPERATION_ID
+from calve_airflow.operators.loading import OPERATION_ID
 
 with DAG(
     "import_tables",

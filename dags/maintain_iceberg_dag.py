@@ -26,16 +26,16 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.approval import ApproveDeletionOperator
-from calve_airflow.forms import iceberg_params
-from calve_airflow.iceberg_operators import (
+from calve_airflow.forms.forms import iceberg_params
+from calve_airflow.operators.approval import ApproveDeletionOperator
+from calve_airflow.operators.iceberg_maintenance import (
     MaintainIcebergOperator,
     PlanIcebergUpkeepOperator,
     SummariseIcebergUpkeepOperator,
     upkeep_question,
 )
-from calve_airflow.load_operators import OPERATION_ID
-from catalog.environment import spark_pool
+from calve_airflow.operators.loading import OPERATION_ID
+from catalog.settings.environment import spark_pool
 
 with DAG(
     "maintain_iceberg",

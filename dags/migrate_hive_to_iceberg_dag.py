@@ -27,9 +27,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, task_group
 
-from calve_airflow.forms import migration_params
-from calve_airflow.load_operators import OPERATION_ID
-from calve_airflow.migration_operators import (
+from calve_airflow.forms.forms import migration_params
+from calve_airflow.forms.templates import only
+from calve_airflow.operators.loading import OPERATION_ID
+from calve_airflow.operators.migrating import (
     FlipMigrationOperator,
     PlanMigrationsOperator,
     StageMigrationOperator,
@@ -37,8 +38,7 @@ from calve_airflow.migration_operators import (
     VerifyMigrationOperator,
     give_up_migration,
 )
-from calve_airflow.templates import only
-from catalog.environment import spark_pool
+from catalog.settings.environment import spark_pool
 
 FORM = "{{ params }}"
 

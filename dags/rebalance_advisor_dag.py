@@ -13,8 +13,8 @@ tiny. Only where it does not tell between which values a partition can be split,
 | summarise | says in its log, and returns, what is proposed and what was done; fails when something allowed failed |
 
 A table's entry lets them be done with `rebalance: {apply: true}`; what else it can say is told in
-`catalog/rebalancing/rules.py`. Nothing that is proposed deletes a row, and a second look after all of it was done
-proposes nothing more.
+`catalog/settings/rebalance_rules.py`. Nothing that is proposed deletes a row, and a second look after all of it was
+done proposes nothing more.
 
 Examples: `{}`; `{"tables": ["demo.delays"], "dry_run": true}`
 """
@@ -23,17 +23,17 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.advisor_operators import (
+from calve_airflow.forms.forms import advisor_params
+from calve_airflow.forms.templates import only
+from calve_airflow.operators.advising import (
     ApplyProposalOperator,
     CountValuesOperator,
     LookAtPartitionsOperator,
     ProposeOperator,
     SummariseAdviceOperator,
 )
-from calve_airflow.forms import advisor_params
-from calve_airflow.load_operators import OPERATION_ID
-from calve_airflow.templates import only
-from catalog.environment import advisor_schedule, spark_pool
+from calve_airflow.operators.loading import OPERATION_ID
+from catalog.settings.environment import advisor_schedule, spark_pool
 
 with DAG(
     "rebalance_advisor",

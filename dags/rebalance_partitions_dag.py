@@ -25,10 +25,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.approval import ApproveDeletionOperator
-from calve_airflow.forms import rebalance_params
-from calve_airflow.load_operators import OPERATION_ID, give_up_operation
-from calve_airflow.rebalance_operators import (
+from calve_airflow.forms.forms import rebalance_params
+from calve_airflow.operators.approval import ApproveDeletionOperator
+from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.rebalancing import (
     CommitRebalanceOperator,
     PlanRebalanceOperator,
     RewritePartitionsOperator,

@@ -20,10 +20,10 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.approval import ApproveDeletionOperator
-from calve_airflow.forms import statement_params
-from calve_airflow.load_operators import OPERATION_ID, give_up_operation
-from calve_airflow.statement_operators import (
+from calve_airflow.forms.forms import statement_params
+from calve_airflow.operators.approval import ApproveDeletionOperator
+from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.statements import (
     ReadStatementOperator,
     RunStatementOperator,
     give_up_statement,

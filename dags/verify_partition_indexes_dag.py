@@ -21,15 +21,15 @@ from datetime import timedelta
 
 from airflow.sdk import DAG
 
-from calve_airflow.forms import verify_params
-from calve_airflow.load_operators import OPERATION_ID
-from calve_airflow.templates import only
-from calve_airflow.verify_operators import (
+from calve_airflow.forms.forms import verify_params
+from calve_airflow.forms.templates import only
+from calve_airflow.operators.loading import OPERATION_ID
+from calve_airflow.operators.verifying import (
     PlanVerificationOperator,
     SummariseVerificationOperator,
     VerifyIndexOperator,
 )
-from catalog.environment import spark_pool, verification_schedule
+from catalog.settings.environment import spark_pool, verification_schedule
 
 with DAG(
     "verify_partition_indexes",

@@ -14,13 +14,13 @@ from catalog.errors import CatalogError, OperationReusedError
 from catalog.indexes import building
 from catalog.indexes.building import BackfillReport
 from catalog.indexes.definitions import IdRange, IndexFailure
-from catalog.jobs import BuildPartitionIndexJob
 from catalog.model import PartitionIndex, Table
-from catalog.operations import OperationKind, OperationState
-from spark_jobs.backfill_task import backfill_ranges, run_task
-from spark_jobs.executor_catalog import address_of
-from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
-from spark_jobs.session import run_job
+from catalog.operations.job_requests import BuildPartitionIndexJob
+from catalog.operations.journal import OperationKind, OperationState
+from spark_jobs.sessions.executor_catalog import address_of
+from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.index_backfill import backfill_ranges, run_task
 
 log = logging.getLogger("spark_jobs.build_partition_index")
 

@@ -8,12 +8,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
-from catalog.environment import state_folder
-from catalog.jobs import CheckQualityJob
-from catalog.quality import PartitionCheck, QualityRules
-from spark_jobs.expectations import validate
-from spark_jobs.partition_summary import summarise, usual_ratios
-from spark_jobs.session import run_job
+from catalog.operations.job_requests import CheckQualityJob
+from catalog.settings.environment import state_folder
+from catalog.settings.quality_rules import PartitionCheck, QualityRules
+from spark_jobs.checking.expectations import validate
+from spark_jobs.checking.partition_summary import summarise, usual_ratios
+from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
 

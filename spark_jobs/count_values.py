@@ -15,16 +15,16 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
+from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidSchemeError, SchemeValueError
-from catalog.jobs import CountValuesJob
-from catalog.operations import OperationState
+from catalog.operations.job_requests import CountValuesJob
+from catalog.operations.journal import OperationState
 from catalog.rebalancing.contents import ValueCount
-from catalog.schemes.files import DataFile
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
-from spark_jobs.placement import literal_sql, partition_id, value_sql
-from spark_jobs.reading import read_data_files
-from spark_jobs.session import run_job
+from spark_jobs.reading.tables import read_data_files
+from spark_jobs.rows.placement import literal_sql, partition_id, value_sql
+from spark_jobs.sessions.session import run_job
 
 log = logging.getLogger("spark_jobs.count_values")
 

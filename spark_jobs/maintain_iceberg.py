@@ -9,17 +9,17 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.errors import CatalogError
-from catalog.failpoints import Point, reached
 from catalog.iceberg.jdbc import catalog_settings
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.pointers import find_pointer
-from catalog.iceberg.upkeep import changes_spec
-from catalog.identifiers import TableName
-from catalog.jobs import MaintainIcebergJob
-from catalog.operations import JobState, OperationState
-from spark_jobs.answers import engine_errors
-from spark_jobs.packages import require_packages
-from spark_jobs.session import run_job
+from catalog.maintenance.iceberg_upkeep import changes_spec
+from catalog.model.identifiers import TableName
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.job_requests import MaintainIcebergJob
+from catalog.operations.journal import JobState, OperationState
+from spark_jobs.sessions.answers import engine_errors
+from spark_jobs.sessions.packages import require_packages
+from spark_jobs.sessions.session import run_job
 
 log = logging.getLogger("spark_jobs.maintain_iceberg")
 

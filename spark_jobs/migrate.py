@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 
 from catalog import Catalog
 from catalog.errors import MigrationConflictError, VerificationFailedError
-from catalog.jobs import StageMigrationJob, VerifyMigrationJob
 from catalog.migration.migrations import FLIP, STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat
-from catalog.operations import JobState, Operation
-from spark_jobs.packages import require_packages
-from spark_jobs.session import attempt_here
+from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
+from catalog.operations.journal import JobState, Operation
+from spark_jobs.sessions.packages import require_packages
+from spark_jobs.sessions.session import attempt_here
 from spark_jobs.stage_migration import stage_migration
 from spark_jobs.verify_migration import verify_migration
 

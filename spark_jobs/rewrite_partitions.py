@@ -7,10 +7,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
-from catalog.attempts import attempt_folder
-from catalog.jobs import RewritePartitionsJob
-from spark_jobs.rebalance import rewrite
-from spark_jobs.session import run_job
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.job_requests import RewritePartitionsJob
+from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.rebalancing import rewrite
 
 
 def rewrite_partitions(spark: SparkSession, catalog: Catalog, job: RewritePartitionsJob) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from catalog import Catalog
-from catalog.jobs import RunStatementJob
+from catalog.operations.job_requests import RunStatementJob
 from catalog.statements.scripts import run_script
 from catalog.statements.session import Session
-from spark_jobs.session import run_job
+from spark_jobs.sessions.session import run_job
 from spark_jobs.statement_engine import SparkEngine
 
 log = logging.getLogger("spark_jobs.run_statement")

@@ -21,12 +21,12 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog
 from catalog.errors import CatalogError, SharedLocationError
-from catalog.files import Folder
-from catalog.jobs import StageMigrationJob
+from catalog.files.filesystem import Folder
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import Counted, ListingDigest, Staged, merged_spellings
-from spark_jobs.migration_footers import TOTALS, FileRange, Problems, StagedFiles, read_footers
-from spark_jobs.migration_listing import (
+from catalog.operations.job_requests import StageMigrationJob
+from spark_jobs.migrating.footers import TOTALS, FileRange, Problems, StagedFiles, read_footers
+from spark_jobs.migrating.listing import (
     FolderList,
     ListedFiles,
     ListingTask,
@@ -35,9 +35,9 @@ from spark_jobs.migration_listing import (
     list_folders,
     write_folders,
 )
-from spark_jobs.migration_tasks import run_tasks
-from spark_jobs.session import Progress, reporting, run_job
-from spark_jobs.sources import read_path
+from spark_jobs.migrating.tasks import run_tasks
+from spark_jobs.reading.sources import read_path
+from spark_jobs.sessions.session import Progress, reporting, run_job
 
 if TYPE_CHECKING:
     from catalog.migration.sources import SourceFolder

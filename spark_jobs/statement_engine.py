@@ -11,34 +11,34 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, PartitionIndex, Table
 from catalog.advice.profile import PartitionSpread, TableProfile
-from catalog.column_types import parse_column_type
-from catalog.environment import spark_packages
 from catalog.errors import InvalidRowsError, SourceFileError
-from catalog.jobs import BuildPartitionIndexJob
-from catalog.key_types import StringType
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
-from catalog.operations import OperationKind
-from catalog.places import allowed_files
+from catalog.operations.job_requests import BuildPartitionIndexJob
+from catalog.operations.journal import OperationKind
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
+from catalog.settings.environment import spark_packages
+from catalog.settings.places import allowed_files
 from catalog.statements.engine import NewOperation
 from catalog.statements.results import StatementResult
-from spark_jobs.advising import profile_table, spread_table
-from spark_jobs.answers import answer_of, engine_errors, row_errors
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
-from spark_jobs.load_options import source_job
-from spark_jobs.local_session import start_session, stop_session
 from spark_jobs.migrate import migrate
-from spark_jobs.packages import has_packages
-from spark_jobs.query import prune_query
-from spark_jobs.rebalance import rebalance
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.source_keys import refuse_missing_keys
-from spark_jobs.sources import CORRUPT, PROBLEM, Source, is_bad, read_source, source_errors, unreadable_lines
-from spark_jobs.table_names import reads_iceberg
-from spark_jobs.value_loading import append_rows
-from spark_jobs.views import with_views
+from spark_jobs.queries.advising import profile_table, spread_table
+from spark_jobs.queries.query import prune_query
+from spark_jobs.queries.table_names import reads_iceberg
+from spark_jobs.queries.views import with_views
+from spark_jobs.reading.source_keys import refuse_missing_keys
+from spark_jobs.reading.sources import CORRUPT, PROBLEM, Source, is_bad, read_source, source_errors, unreadable_lines
+from spark_jobs.sessions.answers import answer_of, engine_errors, row_errors
+from spark_jobs.sessions.local_session import start_session, stop_session
+from spark_jobs.sessions.packages import has_packages
+from spark_jobs.writing.load_options import source_job
+from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.writing.scheme_loading import load_rows
+from spark_jobs.writing.value_loading import append_rows
 
 _NAME = "calve sql"
 _SLASHES = (r"^(\d+)/(\d+)/(\d+)$", "$1-$2-$3")

@@ -11,14 +11,14 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundError, RefusedPartition
-from catalog.identifiers import TableName
-from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
-from catalog.operations import OperationState
-from catalog.table_checks import require_value_rows
-from spark_jobs.session import run_job
-from spark_jobs.source_keys import refuse_missing_keys
-from spark_jobs.sources import Source, bad_count, read_source, source_errors, unreadable_lines
+from catalog.model.identifiers import TableName
+from catalog.operations.job_requests import ValidateSourceJob
+from catalog.operations.journal import OperationState
+from catalog.tables.checks import require_value_rows
+from spark_jobs.reading.source_keys import refuse_missing_keys
+from spark_jobs.reading.sources import Source, bad_count, read_source, source_errors, unreadable_lines
+from spark_jobs.sessions.session import run_job
 
 _SHOWN = 20
 

@@ -15,25 +15,25 @@ from pyspark.sql.types import DataType
 
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
-from catalog.files import Folder
-from catalog.jobs import VerifyMigrationJob
+from catalog.files.filesystem import Folder
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat, Partition, PartitionState
-from catalog.partition_names import partition_path
-from spark_jobs.file_metrics import FILE, FileMetrics
-from spark_jobs.filtered_questions import LostRows, lost_rows
-from spark_jobs.iceberg_reading import read_metadata_file
-from spark_jobs.manifest_summaries import wrong_summaries
-from spark_jobs.reading import Nested, read_partitions
-from spark_jobs.session import run_job
-from spark_jobs.table_digests import Comparison, compare
+from catalog.model.partition_names import partition_path
+from catalog.operations.job_requests import VerifyMigrationJob
+from spark_jobs.checking.file_metrics import FILE, FileMetrics
+from spark_jobs.checking.filtered_questions import LostRows, lost_rows
+from spark_jobs.checking.manifest_summaries import wrong_summaries
+from spark_jobs.checking.table_digests import Comparison, compare
+from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.tables import Nested, read_partitions
+from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
     from catalog.migration.sources import SourceFolder
     from catalog.migration.staging import Staged
-    from catalog.operations import Operation
+    from catalog.operations.journal import Operation
 
 log = logging.getLogger("spark_jobs.verify_migration")
 

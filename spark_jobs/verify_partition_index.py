@@ -12,11 +12,11 @@ from sqlalchemy import Connection
 from catalog import Catalog
 from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
-from catalog.jobs import VerifyPartitionIndexJob
-from catalog.operations import OperationState
-from spark_jobs.executor_catalog import address_of, executor_url
-from spark_jobs.python_tasks import TASKS_A_CORE, in_tasks
-from spark_jobs.session import run_job
+from catalog.operations.job_requests import VerifyPartitionIndexJob
+from catalog.operations.journal import OperationState
+from spark_jobs.sessions.executor_catalog import address_of, executor_url
+from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
+from spark_jobs.sessions.session import run_job
 
 log = logging.getLogger("spark_jobs.verify_partition_index")
 

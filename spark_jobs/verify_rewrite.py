@@ -1,6 +1,6 @@
 """Compare the new files of a rebalancing plan with the old ones, before anybody reads them.
 
-Both are read as their footers say (`spark_jobs.footer_reading`), not as the rewrite has read them.
+Both are read as their footers say (`spark_jobs.checking.footers`), not as the rewrite has read them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
+from catalog.datafiles.files import NewFile, Total
+from catalog.datafiles.manifest import read_manifest
 from catalog.errors import VerificationFailedError
-from catalog.jobs import VerifyRewriteJob
 from catalog.model import Table
+from catalog.operations.job_requests import VerifyRewriteJob
 from catalog.rebalancing.planning import RebalancePlan
-from catalog.schemes.definition import PARTITION_FOLDER
-from catalog.schemes.files import NewFile, Total
-from catalog.schemes.manifest import read_manifest
-from spark_jobs.footer_reading import frames_by_footers
-from spark_jobs.placement import partition_id
-from spark_jobs.row_hashes import row_hash
-from spark_jobs.session import run_job
-from spark_jobs.sources import quoted
+from catalog.tables.schemes import PARTITION_FOLDER
+from spark_jobs.checking.footers import frames_by_footers
+from spark_jobs.reading.sources import quoted
+from spark_jobs.rows.placement import partition_id
+from spark_jobs.rows.row_hashes import row_hash
+from spark_jobs.sessions.session import run_job
 
 log = logging.getLogger("spark_jobs.verify_rewrite")
 

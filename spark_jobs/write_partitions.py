@@ -10,14 +10,14 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
-from catalog.jobs import WritePartitionsJob
-from catalog.staging import STAGED_DATA
-from catalog.table_checks import require_readable_format
-from spark_jobs.file_formats import as_stored, writer_options
-from spark_jobs.observing import metrics
-from spark_jobs.session import run_job
-from spark_jobs.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
-from spark_jobs.staged_files import list_staged
+from catalog.operations.job_requests import WritePartitionsJob
+from catalog.operations.staging import STAGED_DATA
+from catalog.tables.checks import require_readable_format
+from spark_jobs.reading.sources import bad_count, read_source, source_errors, spark_path, unreadable_lines
+from spark_jobs.rows.file_formats import as_stored, writer_options
+from spark_jobs.rows.observing import metrics
+from spark_jobs.sessions.session import run_job
+from spark_jobs.writing.staged_files import list_staged
 
 log = logging.getLogger("spark_jobs.write_partitions")
 

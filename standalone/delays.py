@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from catalog import Catalog
+from catalog.datafiles.partitions import SchemePartition
 from catalog.schemes.model import DEFAULT_PARTITION
-from catalog.schemes.partitions import SchemePartition
 from standalone import histogram
 from standalone.guide import DemoError, Guide
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from xml.sax.saxutils import escape
 
 from catalog.errors import SourceUnavailableError
-from catalog.importing.address import SourceAddress
+from catalog.metastores.address import SourceAddress
 from standalone.class_archive import spark_home
 from standalone.java import require_java
 from standalone.postgres import HOST, free_port
@@ -69,7 +69,7 @@ class HiveMetastoreServer:
 
     def client(self) -> Any:
         """Return a client of the catalog's."""
-        from catalog.importing.hms import HiveMetastore
+        from catalog.metastores.hms import HiveMetastore
 
         return HiveMetastore(SourceAddress.parse(self.source())[0])
 

@@ -165,7 +165,7 @@ def iceberg_runtime() -> Path | None:
 
     It has to be there when Spark starts: executors do not find the classes of a jar that is added to a session.
     """
-    from catalog.environment import ICEBERG_PACKAGE
+    from catalog.settings.environment import ICEBERG_PACKAGE
 
     group, name, version = ICEBERG_PACKAGE.split(":")
     jar = Path.home() / ".ivy2.5.2" / "jars" / f"{group}_{name}-{version}.jar"

@@ -22,12 +22,12 @@ from catalog.advice.profile import (
     window,
 )
 from catalog.errors import CatalogError
-from catalog.key_types import DateType, FloatingType, TimestampType
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme, SchemeType
 from catalog.schemes.ranges import IntervalScheme
 from catalog.schemes.texts import format_group
+from catalog.tables.schemes import scheme_from_properties
+from catalog.types.key_types import DateType, FloatingType, TimestampType
 from catalog.types.ranges import Ranges
 
 FILES_A_PARTITION = 4

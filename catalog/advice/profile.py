@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from catalog.column_types import parse_column_type
-from catalog.key_types import KeyType, KeyValueError
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import KeyType, KeyValueError
 from catalog.types.ranges import KeyRange, Ranges
 
 _FREQUENT = 64

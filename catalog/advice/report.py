@@ -12,7 +12,7 @@ from catalog.model import Table
 from catalog.rebalancing.advising import Advice
 from catalog.rebalancing.planning import target_file_bytes
 from catalog.schemes.model import Scheme
-from catalog.statements.literals import quoted, quoted_name
+from catalog.types.literals import quoted, quoted_name
 
 _SHOWN = 20
 

@@ -10,8 +10,8 @@ from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 from catalog.expressions.tree import Always, And, Condition, Expression, LikePattern, Operator, Or
-from catalog.key_types import KeyValue
-from catalog.memo import Memo
+from catalog.types.key_types import KeyValue
+from catalog.types.memo import Memo
 
 Raw = TypeVar("Raw")
 

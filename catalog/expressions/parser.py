@@ -37,8 +37,8 @@ from catalog.expressions.tree import (
     conjunction,
     disjunction,
 )
-from catalog.key_types import KeyType, KeyValue, KeyValueError, StringType, TimestampType, moment_of
 from catalog.model import Table
+from catalog.types.key_types import KeyType, KeyValue, KeyValueError, StringType, TimestampType, moment_of
 
 MAXIMUM_LENGTH = 65_536
 """Longest expression, in characters."""

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import TypeAlias
 
-from catalog.key_types import KeyType, KeyValue
+from catalog.types.key_types import KeyType, KeyValue
 
 
 class Operator(StrEnum):

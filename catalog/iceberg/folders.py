@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from enum import StrEnum
 
 from catalog.errors import NestedFolderError
-from catalog.files import FileInfo, Folder, is_hidden
-from catalog.iceberg.tails import is_local, local_path
+from catalog.files.filesystem import FileInfo, Folder, is_hidden
+from catalog.iceberg.footers.tails import is_local, local_path
 
 
 class Recursion(StrEnum):

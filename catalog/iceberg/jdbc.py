@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
-from catalog.environment import package_settings, state_folder
+from catalog.settings.environment import package_settings, state_folder
 from catalog.storage.urls import password_of
 
 CATALOG = "calve"

@@ -24,9 +24,9 @@ from catalog.errors import (
 from catalog.iceberg.metrics import metrics_modes
 from catalog.iceberg.types import HiveTypeError, Loss, convert, spelled
 from catalog.iceberg.values import PartitionValue, value_reader
-from catalog.key_types import KeyValueError
 from catalog.model import FileFormat, Table
-from catalog.partition_names import NULL_VALUE
+from catalog.model.partition_names import NULL_VALUE
+from catalog.types.key_types import KeyValueError
 
 RESERVED_NAMES = frozenset(
     ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")

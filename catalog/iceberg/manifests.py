@@ -28,8 +28,8 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.typedef import Record
 
-from catalog.files import FileInfo, Folder
-from catalog.iceberg.facts import FileFacts
+from catalog.files.filesystem import FileInfo, Folder
+from catalog.iceberg.footers.facts import FileFacts
 from catalog.model import FileFormat
 
 if TYPE_CHECKING:

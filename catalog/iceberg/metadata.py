@@ -29,8 +29,8 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
-from catalog.clock import now_ms
 from catalog.errors import UnsupportedFormatError
+from catalog.iceberg.clock import now_ms
 from catalog.iceberg.layout import highest_mapped_id
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.storage import file_io

@@ -18,7 +18,7 @@ from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedFi
 from catalog.iceberg.bounds import CUT_LENGTH, cut_binary_lower, cut_binary_upper, cut_text_lower, cut_text_upper
 
 if TYPE_CHECKING:
-    from catalog.iceberg.facts import FileFacts
+    from catalog.iceberg.footers.facts import FileFacts
     from catalog.iceberg.layout import Layout
 
 USUAL_MODE = f"truncate({CUT_LENGTH})"

@@ -20,10 +20,10 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, NestedField, StringType, StructType
 
+from catalog.files.locations import reach_key
 from catalog.iceberg.places import HIDDEN, METADATA
 from catalog.iceberg.pointers import Pointer
 from catalog.iceberg.storage import file_io
-from catalog.locations import reach_key
 
 _GZIP = b"\x1f\x8b"
 _SYNC_BYTES = 16

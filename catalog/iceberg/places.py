@@ -8,7 +8,7 @@ all pass over.
 
 from __future__ import annotations
 
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.model import Table
 
 METADATA = "metadata"

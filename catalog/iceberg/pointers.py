@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, u
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError
-from catalog.locations import comparable
+from catalog.files.locations import comparable
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
 CATALOG = "calve"
@@ -137,7 +137,7 @@ def share_location(connection: Connection, database: str, table: str, location: 
     """Record that an Iceberg table has data files below a location that is another table's.
 
     Args:
-        location: As `catalog.locations.comparable` writes it.
+        location: As `catalog.files.locations.comparable` writes it.
     """
     values = {"location": location, "table_namespace": database, "table_name": table}
     row = SharedLocationRow

@@ -2,8 +2,8 @@
 
 Everything that deletes files asks here first. Current metadata name their earlier metadata, statistics, and through
 all snapshots (those of branches and tags among them) manifest lists, manifests, data files and delete files. Names are
-compared by `catalog.locations.reach_key`. Of metadata that cannot be read nobody knows what they name, so nothing is
-deleted where their table has, or had, files.
+compared by `catalog.files.locations.reach_key`. Of metadata that cannot be read nobody knows what they name, so nothing
+is deleted where their table has, or had, files.
 
 Memory holds the paths that are asked about, the folders that are looked into, and the manifests of one table; never the
 files of a table.
@@ -18,9 +18,9 @@ from functools import lru_cache
 from sqlalchemy import select
 
 from catalog.errors import UnreadableMetadataError
+from catalog.files.locations import folders_above, overlap, reach_key
 from catalog.iceberg.named_files import UnreadableFileError, data_paths, home, known_folders, metadata_paths
 from catalog.iceberg.pointers import Pointer, all_pointers, shared_locations
-from catalog.locations import folders_above, overlap, reach_key
 from catalog.storage import Storage
 from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
 

@@ -15,7 +15,7 @@
 Source: Trino's `MigrateProcedure.toIcebergType`. It knows no timestamps of the last two kinds; those are as in Spark
 and in Iceberg's `HiveSchemaConverter`.
 
-Types have the names that they have in statements (`catalog.statements.types`). The texts of a metastore are others than
+Types have the names that they have in statements (`catalog.types.names`). The texts of a metastore are others than
 those of statements: names of a struct's fields have any characters without quotes, fields have comments, and there are
 types that no statement of ours makes.
 """
@@ -45,7 +45,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalog.statements.types import MAXIMUM_DEPTH, TypeNameError, plain_type, sized_type
+from catalog.types.names import MAXIMUM_DEPTH, TypeNameError, plain_type, sized_type
 
 _UNASSIGNED = 0
 """The field id of what has none yet; `layout` gives all of them at once."""

@@ -21,10 +21,10 @@ from functools import lru_cache
 
 from pyiceberg.types import TimestampType as AnyTimestamp
 
-from catalog.column_types import parse_column_type
 from catalog.errors import PartitionProblem
 from catalog.iceberg.types import convert
-from catalog.key_types import (
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import (
     BooleanType,
     DateType,
     DecimalType,
@@ -47,7 +47,7 @@ _DAYS_OF_400_YEARS = 146_097
 
 @lru_cache(maxsize=1024)
 def value_reader(hive_type: str) -> Reader:
-    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.key_types`).
+    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.types.key_types`).
 
     It raises `KeyValueError` when a text is not of the type. Texts of timestamps are times of UTC, as Calve's Spark
     reads them. A text of a char(n) loses the blanks at its end, which do not count in Hive.

@@ -12,24 +12,24 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, Row, bindparam, select, update
 
-from catalog.definitions import Definitions
 from catalog.errors import CatalogError, LocationInUseError, LocationTakenError
-from catalog.failpoints import Point, reached
+from catalog.files.locations import comparable, location_key
 from catalog.importing.reports import PartitionCounts
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
-from catalog.locations import comparable, location_key
 from catalog.model import NewPartition, Table, is_encrypted
-from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import partition_path
+from catalog.model.partition_names import partition_path
+from catalog.operations.failpoints import Point, reached
 from catalog.partitions.adding import PartitionAdder, own_location, refused_by
 from catalog.partitions.changing import drop_partitions
 from catalog.partitions.folders import refuse_shared_folders
-from catalog.partitions.properties import properties_text, read_properties
-from catalog.places import require_partition_locations
+from catalog.settings.places import require_partition_locations
 from catalog.storage import Storage
 from catalog.storage.bulk import among
+from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import PartitionRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
+from catalog.tables.definitions import Definitions
+from catalog.tables.ownership import refuse_locations_in_use
 
 _COUNTS = ("file_count", "row_count", "size_bytes")
 

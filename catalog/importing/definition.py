@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from catalog.definitions import normalise_columns, normalise_location
 from catalog.errors import UnsupportedSourceTableError
-from catalog.identifiers import TableName, normalise_identifier
 from catalog.importing.formats import file_format
-from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
 from catalog.importing.spark_schema import real_columns, spark_provider
+from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, FileFormat, NewPartition, TableKind
-from catalog.own_properties import RESERVED, SOURCE_PROPERTY
-from catalog.partition_names import NULL_TEXTS, partition_path
+from catalog.model.identifiers import TableName, normalise_identifier
+from catalog.model.partition_names import NULL_TEXTS, partition_path
+from catalog.tables.definitions import normalise_columns, normalise_location
+from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
 

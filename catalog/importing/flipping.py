@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.errors import InvalidSourceError, SourceEntryChangedError, UnsupportedSourceTableError
-from catalog.identifiers import TableName
-from catalog.importing.address import SourceAddress
+from catalog.files.locations import location_key
 from catalog.importing.definition import definition_of
-from catalog.importing.source import Entry, Source
-from catalog.locations import location_key
+from catalog.metastores.address import SourceAddress
+from catalog.metastores.source import Entry, Source
 from catalog.model import Table
-from catalog.own_properties import SOURCE_PROPERTY
+from catalog.model.identifiers import TableName
+from catalog.tables.own_properties import SOURCE_PROPERTY
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class SourceFlip:
 
     @property
     def source(self) -> SourceAddress:
-        """The source, for `catalog.importing.source.open_source`."""
+        """The source, for `catalog.metastores.source.open_source`."""
         return SourceAddress.parse(self.address)[0]
 
 

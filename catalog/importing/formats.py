@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from catalog.errors import UnsupportedSourceTableError
-from catalog.importing.hive import HiveStorage
+from catalog.metastores.types import HiveStorage
 from catalog.model import FileFormat
 
 _HIVE = "org.apache.hadoop.hive."

@@ -10,7 +10,6 @@ from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions
 from catalog.errors import (
     CatalogError,
     DatabaseNotFoundError,
@@ -20,19 +19,20 @@ from catalog.errors import (
     SourceError,
     TableNotFoundError,
 )
-from catalog.failpoints import Point, reached
-from catalog.identifiers import TableName
-from catalog.importing.address import Selection, SourceAddress
 from catalog.importing.definition import Definition, Partitions, definition_of
 from catalog.importing.partitions import ImportOptions, PartitionImport
 from catalog.importing.reports import ImportOutcome, PartitionCounts, TableReport
-from catalog.importing.source import Source, open_source
 from catalog.importing.spark_schema import spark_provider
 from catalog.importing.tables import create_table, differences, find_table, refuse_other, unborn_table, update_table
+from catalog.metastores.address import Selection, SourceAddress
+from catalog.metastores.source import Source, open_source
 from catalog.model import Table
-from catalog.operations import OperationKind, Operations, OperationState
-from catalog.ownership import claim_location
+from catalog.model.identifiers import TableName
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import OperationKind, Operations, OperationState
 from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
+from catalog.tables.ownership import claim_location
 
 log = logging.getLogger(__name__)
 

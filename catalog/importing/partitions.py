@@ -10,18 +10,18 @@ from tempfile import TemporaryFile
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions
 from catalog.errors import InvalidRequestError
 from catalog.importing.changes import KnownPartitions, PartitionChanges, Refusal, location_of
 from catalog.importing.definition import Partitions
-from catalog.importing.hive import HivePartition
 from catalog.importing.reports import PartitionCounts
+from catalog.metastores.types import HivePartition
 from catalog.model import NewPartition, Table
 from catalog.partitions.seen import Seen
 from catalog.partitions.spooling import PartitionFile
-from catalog.places import find_forbidden
+from catalog.settings.places import find_forbidden
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
+from catalog.tables.definitions import Definitions
 
 BATCH = 10_000
 """Partitions of one transaction."""

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection, select, update
 
-from catalog.columns import TableColumns
-from catalog.definitions import Definitions, buckets_json, check_columns
 from catalog.errors import NotFoundError, TableAlreadyExistsError, UnsupportedSourceTableError
+from catalog.files.locations import comparable
 from catalog.importing.definition import Definition
-from catalog.key_changes import prepare_key_changes
-from catalog.locations import comparable
 from catalog.model import Column, Table
-from catalog.own_properties import RESERVED, SOURCE_PROPERTY
-from catalog.partitions.properties import FORMAT_PROPERTY, read_properties
+from catalog.storage.properties import FORMAT_PROPERTY, read_properties
 from catalog.storage.schema import PartitionRow
+from catalog.tables.altering import prepare_key_changes
+from catalog.tables.columns import TableColumns
+from catalog.tables.definitions import Definitions, buckets_json, check_columns
+from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 
 def find_table(definitions: Definitions, connection: Connection, definition: Definition) -> Table | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from catalog.expressions.tree import And, Condition, Expression, LikePattern, Operator, Or
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import NULL_BYTES, CharType, KeyType, KeyValue, StringType
 from catalog.model import Table
+from catalog.types.key_types import NULL_BYTES, CharType, KeyType, KeyValue, StringType
 from catalog.types.ranges import END, FIRST_VALUE, KeyRange, Ranges, intersection, union
 
 

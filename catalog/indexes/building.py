@@ -43,12 +43,12 @@ from catalog.model import (
     Table,
     is_encrypted,
 )
-from catalog.partition_names import given_values, partition_path
+from catalog.model.partition_names import given_values, partition_path
 from catalog.storage import Storage
 from catalog.storage.bulk import among
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import IndexItemRow, PartitionRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
 
 RANGE_SIZE = 20_000
 """Partitions in one range of a backfill."""

@@ -21,7 +21,6 @@ from catalog.errors import (
     InvalidIndexError,
     LimitExceededError,
 )
-from catalog.identifiers import normalise_identifier
 from catalog.model import (
     MAINTAINED_INDEX_STATES,
     IndexDefinition,
@@ -30,6 +29,7 @@ from catalog.model import (
     PartitionIndex,
     Table,
 )
+from catalog.model.identifiers import normalise_identifier
 from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import BackfillRangeRow, PartitionIndexRow, PartitionRow
 

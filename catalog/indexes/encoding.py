@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES
-from catalog.key_types import NULL_BYTES, KeyType, KeyValueError
 from catalog.model import PartitionIndex, Table
-from catalog.partition_names import given_values
+from catalog.model.partition_names import given_values
+from catalog.types.key_types import NULL_BYTES, KeyType, KeyValueError
 
 
 def split_lines(text: str) -> pa.StringArray:
@@ -22,7 +22,7 @@ def encode_index_keys(table: Table, index: PartitionIndex, packed_values: pa.Str
     The keys are those of `ValueEncoder`, which also says what is wrong with a partition.
 
     Args:
-        packed_values: The partitions' values, as `catalog.partition_names.pack_values` packs them.
+        packed_values: The partitions' values, as `catalog.model.partition_names.pack_values` packs them.
     """
     parts = pc.split_pattern(packed_values, "/")
     pieces = []

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from sqlalchemy import Connection, exists, func, select, text
 
 from catalog.indexes.keys import cut_key
-from catalog.partition_names import given_values
+from catalog.model.partition_names import given_values
 from catalog.storage import Storage
 from catalog.storage.bulk import Rows
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
 
 _DELETE_BATCH = 20_000
 _COPY_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from catalog.key_types import NULL_BYTES, TEXT_END, KeyType, KeyValue
+from catalog.types.key_types import NULL_BYTES, TEXT_END, KeyType, KeyValue
 
 MAXIMUM_KEY_BYTES = 1024
 """Longer index keys are cut here.

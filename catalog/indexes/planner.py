@@ -15,8 +15,8 @@ from itertools import chain
 from catalog.expressions.tree import ALL, Expression, Operator, Or, conditions, conjunction, conjuncts, keys_of
 from catalog.indexes.bounds import Bounds, bounds_of
 from catalog.indexes.keys import after_prefix, cut_key, decode_value, is_cut
-from catalog.key_types import KeyType
 from catalog.model import IndexState, PartitionIndex, Table
+from catalog.types.key_types import KeyType
 from catalog.types.ranges import EVERYTHING, KeyRange, Ranges, intersection, union
 
 MAXIMUM_RANGES = 5_000

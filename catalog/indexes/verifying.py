@@ -28,7 +28,7 @@ from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.partition_rows import PartitionFactory, partition_query
 from catalog.storage.schema import IndexItemRow, PartitionRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
 
 RANGE_SIZE = 20_000
 """Partitions, or items, in one range: as many as are in memory at once, and as are repaired in one transaction."""

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, and_, delete, not_, select
 
-from catalog.approvals import expire_approvals
-from catalog.definitions import Definitions
 from catalog.errors import CatalogError
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.maintenance.iceberg_attempts import operation_numbers as migrations_at
 from catalog.maintenance.orphans import operation_numbers
 from catalog.maintenance.reports import ExpiryReport
 from catalog.maintenance.staging import staged_operations
-from catalog.operations import UNFINISHED, OperationKind, Operations, OperationState
+from catalog.operations.approvals import expire_approvals
+from catalog.operations.journal import UNFINISHED, OperationKind, Operations, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among
 from catalog.storage.schema import OperationRow, StagedPartitionRow
+from catalog.tables.definitions import Definitions
 
 _BATCH = 1_000
 

@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, select
 
-from catalog.files import FileInfo, Folder
+from catalog.files.filesystem import FileInfo, Folder
 from catalog.maintenance.judging import Verdict, created_at_ms, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.migration.source_entries import PREPARE
 from catalog.migration.staging import attempt_metadata, attempt_names, forget_staged
 from catalog.model import Table
-from catalog.operations import OperationKind
+from catalog.operations.journal import OperationKind
 from catalog.storage import Storage
 from catalog.storage.schema import OperationRow
 

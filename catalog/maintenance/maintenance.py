@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from catalog.definitions import Definitions
-from catalog.dropping import finish_drop
 from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, InvalidRequestError
 from catalog.indexes import building
-from catalog.loading import Loading
+from catalog.loading.loading import Loading
 from catalog.maintenance.expiry import expire_operations
 from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
@@ -18,9 +16,11 @@ from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
 from catalog.maintenance.retired import delete_retired_files, retired_folders
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
-from catalog.operations import OperationKind, Operations
-from catalog.partition_purging import finish_partition_purge
+from catalog.operations.journal import OperationKind, Operations
+from catalog.partitions.purging import finish_partition_purge
 from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
+from catalog.tables.dropping import finish_drop
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability

@@ -1,6 +1,6 @@
 """Deleting the files below a table's location that no table knows.
 
-A job writes into the folder of its attempt, named by `catalog.attempts`; only the commit makes the files
+A job writes into the folder of its attempt, named by `catalog.operations.attempts`; only the commit makes the files
 known. So a folder is judged by its operation:
 
 | the operation | a folder without known files | a folder with known files |
@@ -26,18 +26,18 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, func, select
 
-from catalog.attempts import AttemptName, attempts_among
-from catalog.files import Folder
-from catalog.locations import comparable
+from catalog.datafiles.manifest import delete_manifest
+from catalog.files.filesystem import Folder
+from catalog.files.locations import comparable
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
-from catalog.neighbours import neighbours
-from catalog.operations import OperationKind, Operations, OperationState
-from catalog.schemes.manifest import delete_manifest
+from catalog.operations.attempts import AttemptName, attempts_among
+from catalog.operations.journal import OperationKind, Operations, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, RetiredFileRow, TableRow
+from catalog.tables.neighbours import neighbours
 
 if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Connection, Row, delete, func, select
 
 from catalog.errors import CatalogError, UnreadableMetadataError
-from catalog.files import Folder, in_parallel
+from catalog.files.filesystem import Folder, in_parallel
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.storage import Storage

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from catalog.attempts import AttemptName, attempts_among, withdraw_attempt
-from catalog.failpoints import Point, reached
-from catalog.files import Folder
-from catalog.loading import Loading
+from catalog.files.filesystem import Folder
+from catalog.loading.loading import Loading
+from catalog.loading.publishing import staged_attempts
 from catalog.maintenance.judging import Verdict, committed_operations, created_at_ms, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
-from catalog.operations import OperationKind, Operations
-from catalog.publishing import staged_attempts
-from catalog.staging import STAGING
+from catalog.operations.attempts import AttemptName, attempts_among, withdraw_attempt
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import OperationKind, Operations
+from catalog.operations.staging import STAGING
 from catalog.storage import Storage
 
 _KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS)

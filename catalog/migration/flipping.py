@@ -7,16 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, select, update
 
-from catalog.confirmation import Confirmation
-from catalog.definitions import Definitions
 from catalog.errors import (
     DataWrittenError,
     MigrationConflictError,
     NotIcebergTableError,
 )
-from catalog.failpoints import Point, reached
+from catalog.files.locations import comparable, is_within
 from catalog.iceberg.pointers import delete_pointer, find_pointer, insert_pointer, move_pointer, share_location
-from catalog.locations import comparable, is_within
 from catalog.migration.duplicates import new_files
 from catalog.migration.planning import fingerprint_of
 from catalog.migration.requests import MigrationRequest, OnDuplicate
@@ -24,10 +21,13 @@ from catalog.migration.reverting import OPERATION_MARK, Written, written_since_m
 from catalog.migration.staging import Staged
 from catalog.migration.targets import Target
 from catalog.model import Table, TableKind, TableType
-from catalog.operations import Operation, OperationKind, Operations, OperationState
-from catalog.own_properties import SNAPSHOT_OF
+from catalog.operations.confirmation import Confirmation
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operation, OperationKind, Operations, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
+from catalog.tables.definitions import Definitions
+from catalog.tables.own_properties import SNAPSHOT_OF
 
 FLIP, REVERT = "flip", "revert"
 """The steps that change the catalog."""

@@ -18,7 +18,7 @@ class MigrationForm:
     """What a form of `migrate_hive_to_iceberg` says.
 
     Attributes:
-        tables: Names and patterns, see `catalog.table_patterns`.
+        tables: Names and patterns, see `catalog.tables.patterns`.
         dry_run: Only look.
         read_files: In a dry run, read the footers, too.
         verified_partitions: How many partitions of each table are compared; None for all.

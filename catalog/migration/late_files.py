@@ -14,17 +14,17 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions
 from catalog.errors import ColumnsDifferError, NotIcebergTableError, TableNotFoundError
-from catalog.files import FileInfo
+from catalog.files.filesystem import FileInfo
 from catalog.migration.duplicates import take_staged
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import source_folders
 from catalog.migration.staging import ListingDigest, Staged
 from catalog.migration.targets import Target, committed_target, skipped_folders
 from catalog.model import Table
-from catalog.operations import Operation, OperationKind
+from catalog.operations.journal import Operation, OperationKind
 from catalog.storage.bulk import batched
+from catalog.tables.definitions import Definitions
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
-from catalog.confirmation import Confirmation
-from catalog.definitions import Definitions
 from catalog.errors import (
     CatalogError,
     FencedError,
@@ -30,7 +28,6 @@ from catalog.errors import (
     UnusableFilesError,
     VerificationFailedError,
 )
-from catalog.failpoints import Point, reached
 from catalog.iceberg.places import path_properties
 from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.late_files import digest_of, late_report, listed_files
@@ -50,9 +47,12 @@ from catalog.migration.staging import (
 )
 from catalog.migration.targets import Target, find_target, refuse_taken_metadata_folder, skipped_folders
 from catalog.model import Table
-from catalog.operations import JobState, Operation, OperationKind, Operations
+from catalog.operations.confirmation import Confirmation
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import JobState, Operation, OperationKind, Operations
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
+from catalog.tables.definitions import Definitions
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout

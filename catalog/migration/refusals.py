@@ -16,12 +16,12 @@ from catalog.errors import (
     UnsupportedChangeError,
     UnsupportedFormatError,
 )
+from catalog.files.locations import comparable, is_within
 from catalog.iceberg.pointers import find_pointer, shared_locations
-from catalog.locations import comparable, is_within
 from catalog.model import FileFormat, Partition, PartitionState, Table
-from catalog.neighbours import neighbours
 from catalog.storage.bulk import batched
-from catalog.table_checks import refuse_view
+from catalog.tables.checks import refuse_view
+from catalog.tables.neighbours import neighbours
 
 FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 """The formats that Iceberg has data files in."""

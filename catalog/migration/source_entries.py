@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from catalog.definitions import Definitions
 from catalog.errors import InvalidRequestError, SourceEntryChangedError
 from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
-from catalog.importing.source import Entry, open_source
+from catalog.metastores.source import Entry, open_source
 from catalog.model import Table
-from catalog.operations import Operation, OperationKind, Operations
+from catalog.operations.journal import Operation, OperationKind, Operations
+from catalog.tables.definitions import Definitions
 
 _LOOKED_AT = 1_000
 """Operations of a table, the latest ones, among which its migration is looked for."""

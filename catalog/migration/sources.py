@@ -22,7 +22,7 @@ from catalog.partitions.scanning import read_pages
 from catalog.partitions.specs import spec_values
 from catalog.storage.bulk import batched
 from catalog.storage.partition_rows import PARTITION_COLUMNS, PartitionFactory
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
 
 _LOCATION = PARTITION_COLUMNS.index("location")
 _RUN = 50_000

@@ -1,8 +1,8 @@
 """What the stage of a migration leaves: manifests and metadata that nobody sees, and a file that says what they are.
 
-Each attempt has a folder of its own, `calve-` and what `catalog.attempts` calls it, in the table's folder of metadata
-(`catalog.iceberg.places`). The file is the last thing that an attempt writes; one that died leaves none, and vacuum
-deletes its folder.
+Each attempt has a folder of its own, `calve-` and what `catalog.operations.attempts` calls it, in the table's folder of
+metadata (`catalog.iceberg.places`). The file is the last thing that an attempt writes; one that died leaves none, and
+vacuum deletes its folder.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.attempts import AttemptName, attempt_folder, attempts_among
 from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
-from catalog.failpoints import Point, reached
-from catalog.files import FileInfo, Folder
+from catalog.files.filesystem import FileInfo, Folder
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
-from catalog.operations import Operation
+from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operation
 from catalog.storage import Storage
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ class Staged:
         problems: The files that are not part of the table, and why; of very many, the first.
         listing: The digest of all files that were listed, also of those that are not part of the table.
         counted: What `totals` would add up to; None to add them up.
-        unknown: Columns of files that the table does not have, as in `catalog.iceberg.columns.Match`.
+        unknown: Columns of files that the table does not have, as in `catalog.iceberg.footers.columns.Match`.
         problem_counts: What is wrong → with how many files; None when `problems` has all of them.
-        unvectorized: As in `catalog.iceberg.facts.FileFacts`.
+        unvectorized: As in `catalog.iceberg.footers.facts.FileFacts`.
     """
 
     manifests: Sequence[WrittenManifest]

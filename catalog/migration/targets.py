@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions, normalise_location
 from catalog.errors import (
     NotIcebergTableError,
     ReservedFolderError,
@@ -17,17 +16,18 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.iceberg.places import METADATA, metadata_folder
 from catalog.iceberg.pointers import find_pointer
-from catalog.identifiers import TableName
 from catalog.migration.refusals import refuse_shared_location, refuse_table
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import Selection
 from catalog.migration.staging import staged_folders
 from catalog.model import Table
-from catalog.operations import OperationKind
-from catalog.places import require_location
+from catalog.model.identifiers import TableName
+from catalog.operations.journal import OperationKind
+from catalog.settings.places import require_location
+from catalog.tables.definitions import Definitions, normalise_location
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout

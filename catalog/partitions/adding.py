@@ -11,7 +11,6 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, select
 
-from catalog.definitions import Definitions, normalise_location
 from catalog.errors import (
     InvalidPartitionError,
     LocationInUseError,
@@ -19,22 +18,23 @@ from catalog.errors import (
     PartitionProblem,
     RefusedPartition,
 )
+from catalog.files.locations import location_key
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.keys import cut_key
-from catalog.locations import location_key
 from catalog.model import AddResult, NewPartition, OnInvalid, Table, is_encrypted
-from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import folder_template, partition_path, unpack_values
+from catalog.model.partition_names import folder_template, partition_path, unpack_values
 from catalog.partitions.folders import refuse_shared_folders
-from catalog.partitions.properties import properties_text
 from catalog.partitions.staged import refuse_reserved
-from catalog.places import require_partition_locations
+from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import among, batched, insert_rows, reserve_partition_ids
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.failures import violates_unique_index
+from catalog.storage.properties import properties_text
 from catalog.storage.schema import IndexItemRow, PartitionRow, StagedPartitionRow
-from catalog.table_checks import refuse_view
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
+from catalog.tables.checks import refuse_view
+from catalog.tables.definitions import Definitions, normalise_location
+from catalog.tables.ownership import refuse_locations_in_use
 
 _IDENTITIES = next(index for index in PartitionRow.metadata.tables[PartitionRow.__tablename__].indexes if index.unique)
 """The index that allows one partition of the same values."""

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import Connection, Row, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from catalog.definitions import normalise_location
 from catalog.errors import (
     InvalidPartitionError,
     PartitionAlreadyExistsError,
@@ -21,16 +20,17 @@ from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.indexes.keys import cut_key
 from catalog.model import FileFormat, PartitionIndex, Table, is_encrypted
-from catalog.ownership import refuse_locations_in_use
-from catalog.partition_names import given_values, partition_path
+from catalog.model.partition_names import given_values, partition_path
 from catalog.partitions.adding import own_location
 from catalog.partitions.folders import refuse_shared_folders
-from catalog.partitions.properties import properties_text, read_properties
 from catalog.partitions.staged import refuse_reserved
-from catalog.places import require_partition_locations
+from catalog.settings.places import require_partition_locations
 from catalog.storage.bulk import insert_rows, reserve_partition_ids
+from catalog.storage.properties import properties_text, read_properties
 from catalog.storage.schema import IndexItemRow, PartitionCheckRow, PartitionRow
-from catalog.values import EncodedValues, ValueEncoder
+from catalog.storage.values import EncodedValues, ValueEncoder
+from catalog.tables.definitions import normalise_location
+from catalog.tables.ownership import refuse_locations_in_use
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection, delete, select, update
 
-from catalog.definitions import Definitions
-from catalog.failpoints import Point, reached
 from catalog.indexes.definitions import IdRange, hold_ranges, maintained_indexes
 from catalog.indexes.items import delete_items, item_keys
 from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import PartitionRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
+from catalog.tables.definitions import Definitions
 
 BATCH = 10_000
 """Partitions that are dropped in one transaction."""

@@ -8,9 +8,9 @@ from hashlib import sha256
 from sqlalchemy import func, literal, select
 
 from catalog.model import Table
-from catalog.own_files import find_own_files
 from catalog.storage import Storage
 from catalog.storage.schema import DataFileRow, PartitionRow
+from catalog.tables.own_files import find_own_files
 
 
 @dataclass(frozen=True)

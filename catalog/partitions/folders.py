@@ -17,14 +17,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Select, TextClause, bindparam, exists, func, select, text
 
 from catalog.errors import LocationInUseError, LocationTakenError
-from catalog.locations import folder_keys, keys_above, location_key, name_nodes, spellings
+from catalog.files.locations import folder_keys, keys_above, location_key, name_nodes, spellings
 from catalog.model import Table
-from catalog.partition_names import folder_start, folder_template, parse_partition_path, partition_path
-from catalog.purged_folders import refuse_purged
-from catalog.staging import REJECTED, STAGING
+from catalog.model.partition_names import folder_start, folder_template, parse_partition_path, partition_path
+from catalog.operations.staging import REJECTED, STAGING
 from catalog.storage.bulk import among, batched, list_of_texts, listed
 from catalog.storage.schema import OperationRow, PartitionRow, PurgedFolderRow, StagedPartitionRow
-from catalog.values import ValueEncoder
+from catalog.storage.values import ValueEncoder
+from catalog.tables.purged_folders import refuse_purged
 
 RESERVED = (STAGING, REJECTED)
 """Folders of a table in which operations keep files of their own."""
@@ -47,7 +47,8 @@ class Folders:
     """How folders relate to the default folders that partitions of a table can have.
 
     Attributes:
-        inside: Keys of folders (`catalog.locations.folder_keys`) that are default folders, or inside one → that one.
+        inside: Keys of folders (`catalog.files.locations.folder_keys`) that are default folders, or inside one → that
+            one.
         around: Keys of folders that may hold default folders → how the packed values of their partitions begin.
         reserved: Keys of folders in which the catalog's operations keep their own files → what these are in.
     """

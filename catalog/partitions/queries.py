@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from catalog.key_types import KeyType
 from catalog.storage.partition_rows import PARTITION_COLUMNS
+from catalog.types.key_types import KeyType
 from catalog.types.ranges import Ranges
 
 _PARTITION = ", ".join(f"p.{column}" for column in PARTITION_COLUMNS)

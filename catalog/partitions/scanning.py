@@ -17,7 +17,6 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions
 from catalog.errors import PartitionNotFoundError
 from catalog.expressions import Expression, Filter, parse_expression
 from catalog.expressions.tree import ALL, NONE
@@ -25,15 +24,16 @@ from catalog.indexes.definitions import list_indexes
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, decode_value, is_cut, split_key
 from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, ranges_behind, stored_ranges
 from catalog.model import Partition, PartitionState, Table
-from catalog.partition_names import partition_path
+from catalog.model.partition_names import partition_path
 from catalog.partitions.queries import Queries, Query
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.storage.partition_rows import PartitionFactory, PartitionRecord, partition_query
 from catalog.storage.schema import PartitionRow
+from catalog.storage.values import ValueEncoder, read_packed
+from catalog.tables.definitions import Definitions
 from catalog.types.ranges import KeyRange, Ranges
-from catalog.values import ValueEncoder, read_packed
 
 _PAGE = 5_000
 _QUICK = 1_000

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from catalog.errors import InvalidPartitionSpecError, PartialPartitionSpecError
-from catalog.key_types import KeyValueError
 from catalog.model import Table
-from catalog.partition_names import NULL_TEXTS
+from catalog.model.partition_names import NULL_TEXTS
+from catalog.types.key_types import KeyValueError
 
 PartitionSpec: TypeAlias = Mapping[str, str | None]
 """Partition key → value as the path shows it, unescaped.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, select
 
-from catalog.attempts import AttemptName
 from catalog.errors import OperationConflictError
 from catalog.model import Table
-from catalog.partition_names import partition_path, unpack_values
+from catalog.model.partition_names import partition_path, unpack_values
+from catalog.operations.attempts import AttemptName
 from catalog.storage.bulk import among, insert_rows
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 

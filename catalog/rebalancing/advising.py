@@ -27,12 +27,12 @@ from catalog.rebalancing.changes import (
 )
 from catalog.rebalancing.contents import Cell, Content
 from catalog.rebalancing.requests import RebalanceRequest
-from catalog.rebalancing.rules import RebalanceRules
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
 from catalog.schemes.ranges import IntervalScheme, RangeScheme
 from catalog.schemes.texts import format_group
+from catalog.settings.rebalance_rules import RebalanceRules
 
 
 @dataclass(frozen=True)

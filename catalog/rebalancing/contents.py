@@ -11,13 +11,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from catalog.datafiles.files import DataFile, Total
 from catalog.errors import SchemeValueError
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import DateType, StringType
-from catalog.schemes.files import DataFile, Total
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import DEFAULT_PARTITION, HIGHEST, LOWEST, Scheme
 from catalog.schemes.ranges import RangeScheme
+from catalog.types.key_types import DateType, StringType
 
 
 @dataclass(frozen=True)

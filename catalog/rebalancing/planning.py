@@ -10,14 +10,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.environment import new_partition_limit as default_partition_limit
+from catalog.datafiles.files import DataFile, Total, count_files, read_files
+from catalog.datafiles.pruning import place_files
 from catalog.errors import InvalidSchemeError
 from catalog.model import Table
-from catalog.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY
 from catalog.rebalancing.changes import PartitionChange
-from catalog.schemes.files import DataFile, Total, count_files, read_files
 from catalog.schemes.model import Scheme
-from catalog.schemes.pruning import place_files
+from catalog.settings.environment import new_partition_limit as default_partition_limit
+from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY
 
 DEFAULT_FILE_BYTES = 128 * 1024 * 1024
 """The size that data files aim at, unless the table's property `calve.target_file_bytes` says otherwise."""

@@ -2,7 +2,7 @@
 
 plan      which files are read, written anew, or only counted elsewhere; nothing is changed
 begin     the operation holds the table against loads and other changes
-write     a Spark job writes the new files of the plan (`spark_jobs.rebalance`); not for all changes
+write     a Spark job writes the new files of the plan (`spark_jobs.writing.rebalancing`); not for all changes
 verify    a Spark job compares the new files with the old ones, where that is asked for
 commit    scheme and files change in one transaction; the old files stay for readers at work until vacuum
 """
@@ -14,20 +14,20 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.definitions import Definitions
+from catalog.datafiles.committing import Committer, FileChange
+from catalog.datafiles.files import count_files, read_files
+from catalog.datafiles.manifest import has_manifest
 from catalog.errors import InvalidSchemeError, PlanConflictError, VerificationFailedError
 from catalog.model import Table
-from catalog.operations import JobState, Operation, OperationKind, Operations
+from catalog.operations.journal import JobState, Operation, OperationKind, Operations
 from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.contents import ValueCount, contents_of
 from catalog.rebalancing.planning import RebalancePlan, make_plan, target_file_bytes
-from catalog.rebalancing.rules import RebalanceRules
 from catalog.rebalancing.totals import TOTALS, concerned_partitions, partition_totals
-from catalog.schemes.committing import Committer, FileChange
-from catalog.schemes.files import count_files, read_files
-from catalog.schemes.manifest import has_manifest
+from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
 
 COMMIT = "commit"
 """The step of the operation that changes the catalog."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from catalog.datafiles.files import Total
 from catalog.rebalancing.planning import RebalancePlan
-from catalog.schemes.files import Total
 
 TOTALS = "totals"
 """The field of an operation's report."""

@@ -15,8 +15,8 @@ from math import gcd
 from typing import Any, ClassVar
 
 from catalog.errors import InvalidSchemeError, UnsupportedChangeError
-from catalog.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue, StringType
 from catalog.schemes.model import LOWEST, MAXIMUM_PARTITIONS, Change, Scheme, SchemeType
+from catalog.types.key_types import DateType, DecimalType, FloatingType, KeyType, KeyValue, StringType
 from catalog.types.ranges import Ranges
 
 _MAXIMUM_PRECISION = 33

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from catalog.errors import SchemeValueError
-from catalog.key_types import DateType, DecimalType, IntegerType, KeyType, KeyValue, KeyValueError, TimestampType
+from catalog.types.key_types import DateType, DecimalType, IntegerType, KeyType, KeyValue, KeyValueError, TimestampType
 
 _TEXT = re.compile(r"\s*([0-9]{1,9})\s*(year|quarter|month|week|day|hour|minute|second)s?\s*", re.IGNORECASE)
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}

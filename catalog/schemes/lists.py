@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from catalog.errors import DuplicateListValueError, ListGroupMismatchError
-from catalog.key_types import KeyValue
 from catalog.schemes.model import DEFAULT_PARTITION, LOWEST, Change, NumberedScheme, SchemeType
 from catalog.schemes.texts import format_group, parse_group
+from catalog.types.key_types import KeyValue
 from catalog.types.ranges import Ranges
 
 Group = tuple[int, tuple[str, ...]]

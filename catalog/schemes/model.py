@@ -17,7 +17,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from catalog.column_types import parse_column_type
 from catalog.errors import (
     DefaultPartitionError,
     InvalidSchemeError,
@@ -27,7 +26,8 @@ from catalog.errors import (
     SchemeValueError,
     UnsupportedChangeError,
 )
-from catalog.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import NULL_BYTES, KeyType, KeyValue, KeyValueError
 from catalog.types.ranges import KeyRange, Ranges
 
 DEFAULT_PARTITION = 0
@@ -126,7 +126,7 @@ class Scheme(ABC):
 
     @abstractmethod
     def partitions_in(self, ranges: Ranges) -> set[int]:
-        """Return the partitions that may hold values whose bytes lie in the ranges (`catalog.key_types`)."""
+        """Return the partitions that may hold values whose bytes lie in the ranges (`catalog.types.key_types`)."""
 
     @abstractmethod
     def add(self, items: Sequence[str]) -> Change:

@@ -16,7 +16,6 @@ from catalog.errors import (
     InvalidSchemeError,
     LimitExceededError,
 )
-from catalog.key_types import DateType, KeyValue, KeyValueError
 from catalog.schemes.intervals import Interval, parse_interval
 from catalog.schemes.model import (
     DEFAULT_PARTITION,
@@ -28,6 +27,7 @@ from catalog.schemes.model import (
     neighbours,
 )
 from catalog.schemes.texts import bound_texts, format_group
+from catalog.types.key_types import DateType, KeyValue, KeyValueError
 from catalog.types.ranges import Ranges
 
 Bound = tuple[int, str]

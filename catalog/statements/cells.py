@@ -7,8 +7,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 
-from catalog.column_types import parse_column_type
-from catalog.key_types import (
+from catalog.statements.model import Literal, LiteralKind
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import (
     DateType,
     DecimalType,
     FloatingType,
@@ -18,7 +19,6 @@ from catalog.key_types import (
     StringType,
     TimestampType,
 )
-from catalog.statements.model import Literal, LiteralKind
 
 
 class CellError(ValueError):

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 from catalog.catalog import Catalog
-from catalog.confirmation import Confirmation
 from catalog.errors import CatalogError
-from catalog.identifiers import DEFAULT_DATABASE
+from catalog.model.identifiers import DEFAULT_DATABASE
+from catalog.operations.confirmation import Confirmation
 from catalog.statements.engine import Engine, NewOperation
 from catalog.statements.model import Statement, TableReference
 

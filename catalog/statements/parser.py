@@ -18,7 +18,7 @@ from catalog.errors import (
     StatementTooLongError,
     UnsupportedStatementError,
 )
-from catalog.places import is_path_property, require_no_password
+from catalog.settings.places import is_path_property, require_no_password
 from catalog.statements.model import PartitionToAdd, SnapshotTable, Statement
 from catalog.statements.splitting import unclosed_comment, without_comments
 from catalog.statements.translation import Translator

@@ -8,9 +8,9 @@ from typing import Self
 
 from catalog import errors as e
 from catalog.catalog import Catalog
-from catalog.confirmation import Confirmation
-from catalog.files import storage_errors
-from catalog.identifiers import DEFAULT_DATABASE, normalise_identifier
+from catalog.files.filesystem import storage_errors
+from catalog.model.identifiers import DEFAULT_DATABASE, normalise_identifier
+from catalog.operations.confirmation import Confirmation
 from catalog.statements.context import Context
 from catalog.statements.engine import Engine, start_engine
 from catalog.statements.execution import HANDLERS

@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 
 from sqlalchemy import Select, select
 
-from catalog.memo import Memo
 from catalog.model import Partition, PartitionState, Table
-from catalog.partition_names import NULL_VALUE, folder_template, unpack_values
-from catalog.partitions.properties import read_properties
+from catalog.model.partition_names import NULL_VALUE, folder_template, unpack_values
+from catalog.storage.properties import read_properties
 from catalog.storage.schema import PartitionRow
+from catalog.types.memo import Memo
 
 PARTITION_COLUMNS = (
     "id",

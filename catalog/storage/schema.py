@@ -74,7 +74,7 @@ class TableRow(Base):
 
     `version` becomes another one with each change of the table's definition or of one of its indexes
     (`Storage.lock_table`), so that whoever kept these sees that they are old. `location_key` is the location as
-    `catalog.locations.location_key` normalises it; null for views.
+    `catalog.files.locations.location_key` normalises it; null for views.
     """
 
     __tablename__ = "calve_table"
@@ -109,8 +109,8 @@ class PartitionRow(Base):
     """A partition.
 
     `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values`
-    keeps the texts (`catalog.partition_names.pack_values`). `location` is null when it is the Hive-style default.
-    `properties` is JSON, with the partition's own format in it if it has one (`catalog.partitions.properties`). There
+    keeps the texts (`catalog.model.partition_names.pack_values`). `location` is null when it is the Hive-style default.
+    `properties` is JSON, with the partition's own format in it if it has one (`catalog.storage.properties`). There
     is no foreign key to the table: to check it takes longer than to write the row, and whoever adds partitions
     holds the table's row.
     """
@@ -149,7 +149,7 @@ class PartitionRow(Base):
 class DataFileRow(Base):
     """A data file of a table with a partition scheme; its rows are what readers see.
 
-    `path` is below the table's location. `statistics` is JSON (`catalog.schemes.files.FileStatistics`). As for
+    `path` is below the table's location. `statistics` is JSON (`catalog.datafiles.files.FileStatistics`). As for
     partitions, there is no foreign key to the table.
     """
 
@@ -318,7 +318,7 @@ class StagedPartitionRow(Base):
 
 
 class PurgedFolderRow(Base):
-    """A folder that a purge deletes, as long as its operation is not CLEANED (`catalog.purged_folders`).
+    """A folder that a purge deletes, as long as its operation is not CLEANED (`catalog.tables.purged_folders`).
 
     `location_key` is as in `TableRow`; of a location that is too long, that of a folder around it.
     """
@@ -332,7 +332,7 @@ class PurgedFolderRow(Base):
 
 
 class ApprovalRow(Base):
-    """A person's approval of a deletion (`catalog.approvals`). `operation_id` is the run's, which may have no row."""
+    """A person's approval of a deletion. `operation_id` is the run's, which may have no row."""
 
     __tablename__ = "calve_approval"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
@@ -387,7 +387,8 @@ class IcebergNamespaceRow(Base):
 class SharedLocationRow(Base):
     """A location of which an Iceberg table has data files that are another table's, too.
 
-    `location` is written as `catalog.locations.comparable` does. Only as long as the Iceberg table is there it counts.
+    `location` is written as `catalog.files.locations.comparable` does. It counts only as long as the Iceberg table is
+    there.
     """
 
     __tablename__ = "calve_shared_location"

@@ -1,7 +1,7 @@
 """Ranges of one key's encoded values, intersected by AND and united by OR.
 
-The bytes of a key's values sort as the values do (`catalog.key_types`), so what a condition admits is a few ranges of
-bytes. A null is the range that begins with `00`; every other value begins above it, and none with `ff`.
+The bytes of a key's values sort as the values do (`catalog.types.key_types`), so what a condition admits is a few
+ranges of bytes. A null is the range that begins with `00`; every other value begins above it, and none with `ff`.
 """
 
 from __future__ import annotations

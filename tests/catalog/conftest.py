@@ -40,6 +40,6 @@ def flights(catalog: Catalog) -> Table:
 @pytest.fixture
 def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables and partitions may lie in each other's locations, as in catalogs of versions that did not refuse it."""
-    for check in ("ownership.find_neighbour", "partitions.adding.refuse_shared_folders"):
+    for check in ("tables.ownership.find_neighbour", "partitions.adding.refuse_shared_folders"):
         monkeypatch.setattr(f"catalog.{check}", lambda *_arguments, **_options: None)
-    monkeypatch.setattr("catalog.ownership._tables_near", lambda *_arguments: iter(()))
+    monkeypatch.setattr("catalog.tables.ownership._tables_near", lambda *_arguments: iter(()))

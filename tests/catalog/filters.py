@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from catalog.partition_names import NULL_VALUE
+from catalog.model.partition_names import NULL_VALUE
 from tests.catalog.strategies import INTEGER_BITS
 
 TEXT_TYPES = ("string", "char(3)", "varchar(4)")

@@ -12,8 +12,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IcebergType, NestedField
 
-from catalog.files import FileInfo
-from catalog.iceberg.facts import FooterReader
+from catalog.files.filesystem import FileInfo
+from catalog.iceberg.footers.facts import FooterReader
 from catalog.iceberg.layout import Layout
 from catalog.iceberg.manifests import ManifestWriter
 from catalog.iceberg.metadata import write_table

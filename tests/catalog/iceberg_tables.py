@@ -13,13 +13,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from catalog import Catalog, NewPartition, Table
 from catalog.errors import RefusedFile
-from catalog.iceberg.facts import FooterReader
 from catalog.iceberg.folders import Recursion, data_files
+from catalog.iceberg.footers.facts import FooterReader
 from catalog.iceberg.manifests import ManifestWriter
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import ListingDigest, PartitionTotal, Staged, merged_spellings
-from catalog.operations import Operation
+from catalog.operations.journal import Operation
 
 NAME = "demo.orders"
 COLUMNS = [("id", "bigint"), ("note", "string")]

@@ -6,7 +6,7 @@ from sqlalchemy import text
 
 from catalog import Catalog, Table
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, encode_key
-from catalog.partition_names import unpack_values
+from catalog.model.partition_names import unpack_values
 
 
 def stored_items(catalog: Catalog, index_id: int) -> list[tuple[bytes, int]]:

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog, Table
-from catalog.attempts import attempt_folder
-from catalog.failpoints import DIE_AT
-from catalog.files import Folder
-from catalog.operations import OperationKind
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.files import NewFile
+from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.manifest import write_manifest
+from catalog.files.filesystem import Folder
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.failpoints import DIE_AT
+from catalog.operations.journal import OperationKind
 from catalog.rebalancing.changes import change_from_json
 from catalog.rebalancing.planning import RebalancePlan
-from catalog.schemes.committing import FileChange
-from catalog.schemes.files import NewFile
-from catalog.schemes.footers import column_types, read_footer
-from catalog.schemes.manifest import write_manifest
 from catalog.schemes.model import Scheme
 
 LOAD = "load"
@@ -108,5 +108,5 @@ def drop_partitions(url: str, table: str, expression: str, point: str) -> None:
 @contextmanager
 def small_batches() -> Iterator[None]:
     """Drop some hundreds of rows in several transactions, as if they were thousands."""
-    with patch("catalog.dropping.BATCH", 100), patch("catalog.partitions.changing.BATCH", 100):
+    with patch("catalog.tables.dropping.BATCH", 100), patch("catalog.partitions.changing.BATCH", 100):
         yield

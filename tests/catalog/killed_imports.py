@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from catalog import Catalog
-from catalog.failpoints import DIE_AT
 from catalog.importing.partitions import ImportOptions
+from catalog.operations.failpoints import DIE_AT
 
 
 def import_table(url: str, source: str, table: str, operation: str, point: str) -> None:

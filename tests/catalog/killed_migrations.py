@@ -8,8 +8,8 @@ from multiprocessing.synchronize import Barrier
 
 from catalog import Catalog
 from catalog.errors import CatalogError
-from catalog.failpoints import DIE_AT
 from catalog.migration.requests import MigrationRequest
+from catalog.operations.failpoints import DIE_AT
 from tests.catalog.iceberg_tables import migrate
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 from click.testing import CliRunner
 
 from catalog import Catalog, NewPartition
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.errors import CatalogError
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 
 OUTCOMES: dict[str, list[str]] = {}
 

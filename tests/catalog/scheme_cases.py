@@ -19,8 +19,8 @@ from catalog.rebalancing.changes import (
     SplitPartition,
 )
 from catalog.schemes.aligning import align
-from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import Scheme
+from catalog.tables.schemes import scheme_from_properties
 from tests.catalog.scheme_model import HashModel, IntervalModel, ListModel, Model, RangeModel, Written
 from tests.catalog.scheme_values import HASHED_TYPES, TYPES, escaped, order, pools, spellings
 from tests.catalog.strategies import Day, days_in_month

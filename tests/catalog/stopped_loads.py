@@ -6,9 +6,10 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from catalog import Catalog, publishing
+from catalog import Catalog
 from catalog.errors import CatalogError, FencedError, OperationConflictError
-from catalog.files import in_parallel
+from catalog.files.filesystem import in_parallel
+from catalog.loading import publishing
 
 FENCED = 3
 """The exit code of a process that was told that its attempt was given up."""

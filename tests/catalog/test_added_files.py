@@ -27,13 +27,13 @@ from catalog.errors import (
     TableNotFoundError,
     UnusableFileError,
 )
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.iceberg.appending import completed_mapping, known_files
 from catalog.iceberg.layout import layout_of
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests, read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.journal import OperationKind, OperationState
 from tests.catalog.iceberg_tables import (
     COLUMNS,
     KEYS,

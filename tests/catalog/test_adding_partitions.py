@@ -15,9 +15,9 @@ from catalog.errors import (
     PartitionNotFoundError,
     PartitionProblem,
 )
-from catalog.partition_names import NULL_VALUE, pack_values
+from catalog.model.partition_names import NULL_VALUE, pack_values
 from catalog.partitions import spooling
-from catalog.values import EncodedValues, ValueEncoder
+from catalog.storage.values import EncodedValues, ValueEncoder
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"

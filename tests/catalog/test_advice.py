@@ -14,7 +14,7 @@ from catalog import Catalog, Table
 from catalog.advice.choosing import best, candidates, following, partition_count
 from catalog.advice.profile import ColumnProfile, PartitionSpread, QueryProfile, TableProfile
 from catalog.advice.report import TuningReport, advise_table
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.expressions import parse_expression
 from catalog.indexes.bounds import bounds_of
 from catalog.model import Column, FileFormat

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from catalog.model import Column
 from catalog.schemes.aligning import align
-from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import Scheme
+from catalog.tables.schemes import scheme_from_properties
 
 
 def scheme(kind: str, column_type: str = "int", **properties: str) -> Scheme:

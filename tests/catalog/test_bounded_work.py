@@ -10,11 +10,9 @@ from sqlalchemy import func, insert, select
 
 from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import TableNotFoundError
-from catalog.failpoints import Point
 from catalog.model import OnInvalid
-from catalog.neighbours import neighbours
-from catalog.operations import OperationKind
-from catalog.own_files import OthersFiles
+from catalog.operations.failpoints import Point
+from catalog.operations.journal import OperationKind
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.queries import Queries
 from catalog.storage.schema import (
@@ -24,6 +22,8 @@ from catalog.storage.schema import (
     PartitionRow,
     SourceFileRow,
 )
+from catalog.tables.neighbours import neighbours
+from catalog.tables.own_files import OthersFiles
 from tests.catalog import killed_changes
 
 context = multiprocessing.get_context("forkserver")
@@ -192,7 +192,7 @@ def test_nobody_waits_while_a_table_or_its_partitions_are_dropped(
 
     monkeypatch.setenv("CALVE_CONNECTION_TIMEOUT_SECONDS", "5")
     with Catalog.open(catalog_url) as others, killed_changes.small_batches(), monkeypatch.context() as patched:
-        for module in ("catalog.dropping", "catalog.partitions.changing"):
+        for module in ("catalog.tables.dropping", "catalog.partitions.changing"):
             patched.setattr(f"{module}.reached", work)
         assert catalog.drop_partitions(TABLE, "n >= 100") == 250
         assert len(done) == 3

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.errors import InvalidLocationError
-from catalog.operations import OperationKind
+from catalog.operations.journal import OperationKind
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 
 NOTHING = "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE.\n"

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog.column_types import parse_column_type
 from catalog.errors import InvalidKeyTypeError
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import FloatingType, KeyType, KeyValueError
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import FloatingType, KeyType, KeyValueError
 from tests.catalog.scheme_values import TYPES, order, plain, spellings, values_of
 
 

@@ -27,7 +27,7 @@ from catalog.errors import (
     InvalidConfigurationError,
     InvalidRequestError,
 )
-from catalog.operations import OperationKind
+from catalog.operations.journal import OperationKind
 from standalone.postgres import PostgresServer
 
 

@@ -18,7 +18,7 @@ from catalog.errors import (
 from catalog.expressions import Filter, parse_expression
 from catalog.expressions.parser import MAXIMUM_LENGTH
 from catalog.expressions.tree import ALL, Condition, Operator, conjuncts
-from catalog.key_types import KeyValue
+from catalog.types.key_types import KeyValue
 from tests.catalog.fuzz_expressions import fuzz
 from tests.catalog.strategies import TYPE_NAMES, values
 

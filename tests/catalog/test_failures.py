@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.errors import (
     InvalidLocationError,
     InvalidRequestError,
@@ -22,7 +22,7 @@ from catalog.errors import (
     StorageError,
     TableAlreadyExistsError,
 )
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.statements.session import Session
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.errors import WrongFieldError
-from catalog.fields import days, hours
-from catalog.iceberg.upkeep import Upkeep
+from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.settings.fields import days, hours
 
 ODD_AGES = [math.nan, math.inf, -math.inf, 1e300, 1e9, -1, 10**4_000, True, "24", None, [1]]
 

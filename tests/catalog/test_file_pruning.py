@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from catalog.column_types import parse_column_type
+from catalog.datafiles.files import ColumnStatistics, NewFile
+from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.pruning import FileCondition, partitions_of, partitions_of_file
 from catalog.expressions import parse_expression
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.indexes.keys import after_prefix
-from catalog.key_types import KeyType
 from catalog.model import PARTITION_ID, Column, FileFormat, Table
-from catalog.schemes.files import ColumnStatistics, NewFile
-from catalog.schemes.footers import column_types, read_footer
-from catalog.schemes.pruning import FileCondition, partitions_of, partitions_of_file
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import KeyType
 from tests.catalog.scheme_cases import COLUMN, cases, make, steps
 from tests.catalog.scheme_values import (
     DECIMALS,

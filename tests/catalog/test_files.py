@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import MissingFileError, SourceFileError
-from catalog.files import Folder, find_files
+from catalog.files.filesystem import Folder, find_files
 
 
 @pytest.fixture

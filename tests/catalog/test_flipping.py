@@ -21,11 +21,11 @@ from catalog.errors import (
     SourceEntryChangedError,
     UnsupportedSourceTableError,
 )
-from catalog.identifiers import TableName
 from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
-from catalog.importing.source import Source, open_source
-from catalog.own_properties import SNAPSHOT_OF, SOURCE_PROPERTY, TARGET_PROPERTY
+from catalog.metastores.source import Source, open_source
+from catalog.model.identifiers import TableName
 from catalog.statements.session import Session
+from catalog.tables.own_properties import SNAPSHOT_OF, SOURCE_PROPERTY, TARGET_PROPERTY
 from tests.glue_endpoint import GlueEndpoint, columns, storage
 
 NAME = TableName("sales", "orders")
@@ -59,7 +59,7 @@ def source(glue: GlueEndpoint, location: str) -> Iterator[Source]:
 
 
 def glue_address(glue: GlueEndpoint) -> Any:
-    from catalog.importing.address import SourceAddress
+    from catalog.metastores.address import SourceAddress
 
     return SourceAddress.parse(glue.source())[0]
 

@@ -17,13 +17,13 @@ from catalog.errors import (
     TableNotFoundError,
     UnsupportedSourceTableError,
 )
-from catalog.identifiers import TableName
 from catalog.importing.flipping import SourceFlip, flip_source, prepare_flip, restore_source
 from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome
 from catalog.model import Buckets, Column, TableKind
-from catalog.own_properties import SOURCE_PROPERTY
-from catalog.partition_names import NULL_VALUE
+from catalog.model.identifiers import TableName
+from catalog.model.partition_names import NULL_VALUE
+from catalog.tables.own_properties import SOURCE_PROPERTY
 from tests.glue_endpoint import ORC
 from tests.hive_metastore import HiveMetastoreServer, Metastore
 
@@ -135,7 +135,7 @@ def test_partitions_that_hive_renamed_stay_in_their_folders(
 
 
 def test_many_partitions_come_in_pages(catalog: Catalog, metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.importing.hms.PAGE", 40)
+    monkeypatch.setattr("catalog.metastores.hms.PAGE", 40)
     metastore.create(keys=(("n", "int"),))
     metastore.add([(str(n),) for n in range(100)])
     assert [len(page) for page in metastore.source.partitions(NAME)] == [40, 40, 20]
@@ -237,7 +237,7 @@ def test_a_flip_waits_for_who_holds_the_table(
 ) -> None:
     metastore.create()
     before, flip = metastore.table(), prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
-    monkeypatch.setattr("catalog.importing.hms.LOCK_SECONDS", 0.5)
+    monkeypatch.setattr("catalog.metastores.hms.LOCK_SECONDS", 0.5)
     with metastore.source.locked(NAME), pytest.raises(SourceUnavailableError, match="is locked by somebody else"):
         flip_source(metastore.source, flip)
     assert metastore.table() == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from catalog import Catalog, FileFormat, NewPartition, purging
+from catalog import Catalog, FileFormat, NewPartition
 from catalog.errors import (
     CatalogError,
     ConflictError,
@@ -23,11 +23,12 @@ from catalog.errors import (
     UnsupportedFormatError,
 )
 from catalog.model import READABLE_FORMATS, Buckets, TableKind
-from catalog.operations import OperationKind, OperationState
-from catalog.own_files import OthersFiles, _Deletion
+from catalog.operations.journal import OperationKind, OperationState
 from catalog.storage.schema import PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
-from catalog.table_checks import require_readable_format
+from catalog.tables import purging
+from catalog.tables.checks import require_readable_format
+from catalog.tables.own_files import OthersFiles, _Deletion
 from tests.catalog.written_files import own_name
 
 COLUMNS = [("a", "int"), ("b", "string")]

@@ -22,7 +22,7 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import FileProblem, UnusableFileError
-from catalog.iceberg.facts import FileFacts, FooterReader
+from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.iceberg.manifests import zigzag
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout

@@ -15,9 +15,9 @@ from pyiceberg.types import DateType, IcebergType, ListType, StringType, StructT
 from pyiceberg.types import NestedField as Field
 
 from catalog.errors import FileProblem, UnusableFileError
-from catalog.iceberg.facts import FooterReader
-from catalog.iceberg.orc_footer import parse_tail
-from catalog.iceberg.thrift import read_varint
+from catalog.iceberg.footers.facts import FooterReader
+from catalog.iceberg.footers.orc_messages import parse_tail
+from catalog.iceberg.footers.thrift import read_varint
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from catalog.errors import NestedFolderError
-from catalog.files import is_hidden
+from catalog.files.filesystem import is_hidden
 from catalog.iceberg import folders
 from catalog.iceberg.folders import Recursion, data_files
 

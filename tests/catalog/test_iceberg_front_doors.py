@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from catalog import Catalog
-from catalog.cli import main
+from catalog.cli.main import main
 from catalog.errors import FilesNeededError, IcebergTableError
 from catalog.statements.session import Session
 from tests.catalog.iceberg_tables import NAME, make_orders, migrate

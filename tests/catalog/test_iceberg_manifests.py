@@ -33,8 +33,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalog.files import FileInfo
-from catalog.iceberg.facts import FileFacts
+from catalog.files.filesystem import FileInfo
+from catalog.iceberg.footers.facts import FileFacts
 from catalog.iceberg.manifests import ManifestWriter, WrittenManifest, zigzag
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import layout

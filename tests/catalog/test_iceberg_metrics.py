@@ -23,7 +23,7 @@ from pyiceberg.types import (
     StructType,
 )
 
-from catalog.iceberg.facts import FileFacts, FooterReader
+from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.iceberg.layout import Layout
 from catalog.iceberg.manifests import ManifestWriter
 from catalog.iceberg.metrics import metrics_modes

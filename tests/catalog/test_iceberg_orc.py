@@ -34,7 +34,7 @@ from pyiceberg.types import (
 
 from catalog.errors import FileProblem, UnusableFileError
 from catalog.iceberg import bounds
-from catalog.iceberg.facts import FileFacts, FooterReader
+from catalog.iceberg.footers.facts import FileFacts, FooterReader
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout
 

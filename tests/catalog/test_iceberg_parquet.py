@@ -42,11 +42,11 @@ from pyiceberg.types import (
 )
 
 from catalog.errors import FileProblem, UnusableFileError
-from catalog.files import FileInfo
-from catalog.iceberg import tails
-from catalog.iceberg.facts import FileFacts, FooterReader
-from catalog.iceberg.row_groups import read_row_groups, shape_of
-from catalog.iceberg.thrift import schema_end
+from catalog.files.filesystem import FileInfo
+from catalog.iceberg.footers import tails
+from catalog.iceberg.footers.facts import FileFacts, FooterReader
+from catalog.iceberg.footers.row_groups import read_row_groups, shape_of
+from catalog.iceberg.footers.thrift import schema_end
 from catalog.model import FileFormat
 from tests.catalog.iceberg_files import file_info, layout
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidSourceError, UnsupportedSourceTableError
-from catalog.identifiers import TableName
-from catalog.importing.address import Selection, SourceAddress
 from catalog.importing.definition import Partitions, definition_of
-from catalog.importing.hive import HivePartition, HiveStorage, HiveTable
+from catalog.metastores.address import Selection, SourceAddress
+from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
 from catalog.model import Buckets, Column, FileFormat, TableKind
-from catalog.own_properties import SOURCE_PROPERTY
+from catalog.model.identifiers import TableName
+from catalog.tables.own_properties import SOURCE_PROPERTY
 from tests.glue_endpoint import AVRO, ORC, PARQUET
 
 NAME = TableName("sales", "orders")

@@ -24,15 +24,15 @@ from catalog.errors import (
     TableNotFoundError,
     UnsupportedSourceTableError,
 )
-from catalog.failpoints import Point
 from catalog.importing import partitions as importing_partitions
-from catalog.importing.address import SourceAddress
 from catalog.importing.partitions import ImportOptions
 from catalog.importing.reports import ImportOutcome, TableReport
-from catalog.importing.source import open_source
+from catalog.metastores.address import SourceAddress
+from catalog.metastores.source import open_source
 from catalog.model import TableKind
-from catalog.operations import OperationKind, OperationState
-from catalog.own_properties import SOURCE_PROPERTY
+from catalog.operations.failpoints import Point
+from catalog.operations.journal import OperationKind, OperationState
+from catalog.tables.own_properties import SOURCE_PROPERTY
 from tests.catalog import killed_imports
 from tests.glue_endpoint import AVRO, ORC, PARQUET, GlueEndpoint, columns, storage
 
@@ -133,7 +133,7 @@ def test_a_database_comes_with_its_tables_views_and_partitions(catalog: Catalog,
 
 
 def killed_name(text: str) -> Any:
-    from catalog.identifiers import TableName
+    from catalog.model.identifiers import TableName
 
     return TableName.parse(text)
 
@@ -552,14 +552,14 @@ def test_what_is_named_has_to_be_there(
 def test_a_source_that_does_not_answer_is_said_to_be(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setattr("catalog.importing.glue._RETRIES", 1)
+    monkeypatch.setattr("catalog.metastores.glue._RETRIES", 1)
     for source in ("glue://eu-west-1?endpoint_url=http://127.0.0.1:1", "hms://127.0.0.1:1"):
         with pytest.raises(SourceUnavailableError, match="does not answer"):
             catalog.imports.plan(source)
 
 
 def test_a_client_that_is_not_installed_is_named(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("catalog.importing.glue", "catalog.importing.hms"):
+    for module in ("catalog.metastores.glue", "catalog.metastores.hms"):
         monkeypatch.delitem(__import__("sys").modules, module, raising=False)
     monkeypatch.setitem(__import__("sys").modules, "boto3", None)
     monkeypatch.setitem(__import__("sys").modules, "thrift", None)
@@ -611,7 +611,7 @@ def test_an_import_that_is_killed_ends_the_same_when_it_is_run_again(
 def calve(*arguments: str) -> Any:
     from click.testing import CliRunner
 
-    from catalog.cli import main
+    from catalog.cli.main import main
 
     return CliRunner().invoke(main, ["import", *arguments])
 

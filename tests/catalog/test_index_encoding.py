@@ -9,8 +9,8 @@ from catalog import Column, FileFormat, IndexState, PartitionIndex, Table
 from catalog.errors import RefusedPartition
 from catalog.indexes.encoding import encode_index_keys, split_lines
 from catalog.indexes.keys import cut_key
-from catalog.partition_names import given_values, pack_values
-from catalog.values import ValueEncoder
+from catalog.model.partition_names import given_values, pack_values
+from catalog.storage.values import ValueEncoder
 
 KEYS = {"s": "string", "n": "int", "d": "date", "c": "char(3)", "v": "varchar(4)"}
 TABLE = Table("demo", "t", (), tuple(Column(*key) for key in KEYS.items()), FileFormat.PARQUET, "/t")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.indexes.keys import MAXIMUM_KEY_BYTES, after_prefix, cut_key, decode_value, encode_key, is_cut, split_key
-from catalog.key_types import KeyType, KeyValue, parse_key_type
+from catalog.types.key_types import KeyType, KeyValue, parse_key_type
 from tests.catalog.strategies import TYPE_NAMES, texts, values
 
 

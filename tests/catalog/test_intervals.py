@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from catalog.errors import CatalogError, InvalidSchemeError, LimitExceededError, SchemeValueError
 from catalog.model import Column
 from catalog.rebalancing.changes import AddPartitions, DropPartitions, MergePartitions, SplitPartition
-from catalog.schemes.definition import scheme_from_json, scheme_from_properties
 from catalog.schemes.ranges import IntervalScheme
+from catalog.tables.schemes import scheme_from_json, scheme_from_properties
 from tests.catalog.scheme_values import plain
 from tests.catalog.strategies import Day, days_in_month
 

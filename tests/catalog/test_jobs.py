@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import InvalidRequestError, WrongFieldError
-from catalog.jobs import (
+from catalog.operations.job_requests import (
     BuildPartitionIndexJob,
     CheckQualityJob,
     JobRequest,

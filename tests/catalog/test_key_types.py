@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidKeyTypeError, PartitionProblem
-from catalog.key_types import KeyValueError, parse_key_type
+from catalog.types.key_types import KeyValueError, parse_key_type
 from tests.catalog.strategies import INTEGER_BITS, TEXTS, TYPE_NAMES, days, values
 
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition, Table
-from catalog.failpoints import Point
 from catalog.iceberg.named_files import metadata_paths
 from catalog.iceberg.pointers import Pointer
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationKind
+from catalog.operations.failpoints import Point
+from catalog.operations.journal import OperationKind
 from tests.catalog import killed_migrations
 from tests.catalog.iceberg_tables import (
     NAME,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table, publishing
+from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table
 from catalog.errors import (
     FencedError,
     InvalidPartitionError,
@@ -23,12 +23,13 @@ from catalog.errors import (
     UnsupportedChangeError,
     VerificationFailedError,
 )
-from catalog.files import Folder
-from catalog.loading import Loading
-from catalog.operations import OperationState
-from catalog.partition_names import partition_path
+from catalog.files.filesystem import Folder
+from catalog.loading import publishing
+from catalog.loading.loading import Loading
+from catalog.model.partition_names import partition_path
+from catalog.operations.journal import OperationState
+from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
 from catalog.schemes.hashing import HashScheme
-from catalog.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"

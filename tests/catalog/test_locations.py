@@ -10,15 +10,15 @@ from threading import Barrier, Thread
 import pytest
 
 from catalog import Catalog, Column, NewPartition, Table
-from catalog.attempts import attempt_folder
 from catalog.errors import InvalidTableError, LocationInUseError, LocationNotEmptyError
-from catalog.files import Folder
-from catalog.loading import STAGING
-from catalog.locations import end_of_keys_inside, folder_keys, keys_above, location_key, location_keys
-from catalog.operations import OperationKind
+from catalog.files.filesystem import Folder
+from catalog.files.locations import end_of_keys_inside, folder_keys, keys_above, location_key, location_keys
+from catalog.loading.loading import STAGING
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 from tests.catalog.killed_changes import contents, rewrite
 from tests.catalog.killed_changes import load as load_numbers
 from tests.catalog.test_loading import Load as PartitionLoad

@@ -28,9 +28,9 @@ from catalog.errors import (
 )
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Buckets, Column, FileFormat
-from catalog.operations import OperationKind
+from catalog.operations.journal import OperationKind
 from catalog.partitions.changing import set_quarantined
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 from tests.catalog.iceberg_tables import KEYS, NAME, REQUEST, make_orders, migrate, write_rows
 
 INT = [("id", "bigint")]

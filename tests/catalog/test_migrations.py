@@ -31,12 +31,12 @@ from catalog.errors import (
     UnusableFilesError,
     VerificationFailedError,
 )
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.iceberg.metadata import read_metadata
 from catalog.migration import flipping
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest, OnUnusable
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 from catalog.storage.schema import IndexItemRow, OperationRow, PartitionIndexRow, PartitionRow
 from tests.catalog.iceberg_tables import (
     NAME,

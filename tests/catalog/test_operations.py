@@ -14,7 +14,7 @@ from catalog.errors import (
     OperationNotFoundError,
     OperationReusedError,
 )
-from catalog.operations import LEASE_MS, JobState, Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import LEASE_MS, JobState, Operation, OperationKind, Operations, OperationState
 
 TABLE = "demo.t"
 

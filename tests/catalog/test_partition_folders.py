@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from catalog import Catalog, NewPartition, Table, partition_purging
+from catalog import Catalog, NewPartition, Table
 from catalog import catalog as catalog_module
 from catalog.errors import CatalogError, FolderBeingPurgedError, LocationInUseError, LocationTakenError
-from catalog.failpoints import Point
-from catalog.own_files import OthersFiles
+from catalog.operations.failpoints import Point
+from catalog.partitions import purging as partition_purging
 from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import PurgedFolderRow
+from catalog.tables.own_files import OthersFiles
 from tests.catalog.index_items import assert_every_partition_has_its_item
 from tests.catalog.stopped_loads import publish
 from tests.catalog.test_loading import TABLE, Load

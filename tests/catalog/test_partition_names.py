@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from catalog.partition_names import (
+from catalog.model.partition_names import (
     NULL_VALUE,
     escape,
     given_values,

@@ -9,7 +9,7 @@ import pytest
 
 from catalog import Catalog, NewPartition
 from catalog.errors import InvalidLocationError, LocationNotAllowedError
-from catalog.places import allowed_files, require_endpoint, require_host, require_location
+from catalog.settings.places import allowed_files, require_endpoint, require_host, require_location
 from catalog.statements.engine import Engine
 from catalog.statements.parser import parse_statement
 from catalog.statements.session import Session

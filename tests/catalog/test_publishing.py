@@ -19,7 +19,7 @@ import pyarrow.parquet
 import pytest
 from sqlalchemy import func, select, update
 
-from catalog import Catalog, NewPartition, Table, publishing
+from catalog import Catalog, NewPartition, Table
 from catalog.errors import (
     ConflictError,
     FencedError,
@@ -33,12 +33,13 @@ from catalog.errors import (
     UnsupportedFormatError,
     VerificationFailedError,
 )
-from catalog.failpoints import DIE_AT, STOP_AT, Point
-from catalog.files import Folder
-from catalog.operations import OperationKind, OperationState
-from catalog.partition_names import partition_path
-from catalog.partitions.repairing import RepairMode
-from catalog.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
+from catalog.files.filesystem import Folder
+from catalog.loading import publishing
+from catalog.loading.repairing import RepairMode
+from catalog.model.partition_names import partition_path
+from catalog.operations.failpoints import DIE_AT, STOP_AT, Point
+from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 from tests.catalog import stopped_loads
 from tests.catalog.index_items import assert_every_partition_has_its_item
@@ -167,7 +168,9 @@ def test_a_long_publish_is_not_taken_for_an_abandoned_one(
                 catalog.repair_table(TABLE)
 
     monkeypatch.setattr(publishing, "_BEAT_SECONDS", 0.0)
-    monkeypatch.setattr("catalog.loading.reached", lambda point: look(point) if point in BEFORE_COMMIT else None)
+    monkeypatch.setattr(
+        "catalog.loading.loading.reached", lambda point: look(point) if point in BEFORE_COMMIT else None
+    )
     publish_again(staged)
 
 
@@ -346,8 +349,8 @@ def test_an_interrupted_purge_leaves_the_files_that_a_load_has_moved(
         with pytest.raises(InterruptedError):
             catalog.purge_partitions(TABLE)
     # As if Calve had written the files of the test.
-    monkeypatch.setattr("catalog.own_files.is_own_file", lambda *_: True)
-    monkeypatch.setattr("catalog.loading.reached", vacuum_when_moved)
+    monkeypatch.setattr("catalog.tables.own_files.is_own_file", lambda *_: True)
+    monkeypatch.setattr("catalog.loading.loading.reached", vacuum_when_moved)
     publish_again(staged)
 
 
@@ -559,7 +562,7 @@ def test_a_partition_that_changes_while_files_move_to_it_refuses_the_append(
         if current is point:
             CHANGES[change](catalog, tmp_path / "elsewhere")
 
-    for module in ("catalog.loading", "catalog.publishing"):
+    for module in ("catalog.loading.loading", "catalog.loading.publishing"):
         monkeypatch.setattr(f"{module}.reached", interfere)
     with pytest.raises((ConflictError, UnsupportedFormatError), match=r"was dropped, renamed or moved|stored as ORC"):
         append.publish()

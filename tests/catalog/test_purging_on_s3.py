@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 
 from catalog import Catalog, NewPartition
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from tests.catalog.written_files import own_name
 
 KEYS = [("region", "string"), ("k", "int")]

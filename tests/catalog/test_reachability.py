@@ -14,13 +14,13 @@ from pyiceberg.table.update import SetLocationUpdate
 from pyiceberg.types import LongType, NestedField, StringType
 
 from catalog import Catalog
-from catalog.attempts import attempt_folder
 from catalog.errors import FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
+from catalog.files.locations import comparable, folders_above, reach_key
 from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.reachability import Reachability
-from catalog.locations import comparable, folders_above, reach_key
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationKind
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from tests.catalog.iceberg_tables import (
     COLUMNS,
     NAME,

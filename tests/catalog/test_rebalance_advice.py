@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.datafiles.files import ColumnStatistics, DataFile
 from catalog.errors import InvalidConfigurationError
 from catalog.model import Column
 from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.contents import ValueCount, contents_of
 from catalog.rebalancing.requests import RebalanceRequest
-from catalog.rebalancing.rules import RebalanceRules
-from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.files import ColumnStatistics, DataFile
 from catalog.schemes.model import DEFAULT_PARTITION, Scheme
+from catalog.settings.rebalance_rules import RebalanceRules
+from catalog.tables.schemes import scheme_from_properties
 
 MIB = 1024 * 1024
 RULES = RebalanceRules()

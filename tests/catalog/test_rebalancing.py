@@ -14,7 +14,9 @@ import pytest
 from sqlalchemy import update
 
 from catalog import Catalog, Column
-from catalog.attempts import attempt_folder
+from catalog.datafiles import pruning
+from catalog.datafiles.manifest import read_manifest, write_manifest
+from catalog.datafiles.pruning import partitions_of
 from catalog.errors import (
     BoundsNotAscendingError,
     FencedError,
@@ -25,8 +27,9 @@ from catalog.errors import (
     TableNotFoundError,
     VerificationFailedError,
 )
-from catalog.failpoints import Point
-from catalog.operations import LEASE_MS, OperationState
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.failpoints import Point
+from catalog.operations.journal import LEASE_MS, OperationState
 from catalog.rebalancing.changes import (
     AddPartitions,
     DropPartitions,
@@ -36,11 +39,8 @@ from catalog.rebalancing.changes import (
     SplitPartition,
 )
 from catalog.rebalancing.rebalancing import COMMIT
-from catalog.schemes import pruning
-from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.manifest import read_manifest, write_manifest
-from catalog.schemes.pruning import partitions_of
 from catalog.storage.schema import OperationRow
+from catalog.tables.schemes import scheme_from_properties
 from tests.catalog import killed_changes
 from tests.catalog.killed_changes import contents, load, rewrite, write_files
 
@@ -474,7 +474,7 @@ def dying_at(point: Point, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setenv("CALVE_DIE_AT", point)
-        patch.setattr("catalog.failpoints.die", die)
+        patch.setattr("catalog.operations.failpoints.die", die)
         yield
 
 
@@ -482,5 +482,5 @@ def test_nobody_dies_where_nobody_asked_for_it(catalog: Catalog, ranges: str, mo
     def die() -> None:
         raise Died
 
-    monkeypatch.setattr("catalog.failpoints.die", die)
+    monkeypatch.setattr("catalog.operations.failpoints.die", die)
     assert catalog.rebalancing.change_catalog("merge", ranges, MergePartitions((1, 2))) is not None

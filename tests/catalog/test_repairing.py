@@ -18,9 +18,9 @@ from catalog.errors import (
     OperationConflictError,
     VerificationFailedError,
 )
-from catalog.operations import OperationKind, OperationState
-from catalog.partitions import repairing
-from catalog.partitions.repairing import RepairMode, RepairReport
+from catalog.loading import repairing
+from catalog.loading.repairing import RepairMode, RepairReport
+from catalog.operations.journal import OperationKind, OperationState
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"

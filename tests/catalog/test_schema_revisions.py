@@ -11,10 +11,10 @@ from alembic.script import ScriptDirectory
 
 from catalog import Catalog, NewPartition, Table
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
 from catalog.storage import Storage
 from catalog.storage.schema import Base, DataFileRow
 from catalog.storage.upgrade import _MIGRATIONS, downgrade, upgrade
+from catalog.tables.schemes import scheme_from_properties
 
 Rows = dict[str, list[dict[str, Any]]]
 

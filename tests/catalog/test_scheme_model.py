@@ -10,15 +10,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from catalog.datafiles.pruning import partitions_of
 from catalog.expressions import parse_expression
-from catalog.key_types import KeyValue
 from catalog.model import Column, FileFormat, Table
 from catalog.rebalancing.changes import DropPartitions, change_from_json
-from catalog.schemes.definition import scheme_from_json, scheme_from_properties
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
-from catalog.schemes.pruning import partitions_of
+from catalog.tables.schemes import scheme_from_json, scheme_from_properties
+from catalog.types.key_types import KeyValue
 from tests.catalog.scheme_cases import COLUMN, Case, cases, interval_cases, same_partitions, steps, undone
 from tests.catalog.scheme_model import HashModel, IntervalModel, Model
 from tests.catalog.scheme_values import comparison, filters, membership, order, plain, values_of

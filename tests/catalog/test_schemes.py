@@ -33,9 +33,9 @@ from catalog.rebalancing.changes import (
     SplitPartition,
     change_from_json,
 )
-from catalog.schemes.definition import check_table_of_scheme, scheme_from_properties
 from catalog.schemes.model import Scheme
 from catalog.schemes.texts import parse_groups
+from catalog.tables.schemes import check_table_of_scheme, scheme_from_properties
 
 AREAS = "(China, US),UK ,Japan,(Canada,Russia, Good, NotGood), Korea "
 

@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_an
 from cryptography.x509.oid import NameOID
 
 from catalog.errors import InvalidConfigurationError, SourceClientMissingError, SourceUnavailableError
-from catalog.importing.address import SourceAddress
-from catalog.importing.hms import HiveMetastore
+from catalog.metastores.address import SourceAddress
+from catalog.metastores.hms import HiveMetastore
 from standalone.hive_metastore import HiveMetastoreServer
 from standalone.postgres import HOST, free_port
 
@@ -171,7 +171,7 @@ def test_a_plain_client_of_a_server_with_tls_is_told_so(tls_server: HiveMetastor
 def test_a_server_without_tls_does_not_hold_a_client_with_tls(
     hive_metastore: HiveMetastoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.importing.hms_connection.OPENING_SECONDS", 1)
+    monkeypatch.setattr("catalog.metastores.hms_connection.OPENING_SECONDS", 1)
     assert "make sure that a metastore with TLS and" in refused(f"{hive_metastore.source()}?tls=true")
 
 
@@ -341,7 +341,7 @@ def test_a_client_without_kerberos_is_told_so(kerberos_server: HiveMetastoreServ
 def test_a_server_without_kerberos_does_not_hold_a_client(
     realm: Realm, hive_metastore: HiveMetastoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("catalog.importing.hms_connection.OPENING_SECONDS", 1)
+    monkeypatch.setattr("catalog.metastores.hms_connection.OPENING_SECONDS", 1)
     assert "make sure that a metastore with Kerberos" in refused(f"{hive_metastore.source()}?kerberos=hive")
 
 

@@ -13,7 +13,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import InvalidRequestError, SourceEntryChangedError, SourceUnavailableError
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 from tests.catalog.iceberg_tables import COLUMNS, KEYS, stage
 from tests.hive_metastore import HiveMetastoreServer, Metastore
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from catalog import Catalog
-from catalog.cli import main
-from catalog.statements.command import pointer
+from catalog.cli.main import main
+from catalog.cli.statements import pointer
 
 pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 

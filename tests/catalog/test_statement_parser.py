@@ -22,9 +22,9 @@ from catalog.errors import (
 )
 from catalog.model import Buckets, Column, IndexDefinition
 from catalog.statements import model as m
-from catalog.statements.literals import quoted, unquoted
 from catalog.statements.model import Literal, LiteralKind, TableReference
 from catalog.statements.parser import MAXIMUM_LENGTH, MAXIMUM_TOKENS, parse_statement
+from catalog.types.literals import quoted, unquoted
 
 T = TableReference(None, "t")
 K = {"k": "v"}

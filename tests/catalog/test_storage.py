@@ -13,9 +13,9 @@ from sqlalchemy import create_engine, func, insert, inspect, select, text, updat
 
 from catalog import Catalog, IndexState, NewPartition, Table
 from catalog.errors import CatalogUnavailableError, ConflictError, LocationInUseError
+from catalog.files.locations import location_key
 from catalog.iceberg.pointers import pointer_locations
-from catalog.locations import location_key
-from catalog.partition_names import NULL_VALUE
+from catalog.model.partition_names import NULL_VALUE
 from catalog.storage import Storage
 from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade

@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from catalog.errors import InvalidConfigurationError, WrongFieldError
-from catalog.jobs import ValidateSourceJob
 from catalog.model import Column, FileFormat, Table
-from catalog.places import allowed_locations
-from catalog.rebalancing.rules import RebalanceRules
-from catalog.table_config import (
+from catalog.operations.job_requests import ValidateSourceJob
+from catalog.settings.places import allowed_locations
+from catalog.settings.rebalance_rules import RebalanceRules
+from catalog.settings.table_config import (
     TableConfig,
     WantedIndexes,
     configured_load,

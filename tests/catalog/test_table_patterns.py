@@ -6,7 +6,7 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import InvalidIdentifierError, WrongFieldError
-from catalog.table_patterns import matching_tables, require_meant
+from catalog.tables.patterns import matching_tables, require_meant
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 

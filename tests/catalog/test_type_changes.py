@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from catalog import Catalog, NewPartition
+from catalog.datafiles.files import NewFile, insert_files
 from catalog.errors import UnsupportedChangeError
-from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.ranges import RangeScheme
 from catalog.statements.session import Session
 from tests.catalog.type_changes import LOSSLESS, LOSSY

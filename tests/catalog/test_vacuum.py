@@ -15,10 +15,10 @@ from sqlalchemy import insert, text
 
 from catalog import Catalog, Table
 from catalog.errors import InvalidRequestError, InvalidTableError, TableNotFoundError
-from catalog.files import FileInfo, Folder
+from catalog.files.filesystem import FileInfo, Folder
 from catalog.maintenance.judging import Verdict, Writer, judge
 from catalog.maintenance.reports import VacuumReport
-from catalog.operations import JobState, OperationState
+from catalog.operations.journal import JobState, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import RetiredFileRow
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk, retired, write_file

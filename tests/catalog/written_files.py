@@ -8,14 +8,14 @@ from pathlib import Path
 from sqlalchemy import select
 
 from catalog import Catalog, Table
-from catalog.attempts import attempt_folder
-from catalog.operations import OperationKind
-from catalog.own_files import base_name
-from catalog.schemes.committing import FileChange
-from catalog.schemes.files import DataFile, NewFile
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.files import DataFile, NewFile
+from catalog.datafiles.manifest import write_manifest
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from catalog.schemes.hashing import HashScheme
-from catalog.schemes.manifest import write_manifest
 from catalog.storage.schema import RetiredFileRow
+from catalog.tables.own_files import base_name
 
 STEP = "load"
 

@@ -228,7 +228,7 @@ def test_fields_that_a_form_does_not_have_are_refused_before_anything_is_done(
 
 def uses_form(task: Any) -> bool:
     """Return whether a task acts on fields of the run's form; a summary only tells of it."""
-    from calve_airflow.summary import SummaryOperator
+    from calve_airflow.operators.summary import SummaryOperator
 
     fields = (getattr(task, name, None) for name in task.template_fields)
     return not isinstance(task, SummaryOperator) and any("params" in str(field) for field in fields)

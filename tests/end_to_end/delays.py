@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog
-from catalog.attempts import attempt_folder
-from catalog.files import Folder
-from catalog.operations import OperationKind
-from catalog.schemes.committing import FileChange
-from catalog.schemes.definition import PARTITION_FOLDER
-from catalog.schemes.footers import read_footer
-from catalog.schemes.manifest import write_manifest
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.footers import read_footer
+from catalog.datafiles.manifest import write_manifest
+from catalog.files.filesystem import Folder
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from catalog.schemes.ranges import RangeScheme
+from catalog.tables.schemes import PARTITION_FOLDER
 
 BOUNDS = ((1, "0"), (2, "30"), (3, "60"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition
 from catalog.errors import PartitionProblem
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

@@ -18,8 +18,8 @@ import pytest
 from sqlalchemy import text
 
 from catalog import Catalog, IndexState, NewPartition
-from catalog.jobs import BuildPartitionIndexJob
-from catalog.operations import JobRun, JobState, OperationKind, OperationState
+from catalog.operations.job_requests import BuildPartitionIndexJob
+from catalog.operations.journal import JobRun, JobState, OperationKind, OperationState
 from standalone.environment import REPOSITORY
 from tests.end_to_end.killing import (
     PATIENCE_SECONDS,

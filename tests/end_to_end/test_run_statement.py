@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 from standalone.errors import AirflowApiError
 from tests.end_to_end.delays import make_delays, read_delays, row_counts
 from tests.end_to_end.killing import kill_task, wait_until_running

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DagRunTriggerException
 
-from calve_airflow.advisor_operators import (
+from calve_airflow.operators.advising import (
     JOB,
     REBALANCE_DAG,
     ApplyProposalOperator,
@@ -19,17 +19,17 @@ from calve_airflow.advisor_operators import (
     ProposeOperator,
     SummariseAdviceOperator,
 )
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
-from catalog.attempts import attempt_folder
-from catalog.key_types import IntegerType
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.files import ColumnStatistics, NewFile
+from catalog.datafiles.manifest import write_manifest
 from catalog.model import Column
-from catalog.operations import OperationKind
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from catalog.rebalancing.requests import RebalanceRequest
-from catalog.schemes.committing import FileChange
-from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.files import ColumnStatistics, NewFile
-from catalog.schemes.manifest import write_manifest
+from catalog.tables.schemes import scheme_from_properties
+from catalog.types.key_types import IntegerType
 
 RUN = "rebalance_advisor/run"
 TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"

@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import (
 from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
 from sqlalchemy import update
 
-from calve_airflow.approval import (
+from calve_airflow.operators.approval import (
     PATIENCE,
     ApproveDeletionOperator,
     Question,
@@ -31,7 +31,7 @@ from calve_airflow.approval import (
     require_approval,
 )
 from catalog import Catalog
-from catalog.approvals import VALID_MS
+from catalog.operations.approvals import VALID_MS
 from catalog.storage.schema import ApprovalRow
 
 ASKED = Question("Delete 10 rows?", "**10 rows** would be gone", ["abc"])

@@ -12,15 +12,11 @@ import yaml
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.backfill_operators import (
-    BackfillIndexesOperator,
-    PlanBackfillOperator,
-    SummariseBackfillOperator,
-)
-from calve_airflow.errors import SparkJobLostError
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.catalog_access import SparkJobLostError
+from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, IndexState
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.journal import OperationKind, OperationState
 
 TABLE = "demo.flights"
 RUN = "backfill_partition_indexes/run"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.errors import SparkJobFailedError, catalog_errors, job_error
+from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors, job_error
 from catalog.errors import ConflictError, TableNotFoundError
 
 

@@ -10,9 +10,9 @@ import pytest
 from airflow.sdk import BaseOperator, Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.import_operators import PlanImportOperator
-from calve_airflow.load_operators import DiscoverSourcesOperator
-from calve_airflow.statement_operators import ReadStatementOperator
+from calve_airflow.operators.importing import PlanImportOperator
+from calve_airflow.operators.loading import DiscoverSourcesOperator
+from calve_airflow.operators.statements import ReadStatementOperator
 from catalog import Catalog
 
 DISCOVER = DiscoverSourcesOperator(task_id="discover", operation_id="run")

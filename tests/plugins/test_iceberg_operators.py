@@ -12,21 +12,21 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow import forms
-from calve_airflow.approval import Question
-from calve_airflow.iceberg_operators import (
+from calve_airflow.forms import forms
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.iceberg_maintenance import (
     JOB,
     MaintainIcebergOperator,
     PlanIcebergUpkeepOperator,
     SummariseIcebergUpkeepOperator,
     upkeep_question,
 )
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.iceberg.jdbc import jdbc_settings
-from catalog.iceberg.upkeep import Upkeep
+from catalog.maintenance.iceberg_upkeep import Upkeep
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.journal import OperationKind, OperationState
 from tests.catalog.iceberg_tables import NAME, append, make_orders, migrate
 
 RUN = "maintain_iceberg/run"

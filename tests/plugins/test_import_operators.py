@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.approval import Question
-from calve_airflow.import_operators import (
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.importing import (
     ImportTableOperator,
     PlanImportOperator,
     SummariseImportOperator,
@@ -20,7 +20,7 @@ from calve_airflow.import_operators import (
 )
 from catalog import Catalog
 from catalog.errors import SourceUnavailableError
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 from tests.glue_endpoint import GlueEndpoint, columns, storage
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_named_table_that_is_refused_fails_the_run(empty_catalog: Catalog, sal
 def test_a_task_that_was_killed_fails_the_run_and_gives_its_table_free(
     empty_catalog: Catalog, sales: GlueEndpoint
 ) -> None:
-    from catalog.operations import OperationKind
+    from catalog.operations.journal import OperationKind
 
     planned = plan(form(sales.source(), "sales.orders"))
     operation_id = f"{RUN}/{planned[0]}"

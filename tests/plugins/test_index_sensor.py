@@ -9,9 +9,9 @@ import pytest
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout, TaskDeferralTimeout, TaskDeferred
 
-from calve_airflow import index_trigger
-from calve_airflow.index_sensor import PartitionIndexSensor
-from calve_airflow.index_trigger import PartitionIndexTrigger
+from calve_airflow.sensors.indexes import PartitionIndexSensor
+from calve_airflow.triggers import indexes as index_trigger
+from calve_airflow.triggers.indexes import PartitionIndexTrigger
 from catalog import Catalog
 from catalog.errors import ConflictError
 
@@ -63,7 +63,7 @@ def test_waits_in_the_triggerer_while_an_index_is_being_built(catalog: Catalog) 
     with pytest.raises(TaskDeferred) as deferred:
         execute("by_carrier")
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "calve_airflow.index_trigger.PartitionIndexTrigger"
+    assert path == "calve_airflow.triggers.indexes.PartitionIndexTrigger"
     assert PartitionIndexTrigger(**arguments).serialize() == (path, arguments)
     assert arguments == {"table": TABLE, "index": "by_carrier", "poll_seconds": 0.01}
     assert deferred.value.method_name == "execute_complete"
@@ -151,7 +151,7 @@ def test_the_trigger_waits_through_errors_that_may_pass(catalog: Catalog, monkey
 
 DAG_FILE = """\
 from airflow.sdk import DAG, task
-from calve_airflow.index_sensor import PartitionIndexSensor
+from calve_airflow.sensors.indexes import PartitionIndexSensor
 
 with DAG("wait_for_index", schedule=None, params={"table": "demo.flights"}):
 

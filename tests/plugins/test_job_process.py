@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calve_airflow.job_process import JobProcess
+from calve_airflow.submitting.job_process import JobProcess
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -54,7 +54,7 @@ def test_is_found_through_its_folder(process: JobProcess) -> None:
 
 def test_lives_on_when_its_starter_is_killed(tmp_path: Path) -> None:
     starter = (
-        "import os, sys, time; from pathlib import Path; from calve_airflow.job_process import JobProcess\n"
+        "import os, sys, time; from pathlib import Path; from calve_airflow.submitting.job_process import JobProcess\n"
         f"p = JobProcess.in_new_folder(Path({str(tmp_path)!r}), 'step-')\n"
         "p.start([sys.executable, '-c', 'import time; time.sleep(600)'], os.environ); print(p.log_path, flush=True)\n"
         "time.sleep(600)"

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.load_operators import (
+from calve_airflow.operators.loading import (
     BuildLoadedIndexOperator,
     CheckQualityOperator,
     CreateIndexesOperator,
@@ -19,10 +19,10 @@ from calve_airflow.load_operators import (
     RegisterPartitionsOperator,
     WritePartitionsOperator,
 )
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
-from catalog.loading import STAGING
-from catalog.operations import OperationKind, OperationState
+from catalog.loading.loading import STAGING
+from catalog.operations.journal import OperationKind, OperationState
 
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
 

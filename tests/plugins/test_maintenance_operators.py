@@ -10,8 +10,8 @@ from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 from sqlalchemy import update
 
-from calve_airflow.approval import Question
-from calve_airflow.maintenance_operators import (
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.maintenance import (
     CLEAR,
     EXPIRE,
     VACUUM,
@@ -23,7 +23,7 @@ from calve_airflow.maintenance_operators import (
 )
 from catalog import Catalog
 from catalog.indexes import building
-from catalog.operations import LEASE_MS, OperationKind
+from catalog.operations.journal import LEASE_MS, OperationKind
 from catalog.storage.schema import ApprovalRow, OperationRow
 from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
 

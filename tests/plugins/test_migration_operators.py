@@ -11,8 +11,8 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow import forms
-from calve_airflow.migration_operators import (
+from calve_airflow.forms import forms
+from calve_airflow.operators.migrating import (
     FlipMigrationOperator,
     PlanMigrationsOperator,
     StageMigrationOperator,
@@ -20,13 +20,13 @@ from calve_airflow.migration_operators import (
     VerifyMigrationOperator,
     give_up_migration,
 )
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, NewPartition
 from catalog.errors import VerificationFailedError
 from catalog.migration import forms as migration_forms
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.journal import OperationKind, OperationState
 from tests.catalog.iceberg_tables import expected_rows, iceberg_rows, make_orders, stage, write_rows
 
 RUN = "migrate_hive_to_iceberg/run"

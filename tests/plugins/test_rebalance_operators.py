@@ -12,8 +12,8 @@ from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 from sqlalchemy import update
 
-from calve_airflow.approval import Question
-from calve_airflow.rebalance_operators import (
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.rebalancing import (
     CommitRebalanceOperator,
     PlanRebalanceOperator,
     RewritePartitionsOperator,
@@ -22,16 +22,16 @@ from calve_airflow.rebalance_operators import (
     rebalance_question,
     size,
 )
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, Table
-from catalog.approvals import VALID_MS
-from catalog.attempts import attempt_folder
+from catalog.datafiles.files import ColumnStatistics, NewFile, insert_files
+from catalog.datafiles.manifest import write_manifest
 from catalog.errors import OperationConflictError, VerificationFailedError
-from catalog.operations import OperationKind
+from catalog.operations.approvals import VALID_MS
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import OperationKind
 from catalog.rebalancing.changes import MergePartitions
 from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
-from catalog.schemes.files import ColumnStatistics, NewFile, insert_files
-from catalog.schemes.manifest import write_manifest
 from catalog.schemes.ranges import RangeScheme
 from catalog.storage.schema import ApprovalRow
 
@@ -331,7 +331,7 @@ def test_files_that_differ_are_not_committed_and_are_written_again(catalog: Cata
 
 
 def test_files_that_vacuum_took_are_written_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
-    from catalog.schemes.manifest import delete_manifest
+    from catalog.datafiles.manifest import delete_manifest
 
     first = rewrite(SPLIT)
     verify(SPLIT)

@@ -15,12 +15,12 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow import spark_job
-from calve_airflow.errors import SparkJobFailedError, SparkJobLostError
-from calve_airflow.job_process import JobProcess
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError
+from calve_airflow.operators import spark_job
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog
-from catalog.operations import JobRun, JobState, OperationKind
+from catalog.operations.journal import JobRun, JobState, OperationKind
 
 OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 
@@ -59,7 +59,7 @@ catalog.operations.heartbeat(*attempt)
 
 KILLED_TASK = """\
 import json, sys
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
 SparkJobOperator(task_id="task", **json.loads(sys.argv[1])).execute({})
 """
 

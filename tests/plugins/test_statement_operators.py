@@ -15,19 +15,19 @@ from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.catalog.glue import GlueCatalog
 from sqlalchemy import update
 
-from calve_airflow.approval import Question
-from calve_airflow.errors import SparkJobFailedError
-from calve_airflow.spark_job import SparkJobOperator
-from calve_airflow.statement_operators import (
+from calve_airflow.catalog_access import SparkJobFailedError
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.statements import (
     ReadStatementOperator,
     RunStatementOperator,
     give_up_statement,
     statement_question,
 )
 from catalog import Catalog, NewPartition
+from catalog.datafiles.files import NewFile, insert_files
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationKind, OperationState
-from catalog.schemes.files import NewFile, insert_files
+from catalog.operations.journal import OperationKind, OperationState
 from catalog.schemes.ranges import RangeScheme
 from catalog.storage.schema import PartitionRow
 from tests.catalog.iceberg_tables import append, make_orders, migrate

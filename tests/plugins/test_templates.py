@@ -10,8 +10,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 from jsonschema import Draft202012Validator
 
-from calve_airflow import templates
-from calve_airflow.spark_job import SparkJobOperator
+from calve_airflow.forms import templates
+from calve_airflow.operators.spark_job import SparkJobOperator
 from tests.catalog.iceberg_tables import NAME, make_orders, migrate
 from tests.glue_endpoint import GlueEndpoint
 

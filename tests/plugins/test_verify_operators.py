@@ -9,15 +9,15 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.spark_job import SparkJobOperator
-from calve_airflow.verify_operators import (
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.verifying import (
     JOB,
     PlanVerificationOperator,
     SummariseVerificationOperator,
     VerifyIndexOperator,
 )
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.journal import OperationKind, OperationState
 
 TABLE, INDEX = "demo.flights", "by_carrier"
 RUN = "verify_partition_indexes/run"

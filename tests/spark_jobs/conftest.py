@@ -22,7 +22,7 @@ class Loader:
     """Runs the steps of loads of one table, as the DAG does."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog, table: str, keys: Mapping[str, str]) -> None:
-        from spark_jobs.session import configure
+        from spark_jobs.sessions.session import configure
 
         self.spark = configure(spark)
         self.catalog = catalog
@@ -47,14 +47,14 @@ class Loader:
         return result
 
     def validate(self, operation_id: str, source: Path, **changes: Any) -> dict[str, Any]:
-        from catalog.jobs import ValidateSourceJob
+        from catalog.operations.job_requests import ValidateSourceJob
         from spark_jobs.validate_source import validate_source
 
         self.catalog.loading.discover(operation_id, self.table, str(source), is_dry_run=changes.get("dry_run", False))
         return self.run_job(validate_source, ValidateSourceJob, operation_id, **changes)
 
     def write(self, operation_id: str, **changes: Any) -> dict[str, Any]:
-        from catalog.jobs import WritePartitionsJob
+        from catalog.operations.job_requests import WritePartitionsJob
         from spark_jobs.write_partitions import write_partitions
 
         return self.run_job(write_partitions, WritePartitionsJob, operation_id, **changes)

@@ -14,8 +14,8 @@ def main(text: str) -> None:
     """Do what a JSON object says: `url`, `operation`, `table`; and `change`, or `first` and `end` of rows to load."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.rebalance import rebalance
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.writing.scheme_loading import load_rows
 
     asked: dict[str, Any] = json.loads(text)
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")

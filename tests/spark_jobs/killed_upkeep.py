@@ -12,13 +12,13 @@ from typing import Any
 from unittest.mock import patch
 
 from catalog import Catalog
-from catalog.environment import package_settings
 from catalog.errors import CatalogError
-from catalog.failpoints import DIE_AT, Point
 from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
-from catalog.iceberg.upkeep import Upkeep
-from catalog.jobs import MaintainIcebergJob
-from catalog.operations import OperationKind
+from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.operations.failpoints import DIE_AT, Point
+from catalog.operations.job_requests import MaintainIcebergJob
+from catalog.operations.journal import OperationKind
+from catalog.settings.environment import package_settings
 from tests.catalog.iceberg_tables import NAME, sql_catalog
 
 
@@ -63,7 +63,10 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
     statements = list(Upkeep.read(form).statements(NAME, None))  # type: ignore[arg-type]
     deaths = 0
     for _ in statements:
-        with patch.dict(os.environ, {DIE_AT: Point.COMMITTED}), patch("catalog.failpoints.die", side_effect=Died):
+        with (
+            patch.dict(os.environ, {DIE_AT: Point.COMMITTED}),
+            patch("catalog.operations.failpoints.die", side_effect=Died),
+        ):
             try:
                 run("upkeep", statements)
             except Died:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from catalog import Catalog
-from catalog.jobs import StageMigrationJob, VerifyMigrationJob
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
+from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +19,7 @@ class Migrator:
     """Runs the steps of migrations, as the DAG does."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
-        from spark_jobs.session import configure
+        from spark_jobs.sessions.session import configure
 
         self.spark = configure(spark)
         self.catalog = catalog

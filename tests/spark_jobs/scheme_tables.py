@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from catalog import Catalog
-from catalog.own_properties import TARGET_PROPERTY
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange
 from catalog.schemes.model import Scheme
+from catalog.tables.own_properties import TARGET_PROPERTY
 from tests.catalog.scheme_model import HashModel, IntervalModel, Model
 from tests.catalog.scheme_values import Row, Where, duckdb_type, normal, order, plain, stored
 
@@ -110,7 +110,7 @@ class SchemeTable:
 
     def load(self, rows: Iterable[Row], *, blanks: int = 0) -> dict[str, Any]:
         """Load rows, and expect them."""
-        from spark_jobs.scheme_loading import load_rows
+        from spark_jobs.writing.scheme_loading import load_rows
 
         numbered = self.numbered(rows)
         frame = self.frame(numbered, blanks=blanks)
@@ -123,7 +123,7 @@ class SchemeTable:
 
     def change(self, change: PartitionChange, model: Model) -> dict[str, Any]:
         """Make a change, with Spark only if it is needed, and expect what the model says."""
-        from spark_jobs.rebalance import rebalance
+        from spark_jobs.writing.rebalancing import rebalance
 
         operation = self.new_operation()
         report = self.catalog.rebalancing.change_catalog(operation, self.name, change)
@@ -204,7 +204,7 @@ class SchemeTable:
         """Compare what `read_table` returns for filters with DuckDB's answers over all rows."""
         from pyspark.sql import functions as f
 
-        from spark_jobs.reading import read_table
+        from spark_jobs.reading.tables import read_table
 
         texts = [None, *[where.text for where in wheres]]
         frames = [

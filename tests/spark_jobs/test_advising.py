@@ -10,14 +10,14 @@ import pytest
 from catalog import Catalog
 from catalog.advice.profile import ColumnProfile
 from catalog.advice.report import advise_table
-from catalog.key_types import IntegerType
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
+from catalog.types.key_types import IntegerType
 from catalog.types.ranges import KeyRange
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.session import configure
+from spark_jobs.sessions.session import configure
 from spark_jobs.statement_engine import SparkEngine
-from spark_jobs.value_loading import append_rows
+from spark_jobs.writing.scheme_loading import load_rows
+from spark_jobs.writing.value_loading import append_rows
 
 pytestmark = [
     pytest.mark.spark,

@@ -11,8 +11,8 @@ from catalog.errors import FencedError, IndexBuildEndedError, OperationReusedErr
 from catalog.indexes import building
 from catalog.indexes.definitions import IdRange
 from catalog.indexes.items import count_items
-from catalog.jobs import BuildPartitionIndexJob
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.job_requests import BuildPartitionIndexJob
+from catalog.operations.journal import OperationKind, OperationState
 from spark_jobs.build_partition_index import build_partition_index
 from tests.catalog.index_items import assert_every_partition_has_its_item
 from tests.spark_jobs.writing import partitions_come_and_go

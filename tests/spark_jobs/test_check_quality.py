@@ -12,10 +12,10 @@ import pytest
 
 from catalog import Catalog, NewPartition, PartitionState
 from catalog.errors import InvalidConfigurationError
-from catalog.jobs import CheckQualityJob
-from catalog.operations import OperationKind
-from catalog.partition_names import escape
-from catalog.quality import QualityRules
+from catalog.model.partition_names import escape
+from catalog.operations.job_requests import CheckQualityJob
+from catalog.operations.journal import OperationKind
+from catalog.settings.quality_rules import QualityRules
 from spark_jobs.check_quality import check_quality
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
@@ -44,7 +44,7 @@ def check(
     def run(
         partitions: list[dict[str, Any]], operation: str = "dag/run", rules: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        from spark_jobs.session import configure
+        from spark_jobs.sessions.session import configure
 
         catalog.operations.begin(operation, OperationKind.ADD_PARTITIONS, TABLE)
         with catalog.operations.attempt(operation, "register") as attempt:

@@ -121,7 +121,7 @@ FOREIGN_READS = [
 
 @pytest.fixture
 def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
     catalog.create_database("shop")
@@ -248,7 +248,7 @@ def test_a_setting_allows_more_functions(session: Session, monkeypatch: pytest.M
 
 
 def test_every_function_of_this_spark_is_either_allowed_or_known_to_be_refused(spark: SparkSession) -> None:
-    from spark_jobs.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
+    from spark_jobs.queries.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
 
     state = spark._jsparkSession.sessionState()  # type: ignore[attr-defined]
     refused = []
@@ -270,7 +270,7 @@ _REFUSED = """
 
 @pytest.mark.parametrize("expression", ["reflect('java.lang.System', 'getenv', 'HOME')", "(SELECT 1 FROM text.`/x`)"])
 def test_an_expression_of_quality_rules_is_checked(spark: SparkSession, expression: str) -> None:
-    from spark_jobs.checked_plans import check_expression
+    from spark_jobs.queries.checked_plans import check_expression
 
     check_expression(spark, "month(departure)")
     with pytest.raises(CatalogError, match=r"cannot be used|does not exist"):

@@ -14,20 +14,20 @@ import pytest
 
 from catalog import Catalog, NewPartition
 from catalog.errors import VerificationFailedError
-from catalog.jobs import RewritePartitionsJob, VerifyRewriteJob
 from catalog.model import Column
+from catalog.operations.job_requests import RewritePartitionsJob, VerifyRewriteJob
 from catalog.rebalancing.changes import SplitPartition
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 from spark_jobs import verify_rewrite as verifying
-from spark_jobs.iceberg_reading import read_metadata_file
-from spark_jobs.query import query
-from spark_jobs.reading import read_table
-from spark_jobs.rebalance import rebalance
+from spark_jobs.queries.query import query
+from spark_jobs.reading.iceberg import read_metadata_file
+from spark_jobs.reading.tables import read_table
 from spark_jobs.rewrite_partitions import rewrite_partitions
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.session import configure
-from spark_jobs.value_loading import append_rows
+from spark_jobs.sessions.session import configure
 from spark_jobs.verify_rewrite import verify_rewrite
+from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.writing.scheme_loading import load_rows
+from spark_jobs.writing.value_loading import append_rows
 from tests.spark_jobs.migrating import Migrator
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
@@ -376,8 +376,8 @@ def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
     steps = Steps(scheme_table, session)
     with monkeypatch.context() as broken:
         # A rewrite that knows the present names alone.
-        broken.setattr("spark_jobs.reading.file_layout", lambda table, _: table.columns)
-        broken.setattr("spark_jobs.reading.is_plain_layout", lambda _: True)
+        broken.setattr("spark_jobs.reading.tables.file_layout", lambda table, _: table.columns)
+        broken.setattr("spark_jobs.reading.tables.is_plain_layout", lambda _: True)
         folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]
         with pytest.raises(VerificationFailedError, match="do not hold the rows of the old ones"):
             steps.run(verify_rewrite, VerifyRewriteJob, folder=folder)

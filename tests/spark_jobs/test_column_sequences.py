@@ -17,16 +17,16 @@ import duckdb
 import pytest
 
 from catalog import Catalog
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.model import Column
 from catalog.rebalancing.changes import AddPartitions, MergePartitions, SplitPartition
-from catalog.schemes.definition import scheme_from_properties
-from spark_jobs.query import query
-from spark_jobs.reading import read_table
-from spark_jobs.rebalance import rebalance
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.session import configure
-from spark_jobs.value_loading import append_rows
+from catalog.tables.schemes import scheme_from_properties
+from spark_jobs.queries.query import query
+from spark_jobs.reading.tables import read_table
+from spark_jobs.sessions.session import configure
+from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.writing.scheme_loading import load_rows
+from spark_jobs.writing.value_loading import append_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

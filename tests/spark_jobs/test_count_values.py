@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from catalog.jobs import CountValuesJob
 from catalog.model import Column
+from catalog.operations.job_requests import CountValuesJob
 from catalog.rebalancing.contents import ValueCount
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.count_values import count_values
-from spark_jobs.reading import read_table
-from spark_jobs.rebalance import rebalance
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.session import configure
+from spark_jobs.reading.tables import read_table
+from spark_jobs.sessions.session import configure
+from spark_jobs.writing.rebalancing import rebalance
+from spark_jobs.writing.scheme_loading import load_rows
 
 pytestmark = [
     pytest.mark.spark,

@@ -9,9 +9,9 @@ import pytest
 
 from catalog import Column, FileFormat, Table
 from catalog.errors import VerificationFailedError
-from catalog.quality import ColumnRule, QualityRules
-from spark_jobs.data_docs import ExternalLoadError, external_loads, make_self_contained
-from spark_jobs.expectations import validate
+from catalog.settings.quality_rules import ColumnRule, QualityRules
+from spark_jobs.checking.data_docs import ExternalLoadError, external_loads, make_self_contained
+from spark_jobs.checking.expectations import validate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

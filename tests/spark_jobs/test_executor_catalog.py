@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 from sqlalchemy import make_url
 
-from spark_jobs.backfill_task import run_task
-from spark_jobs.executor_catalog import address_of, executor_url
+from spark_jobs.sessions.executor_catalog import address_of, executor_url
+from spark_jobs.writing.index_backfill import run_task
 
 URL = "postgresql+psycopg://calve:planted@db:5432/calve?sslpassword=planted&sslmode=require"
 

@@ -19,16 +19,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog
+from catalog.datafiles.files import NewFile, insert_files
 from catalog.errors import VerificationFailedError
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.model import Scheme
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from spark_jobs.query import PrunedQuery
+    from spark_jobs.queries.query import PrunedQuery
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
@@ -109,7 +109,7 @@ class Lake:
         )
 
     def pruned(self, sql: str, **options: bool) -> PrunedQuery:
-        from spark_jobs.query import prune_query
+        from spark_jobs.queries.query import prune_query
 
         return prune_query(self.spark, sql, catalog=self.catalog, **options)
 
@@ -161,7 +161,7 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    from spark_jobs import joining
+    from spark_jobs.queries import joining
 
     folder = tmp_path_factory.mktemp("lake")
     shutil.copyfile(sqlite_template, folder / "catalog.db")
@@ -335,7 +335,7 @@ def test_small_tables_are_sent_to_all_tasks(lake: Lake) -> None:
 
 
 def test_settings_of_the_session_stay_as_they_are(lake: Lake) -> None:
-    from spark_jobs.joining import _ADDED_LAST
+    from spark_jobs.queries.joining import _ADDED_LAST
 
     before = [lake.spark.conf.get(name) for name in _ADDED_LAST]
     lake.pruned("SELECT * FROM lake.a JOIN lake.b USING (k)")
@@ -344,9 +344,9 @@ def test_settings_of_the_session_stay_as_they_are(lake: Lake) -> None:
 
 def test_file_that_is_gone_is_an_error(lake: Lake) -> None:
     lake.add("gone", *TABLES["a"])
-    from spark_jobs.join_regions import Source
-    from spark_jobs.joining import join_partition_wise
-    from spark_jobs.reading import read_scan
+    from spark_jobs.queries.join_regions import Source
+    from spark_jobs.queries.joining import join_partition_wise
+    from spark_jobs.reading.tables import read_scan
 
     scan = lake.catalog.scan_files("lake.gone")
     frame = read_scan(lake.spark, scan)
@@ -390,7 +390,7 @@ SIZES = st.dictionaries(st.integers(0, 200), st.integers(1, 1000), max_size=80)
 @settings(deadline=None)
 @given(sizes=SIZES, cores=st.integers(1, 40))
 def test_each_place_is_in_one_group_and_no_core_has_much_more(sizes: dict[int, int], cores: int) -> None:
-    from spark_jobs.joining import packed
+    from spark_jobs.queries.joining import packed
 
     groups = packed(sizes, cores)
     if groups is None:
@@ -403,7 +403,7 @@ def test_each_place_is_in_one_group_and_no_core_has_much_more(sizes: dict[int, i
 
 
 def test_places_are_packed_when_they_keep_all_cores_busy(monkeypatch: pytest.MonkeyPatch) -> None:
-    from spark_jobs import joining
+    from spark_jobs.queries import joining
 
     monkeypatch.setattr(joining, "LEAST_TASKS", 8)
     monkeypatch.setattr(joining, "TASKS_A_CORE", 4)

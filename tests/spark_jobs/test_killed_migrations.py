@@ -21,10 +21,10 @@ import pytest
 
 from catalog import Catalog, Table
 from catalog.errors import CatalogError, OperationConflictError
-from catalog.failpoints import DIE_AT, Point
-from catalog.jobs import JobRequest, StageMigrationJob, VerifyMigrationJob
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
+from catalog.operations.failpoints import DIE_AT, Point
+from catalog.operations.job_requests import JobRequest, StageMigrationJob, VerifyMigrationJob
 from tests.catalog.iceberg_tables import NAME, expected_rows, iceberg_rows, make_orders, sql_catalog
 from tests.catalog.test_killed_migrations import kill
 from tests.catalog.test_migrations import data_files, hive_state, make_old, metadata_files
@@ -87,7 +87,7 @@ def dying_at(point: Point, time_of: int, monkeypatch: pytest.MonkeyPatch) -> Ite
 
     with monkeypatch.context() as patch:
         patch.setenv(DIE_AT, point)
-        patch.setattr("catalog.failpoints.die", die)
+        patch.setattr("catalog.operations.failpoints.die", die)
         yield
 
 

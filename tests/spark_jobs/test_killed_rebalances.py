@@ -21,7 +21,7 @@ import pytest
 from sqlalchemy import delete
 
 from catalog import Catalog, Column
-from catalog.failpoints import DIE_AT, Point
+from catalog.operations.failpoints import DIE_AT, Point
 from catalog.rebalancing.changes import (
     AddPartitions,
     DropPartitions,
@@ -30,8 +30,8 @@ from catalog.rebalancing.changes import (
     SetPartitionNumber,
     SplitPartition,
 )
-from catalog.schemes.definition import scheme_from_properties
 from catalog.storage.schema import JobRow, OperationRow
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ EACH = [(name, point) for name, case in CASES.items() for point in case[2]]
 
 
 def make_table(spark: SparkSession, catalog: Catalog, scheme: str) -> None:
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     catalog.create_database("demo", if_not_exists=True)
     found = scheme_from_properties(Column("c", "int"), SCHEMES[scheme])
@@ -96,8 +96,8 @@ def make_table(spark: SparkSession, catalog: Catalog, scheme: str) -> None:
 
 
 def run(spark: SparkSession, catalog: Catalog, change: PartitionChange | None) -> dict[str, Any]:
-    from spark_jobs.rebalance import rebalance
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.rebalancing import rebalance
+    from spark_jobs.writing.scheme_loading import load_rows
 
     if change is None:
         rows = spark.range(100, 120, 1, 2).selectExpr("id as n", "cast(id - 95 as int) as c")
@@ -188,7 +188,7 @@ def dying_at(point: Point, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     with monkeypatch.context() as patch:
         patch.setenv(DIE_AT, point)
-        patch.setattr("catalog.failpoints.die", die)
+        patch.setattr("catalog.operations.failpoints.die", die)
         yield
 
 
@@ -203,7 +203,7 @@ def check_disk(catalog: Catalog) -> None:
 
 
 def check_end(spark: SparkSession, catalog: Catalog, after: Contents, lines: list[str]) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     assert contents(catalog) == after
     assert [each.text for each in catalog.scheme_partitions(TABLE)] == lines

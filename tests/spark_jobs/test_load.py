@@ -81,7 +81,7 @@ def test_names_that_look_like_patterns_are_files(
 def test_a_table_in_a_folder_that_looks_like_a_pattern_is_loaded(
     spark: SparkSession, make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path, table_format: str
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     catalog.create_database("odd", location=str(tmp_path / "wh[ab]*{c}"))
     source = deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1.5\nDE,2,3,3.5\n")

@@ -26,7 +26,7 @@ from pyiceberg.table.name_mapping import MappedField
 from pyiceberg.types import DateType, IcebergType, ListType, MapType, StructType, TimestamptzType
 
 from catalog import Catalog, FileFormat, NewPartition
-from catalog.partition_names import NULL_VALUE
+from catalog.model.partition_names import NULL_VALUE
 from tests.catalog.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def test_three_readers_read_what_hive_reads(
     avro_package: None,
     duck: duckdb.DuckDBPyConnection,
 ) -> None:
-    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.reading.iceberg import read_metadata_file
 
     case = CASES[name]
     full_name = register(catalog, lake, name)
@@ -316,7 +316,7 @@ def test_filters_leave_files_out_and_no_rows(
     iceberg_spark: SparkSession,
     duck: duckdb.DuckDBPyConnection,
 ) -> None:
-    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.reading.iceberg import read_metadata_file
 
     location = str(migrator.migrate(register(catalog, lake, name), verify=False)["metadata_location"])
     table, rows = StaticTable.from_metadata(location), read_metadata_file(iceberg_spark, location)

@@ -16,7 +16,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.migration.requests import MigrationRequest
-from catalog.operations import OperationState
+from catalog.operations.journal import OperationState
 from catalog.statements.results import as_text
 from catalog.statements.session import Session
 from tests.catalog.iceberg_tables import append, iceberg_rows
@@ -36,7 +36,7 @@ ADD_MORE = "ALTER TABLE orders EXECUTE add_files_from_table(schema_name => 'shop
 
 @pytest.fixture
 def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
     catalog.create_database("shop")
@@ -202,8 +202,8 @@ def test_a_table_that_changes_meanwhile_is_planned_anew(
 def test_a_session_without_icebergs_runtime_is_refused_before_anything_is_begun(
     session: Session, catalog: Catalog, iceberg_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from spark_jobs import packages
     from spark_jobs.migrate import migrate
+    from spark_jobs.sessions import packages
 
     monkeypatch.setattr(packages, "_ICEBERG_CLASS", "org.apache.iceberg.NoSuchClass")
     with pytest.raises(

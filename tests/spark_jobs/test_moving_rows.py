@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from catalog import Catalog
+from catalog.datafiles.files import NewFile, insert_files
 from catalog.errors import VerificationFailedError
 from catalog.rebalancing.changes import SplitPartition
-from catalog.schemes.files import NewFile, insert_files
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
@@ -27,7 +27,7 @@ ROWS = 1_000
 @pytest.fixture
 def table(spark: SparkSession, catalog: Catalog) -> str:
     """A table of ranges of ten, with the numbers from 0 to 99, each ten times."""
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     catalog.create_database("shop")
     catalog.create_table("shop.numbers", columns=[("c", "int"), ("n", "int")], scheme=TENS)
@@ -41,7 +41,7 @@ def table(spark: SparkSession, catalog: Catalog) -> str:
 def test_the_shorter_expression_says_the_same_of_rows_of_its_partitions(
     spark: SparkSession, scheme: Scheme, among: tuple[int, ...]
 ) -> None:
-    from spark_jobs.placement import partition_id
+    from spark_jobs.rows.placement import partition_id
 
     values = spark.range(-5, 110).selectExpr(f"cast(id as {scheme.column_type}) as c")
     rows = values.unionByName(values.selectExpr(f"cast(null as {scheme.column_type}) as c").limit(1))
@@ -53,7 +53,7 @@ def test_the_shorter_expression_says_the_same_of_rows_of_its_partitions(
 
 
 def test_its_length_does_not_grow_with_the_partitions() -> None:
-    from spark_jobs.placement import partition_id_sql
+    from spark_jobs.rows.placement import partition_id_sql
 
     more = RangeScheme("c", "int", (), 1_001, tuple((number, str(10 * number)) for number in range(1, 1_001)))
     assert partition_id_sql(more, (3, 4)) == partition_id_sql(TENS, (3, 4))
@@ -62,8 +62,8 @@ def test_its_length_does_not_grow_with_the_partitions() -> None:
 def test_a_split_into_more_partitions_than_files_may_be_open_keeps_every_row(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
-    from spark_jobs.reading import read_table
-    from spark_jobs.rebalance import rebalance
+    from spark_jobs.reading.tables import read_table
+    from spark_jobs.writing.rebalancing import rebalance
 
     report = rebalance(spark, catalog, "split", table, SplitPartition(5, tuple(map(str, range(41, 51)))))
     assert report["rows_written"] == 100
@@ -77,7 +77,7 @@ def test_a_split_into_more_partitions_than_files_may_be_open_keeps_every_row(
 def test_a_row_in_a_partition_that_is_not_its_own_stops_the_change(
     spark: SparkSession, catalog: Catalog, table: str
 ) -> None:
-    from spark_jobs.rebalance import rebalance
+    from spark_jobs.writing.rebalancing import rebalance
 
     [wrong] = catalog.scan_files(table, "_partition_id = 8").files
     with catalog.storage.write() as connection:

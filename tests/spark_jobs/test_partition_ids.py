@@ -11,7 +11,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import UnsupportedExpressionError
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,8 +70,8 @@ REFUSED = {
 def shop(spark: SparkSession, catalog: Catalog) -> Iterator[Catalog]:
     from pyspark.sql import functions as f
 
-    from spark_jobs.placement import partition_id
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.rows.placement import partition_id
+    from spark_jobs.writing.scheme_loading import load_rows
 
     catalog.create_database("shop")
     properties = {
@@ -91,7 +91,7 @@ def shop(spark: SparkSession, catalog: Catalog) -> Iterator[Catalog]:
 
 @on_sqlite
 def test_ids_are_those_of_the_rows_wherever_they_are_named(spark: SparkSession, shop: Catalog) -> None:
-    from spark_jobs.query import prune_query, query
+    from spark_jobs.queries.query import prune_query, query
 
     for sql, expected in STATEMENTS.items():
         answer = Counter(map(tuple, query(spark, sql, catalog=shop).collect()))
@@ -107,7 +107,7 @@ def test_ids_are_those_of_the_rows_wherever_they_are_named(spark: SparkSession, 
 
 @on_sqlite
 def test_names_without_a_database_are_those_of_the_current_one(spark: SparkSession, shop: Catalog) -> None:
-    from spark_jobs.query import query
+    from spark_jobs.queries.query import query
 
     spark.sql("CREATE DATABASE IF NOT EXISTS shop")
     spark.sql("USE shop")

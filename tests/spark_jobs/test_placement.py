@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from catalog.column_types import parse_column_type
 from catalog.expressions import parse_expression
 from catalog.model import PARTITION_ID, Column, FileFormat, Table
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
+from catalog.types.column_types import parse_column_type
 from tests.catalog.scheme_values import HASHED_TYPES, TYPES, Row, filters, order, plain, values_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def schemes(column: str, kind: str, values: Sequence[Any]) -> Iterator[Scheme]:
 
 
 def check_partitions(spark: SparkSession, rows: Sequence[Row], kinds: dict[str, str]) -> None:
-    from spark_jobs.placement import partition_id
+    from spark_jobs.rows.placement import partition_id
 
     found = frame(spark, rows, kinds)
     asked = [each for name, kind in kinds.items() for each in schemes(name, kind, [row[name] for row in rows])]
@@ -118,7 +118,7 @@ def test_spark_places_every_value_as_python_does(spark: SparkSession, data: st.D
 @quick
 @given(data=st.data())
 def test_spark_hashes_decimals_of_many_digits_as_python_does(spark: SparkSession, data: st.DataObject) -> None:
-    from spark_jobs.placement import partition_id
+    from spark_jobs.rows.placement import partition_id
 
     rows = []
     for _ in range(ROWS):
@@ -144,7 +144,7 @@ def test_spark_hashes_decimals_of_many_digits_as_python_does(spark: SparkSession
 def test_spark_finds_the_rows_of_a_filter_as_python_does(spark: SparkSession, data: st.DataObject) -> None:
     from pyspark.sql import functions as f
 
-    from spark_jobs.filters import filter_sql
+    from spark_jobs.reading.filters import filter_sql
 
     rows = data.draw(rows_of(KINDS))
     columns = [(name, kind, [row[name] for row in rows[1:]]) for name, kind in KINDS.items()]
@@ -208,7 +208,7 @@ def table_of(scheme: Scheme) -> Table:
 def test_literals_that_are_no_values_of_the_type_compare_with_them(
     spark: SparkSession, name: str, values: list[str | None], wheres: dict[str, list[int]]
 ) -> None:
-    from spark_jobs.filters import filter_sql
+    from spark_jobs.reading.filters import filter_sql
 
     column = next(each for each, kind in KINDS.items() if kind == name)
     table = table_of(HashScheme("c0", KINDS["c0"], (), 4))
@@ -222,7 +222,7 @@ def test_literals_that_are_no_values_of_the_type_compare_with_them(
 
 
 def test_a_filter_on_the_partition_id_is_one_on_the_function_of_the_column(spark: SparkSession) -> None:
-    from spark_jobs.filters import filter_sql
+    from spark_jobs.reading.filters import filter_sql
 
     scheme = RangeScheme("c2", "int", (), 4, ((3, "10"), (1, "20")))
     table = table_of(scheme)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from catalog import Catalog, NewPartition
 from catalog.errors import ExpressionSyntaxError, UnsupportedExpressionError
-from catalog.partition_names import partition_path
+from catalog.model.partition_names import partition_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,7 @@ class Shop:
 
     def check(self, sql: str, partitions_read: Sequence[int]) -> None:
         """Make sure that a query answers as Spark does by itself, from so many partitions of each occurrence."""
-        from spark_jobs.query import prune_query
+        from spark_jobs.queries.query import prune_query
 
         answer = prune_query(self.spark, sql, catalog=self.catalog)
         assert [table.partitions_read for table in answer.tables] == list(partitions_read), (sql, answer.tables)
@@ -74,7 +74,7 @@ def counted(frame: DataFrame) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def shop(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     folder = tmp_path_factory.mktemp("shop")
     shutil.copyfile(sqlite_template, folder / "catalog.db")
@@ -226,7 +226,7 @@ def test_keys_of_every_type_prune(shop: Shop) -> None:
 
 
 def test_texts_of_timestamps_are_of_the_sessions_zone(shop: Shop) -> None:
-    from spark_jobs.query import prune_query
+    from spark_jobs.queries.query import prune_query
 
     shop.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
@@ -275,7 +275,7 @@ def test_temporary_view_comes_before_a_table(shop: Shop) -> None:
 
 
 def test_sample_is_taken_of_the_whole_table(shop: Shop) -> None:
-    from spark_jobs.query import prune_query
+    from spark_jobs.queries.query import prune_query
 
     answer = prune_query(
         shop.spark,
@@ -287,7 +287,7 @@ def test_sample_is_taken_of_the_whole_table(shop: Shop) -> None:
 
 
 def test_today_is_the_day_of_the_call(shop: Shop) -> None:
-    from spark_jobs.query import prune_query
+    from spark_jobs.queries.query import prune_query
 
     sql = "SELECT *, now() AS at FROM shop.orders WHERE day < current_date() - 7 AND day = current_date() - 7"
     assert prune_query(shop.spark, sql, catalog=shop.catalog).tables[0].partitions_read == 0
@@ -298,7 +298,7 @@ def test_today_is_the_day_of_the_call(shop: Shop) -> None:
 
 
 def test_answer_says_what_was_pruned_and_leaves_no_views(shop: Shop) -> None:
-    from spark_jobs.query import prune_query, query
+    from spark_jobs.queries.query import prune_query, query
 
     before = {table.name for table in shop.spark.catalog.listTables()}
     sql = "SELECT count(*) AS c FROM shop.orders o JOIN shop.customers c ON o.id = c.id WHERE n = 1 AND tier = 'b'"
@@ -328,7 +328,7 @@ def test_condition_too_long_for_the_catalog_prunes_nothing(shop: Shop) -> None:
     ],
 )
 def test_what_is_no_select_is_refused(shop: Shop, sql: str, error: type[Exception]) -> None:
-    from spark_jobs.query import query
+    from spark_jobs.queries.query import query
 
     with pytest.raises(error):
         query(shop.spark, sql, catalog=shop.catalog)
@@ -388,7 +388,7 @@ JOINED = st.builds(
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(joins=st.lists(JOINED, min_size=5, max_size=5, unique=True))
 def test_any_join_under_any_conditions_answers_as_the_whole_tables_do(shop: Shop, joins: list[str]) -> None:
-    from spark_jobs.query import query
+    from spark_jobs.queries.query import query
 
     columns = "count(*), sum(l.id), sum(r.id), sum(l.id * r.id), count(l.id), count(r.id)"
     # One statement for several joins, because each has its price.

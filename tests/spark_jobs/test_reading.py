@@ -21,7 +21,7 @@ import pytest
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import InvalidLocationError, TableNotFoundError, UnknownColumnError, VerificationFailedError
 from catalog.importing.spark_schema import OWN_TYPE
-from catalog.partition_names import partition_path
+from catalog.model.partition_names import partition_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,7 +163,7 @@ class Lake:
         return whole.select(*self.columns(False), "country", "n", "day", "code")
 
     def read(self, where: str | None = None) -> DataFrame:
-        from spark_jobs.reading import read_table
+        from spark_jobs.reading.tables import read_table
 
         return read_table(self.spark, TABLE, where, catalog=self.catalog)
 
@@ -261,7 +261,7 @@ def write_row(folder: Path, number: int) -> None:
 
 
 def test_counts_say_what_was_pruned(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import prune_table
+    from spark_jobs.reading.tables import prune_table
 
     folder = add_orders(catalog, 8)
     pruned = prune_table(spark, "Shop.Orders", "n between 2 and 4", catalog=catalog)
@@ -277,14 +277,14 @@ def test_counts_say_what_was_pruned(spark: SparkSession, catalog: Catalog) -> No
 
 
 def test_catalog_is_the_one_that_the_environment_names(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     add_orders(catalog, 2)
     assert [tuple(row) for row in read_table(spark, TABLE, "n = 1").collect()] == [(1, 1)]
 
 
 def test_empty_match_needs_no_job_and_has_the_schema(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     add_orders(catalog, 2)
     everything = read_table(spark, TABLE, catalog=catalog)
@@ -296,7 +296,7 @@ def test_empty_match_needs_no_job_and_has_the_schema(spark: SparkSession, catalo
 
 
 def test_jobs_do_not_grow_with_the_partitions(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     folder = add_orders(catalog, 60)
     catalog.drop_partitions(TABLE, "n >= 40")
@@ -312,7 +312,7 @@ def test_jobs_do_not_grow_with_the_partitions(spark: SparkSession, catalog: Cata
 
 
 def test_folders_that_the_catalog_does_not_know_are_not_read(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     folder = add_orders(catalog, 3)
     write_row(folder / "n=77", 77)
@@ -321,7 +321,7 @@ def test_folders_that_the_catalog_does_not_know_are_not_read(spark: SparkSession
 
 
 def test_missing_folder_is_named(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     folder = add_orders(catalog, 3)
     shutil.rmtree(folder / "n=1")
@@ -333,7 +333,7 @@ def test_missing_folder_is_named(spark: SparkSession, catalog: Catalog) -> None:
 def test_file_that_belongs_to_no_partition_is_an_error(spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     add_orders(catalog, 1)
     write_row(tmp_path / "own", 5)
@@ -345,7 +345,7 @@ def test_file_that_belongs_to_no_partition_is_an_error(spark: SparkSession, cata
 
 
 def test_table_without_keys_is_read_whole(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import prune_table, read_table
+    from spark_jobs.reading.tables import prune_table, read_table
 
     catalog.create_database("shop")
     table = catalog.create_table(TABLE, columns=[("id", "bigint"), ("name", "string")])
@@ -356,7 +356,7 @@ def test_table_without_keys_is_read_whole(spark: SparkSession, catalog: Catalog)
 
 
 def test_table_of_keys_only_has_a_row_for_each_of_its_files_rows(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     catalog.create_database("shop")
     table = catalog.create_table(TABLE, columns=[], partition_keys=[("n", "tinyint"), ("s", "string")])
@@ -367,7 +367,7 @@ def test_table_of_keys_only_has_a_row_for_each_of_its_files_rows(spark: SparkSes
 
 
 def test_errors_are_the_catalogs(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     add_orders(catalog, 1)
     with pytest.raises(TableNotFoundError):
@@ -377,7 +377,7 @@ def test_errors_are_the_catalogs(spark: SparkSession, catalog: Catalog) -> None:
 
 
 def test_any_characters_may_be_in_a_location(spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     catalog.create_database("shop")
     catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("n", "int")])
@@ -396,7 +396,7 @@ def test_any_characters_may_be_in_a_location(spark: SparkSession, catalog: Catal
 def test_a_location_with_a_colon_and_a_wildcard_is_refused(
     spark: SparkSession, catalog: Catalog, tmp_path: Path
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     catalog.create_database("shop")
     catalog.create_table(TABLE, columns=[("id", "bigint")], partition_keys=[("n", "int")])
@@ -409,7 +409,7 @@ def test_a_location_with_a_colon_and_a_wildcard_is_refused(
 def test_csv_of_any_column_order_is_read_right_after_a_load(
     spark: SparkSession, catalog: Catalog, make_loader: Callable[..., Any], tmp_path: Path
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     loader = make_loader()
     for number, lines in enumerate(["country,day,id,name\nUS,1,1,one\n", "name,id,day,country\ntwo,2,2,US\n"]):
@@ -470,7 +470,7 @@ def typed_row(values: Sequence[str | None], told: Sequence[Any] | None) -> list[
 def test_keys_of_every_type_are_read_as_their_values(
     spark: SparkSession, catalog: Catalog, tmp_path: Path, file_format: str
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     catalog.create_database("shop")
     table = catalog.create_table(TABLE, columns=[("id", "int")], partition_keys=TYPED_KEYS, format=file_format)

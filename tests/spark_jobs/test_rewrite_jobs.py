@@ -13,16 +13,16 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import FencedError, PlanConflictError, VerificationFailedError
-from catalog.jobs import RewritePartitionsJob, VerifyRewriteJob
 from catalog.model import Column
+from catalog.operations.job_requests import RewritePartitionsJob, VerifyRewriteJob
 from catalog.rebalancing.changes import AddPartitions, PartitionChange, SetPartitionNumber, SplitPartition
 from catalog.rebalancing.rebalancing import REWRITE, VERIFY
-from catalog.schemes.definition import scheme_from_properties
-from spark_jobs.reading import read_table
+from catalog.tables.schemes import scheme_from_properties
+from spark_jobs.reading.tables import read_table
 from spark_jobs.rewrite_partitions import rewrite_partitions
-from spark_jobs.scheme_loading import load_rows
-from spark_jobs.session import configure
+from spark_jobs.sessions.session import configure
 from spark_jobs.verify_rewrite import verify_rewrite
+from spark_jobs.writing.scheme_loading import load_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -33,7 +33,7 @@ SAME = [
 
 def test_values_have_one_hash_only_if_they_are_equal(spark: SparkSession) -> None:
     """Spark's hash skips nulls, and where arrays end."""
-    from spark_jobs.row_hashes import row_hash
+    from spark_jobs.rows.row_hashes import row_hash
 
     values = {value for pair in (*DIFFERENT, *SAME) for value in pair}
     names = {value: f"c{number}" for number, value in enumerate(sorted(values))}

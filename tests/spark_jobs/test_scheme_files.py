@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, Column
-from catalog.own_properties import TARGET_PROPERTY
+from catalog.datafiles.files import DataFile
 from catalog.rebalancing.changes import SetPartitionNumber, SplitPartition
-from catalog.schemes.definition import scheme_from_properties
-from catalog.schemes.files import DataFile
+from catalog.tables.own_properties import TARGET_PROPERTY
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,7 +56,7 @@ def rows(spark: SparkSession, count: int, partition: str, *, first: int = 0, tas
 
 
 def load(spark: SparkSession, catalog: Catalog, frame: DataFrame, operation: str = "load") -> dict[str, Any]:
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     return load_rows(spark, catalog, operation, "demo.t", frame)
 
@@ -99,7 +99,7 @@ def test_many_small_partitions_have_one_file_each(
 def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.rebalance import rebalance
+    from spark_jobs.writing.rebalancing import rebalance
 
     make_table("bigint", target=TARGET, PARTITION_TYPE="RANGE", RANGE_INFO="20000")
     load(spark, catalog, rows(spark, 20_000, "(id * 7919) % 20000"))
@@ -116,7 +116,7 @@ def test_the_parts_of_a_great_partition_are_files_of_about_the_target_size(
 def test_small_files_are_put_together_when_their_rows_are_moved(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.rebalance import rebalance
+    from spark_jobs.writing.rebalancing import rebalance
 
     make_table("bigint", PARTITION_TYPE="HASH", PARTITION_NUM="2")
     for number in range(3):
@@ -213,7 +213,7 @@ def test_a_load_with_one_row_that_cannot_be_read_leaves_nothing(
 def test_done_again_a_load_and_a_change_only_return_their_reports(
     spark: SparkSession, catalog: Catalog, make_table: Callable[..., str]
 ) -> None:
-    from spark_jobs.rebalance import rebalance
+    from spark_jobs.writing.rebalancing import rebalance
 
     make_table("bigint", PARTITION_TYPE="RANGE", RANGE_INFO="10")
     first = load(spark, catalog, rows(spark, 10, "id"))

@@ -15,8 +15,8 @@ import pytest
 
 from catalog import Catalog
 from catalog.errors import FencedError
-from catalog.jobs import JobRequest, RunStatementJob
-from catalog.operations import JobState, OperationKind, OperationState
+from catalog.operations.job_requests import JobRequest, RunStatementJob
+from catalog.operations.journal import JobState, OperationKind, OperationState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 @pytest.fixture
 def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The codes with which the process would have ended itself, with heartbeats all the time."""
-    from spark_jobs import session
+    from spark_jobs.sessions import session
 
     codes: list[int] = []
     monkeypatch.setattr(session, "HEARTBEAT_SECONDS", 0.01)
@@ -53,7 +53,7 @@ def begin(catalog: Catalog) -> JobRequest:
 def test_a_process_that_has_committed_may_come_to_its_end(
     catalog: Catalog, exits: list[int], ends_process: bool
 ) -> None:
-    from spark_jobs.session import SignOfLife
+    from spark_jobs.sessions.session import SignOfLife
 
     request = begin(catalog)
     with SignOfLife(catalog, request, ends_process=ends_process) as life:
@@ -65,7 +65,7 @@ def test_a_process_that_has_committed_may_come_to_its_end(
 
 @on_sqlite
 def test_a_process_that_was_given_up_ends_at_once(catalog: Catalog, exits: list[int]) -> None:
-    from spark_jobs.session import SignOfLife
+    from spark_jobs.sessions.session import SignOfLife
 
     request = begin(catalog)
 
@@ -87,7 +87,7 @@ def test_a_users_process_survives_an_attempt_that_was_given_up(
     """Its Spark jobs are cancelled, and those of others in the same session are not."""
     from pyspark import InheritableThread
 
-    from spark_jobs.session import attempt_here
+    from spark_jobs.sessions.session import attempt_here
 
     context = spark.sparkContext
     # A task that sees that it was cancelled: one that sleeps would keep its core.
@@ -134,9 +134,9 @@ SECRET = "planted-90210-secret"
 
 RUN = """
 import sys
-from catalog.jobs import RunStatementJob
+from catalog.operations.job_requests import RunStatementJob
 from spark_jobs.run_statement import run_statement
-from spark_jobs.session import run_job
+from spark_jobs.sessions.session import run_job
 sys.exit(sum(run_job(RunStatementJob, run_statement, [path]) for path in sys.argv[1:]))
 """
 

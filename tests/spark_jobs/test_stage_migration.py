@@ -136,7 +136,7 @@ def test_a_dry_run_counts_the_same_and_writes_nothing(migrator: Migrator, orders
 
 
 def test_many_files_in_one_folder_and_many_folders_make_tasks_alike() -> None:
-    from spark_jobs.migration_listing import ListedFiles
+    from spark_jobs.migrating.listing import ListedFiles
     from spark_jobs.stage_migration import file_ranges
 
     one_folder = [ListedFiles("a", (250,) * 40, "")]
@@ -229,7 +229,7 @@ def test_a_file_of_two_partitions_is_found(spark: SparkSession, tmp_path: Path, 
     from catalog.iceberg.layout import layout_of
     from catalog.migration.sources import SourceFolder
     from catalog.model import FileFormat
-    from spark_jobs.migration_listing import StageSettings, UsualLocation
+    from spark_jobs.migrating.listing import StageSettings, UsualLocation
     from spark_jobs.stage_migration import stage_files
 
     catalog.create_database("shop")
@@ -262,8 +262,8 @@ def test_threads_give_the_same_manifests(migrator: Migrator, orders: Path) -> No
 
 
 def test_progress_is_told_in_files(migrator: Migrator, orders: Path, catalog: Catalog) -> None:
-    from catalog.jobs import StageMigrationJob
-    from spark_jobs.session import SignOfLife
+    from catalog.operations.job_requests import StageMigrationJob
+    from spark_jobs.sessions.session import SignOfLife
     from spark_jobs.stage_migration import stage_migration
 
     operation_id = migrator.begin(NAME)
@@ -301,7 +301,7 @@ def test_a_stage_again_after_a_dead_one_is_the_same(migrator: Migrator, orders: 
 
 
 def test_errors_of_tasks_come_as_they_are(spark: SparkSession) -> None:
-    from spark_jobs.migration_tasks import run_tasks
+    from spark_jobs.migrating.tasks import run_tasks
 
     with pytest.raises(CatalogError, match="nested"):
         run_tasks(spark, _refuse, [1, 2])

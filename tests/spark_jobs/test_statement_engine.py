@@ -14,8 +14,8 @@ import pytest
 
 from catalog import Catalog, IndexState
 from catalog.errors import CatalogError
-from catalog.jobs import RunStatementJob
-from catalog.operations import JobState, OperationKind
+from catalog.operations.job_requests import RunStatementJob
+from catalog.operations.journal import JobState, OperationKind
 from catalog.statements.results import Cell, as_text
 from catalog.statements.session import Session
 
@@ -33,7 +33,7 @@ LOGS_ROWS = """INSERT INTO logs VALUES (1, 'a', '2013-05-05'), (2, 'b', '2014/05
 
 @pytest.fixture
 def session(spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
     catalog.create_database("shop")

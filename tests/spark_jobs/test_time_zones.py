@@ -11,7 +11,7 @@ import pytest
 
 from catalog import Catalog, NewPartition
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def zone(spark: SparkSession, name: str) -> Iterator[None]:
 
 
 def check(spark: SparkSession, catalog: Catalog, table: str) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     for name in ("UTC", *ZONES):
         with zone(spark, name):
@@ -60,7 +60,7 @@ def check(spark: SparkSession, catalog: Catalog, table: str) -> None:
 
 @on_sqlite
 def test_moments_in_data_files(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     catalog.create_database("shop")
     described = {"PARTITION_TYPE": "RANGE_INTERVAL", "RANGE_INFO": "2024-03-01", "INTERVAL": "1 day"}
@@ -92,7 +92,7 @@ def test_texts_in_paths(spark: SparkSession, catalog: Catalog, tmp_path: Path) -
 
 
 def check_keys(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     keys = [where for where in FILTERS if "n = 1" not in where]
     for name in ("UTC", *ZONES):
@@ -105,7 +105,7 @@ def check_keys(spark: SparkSession, catalog: Catalog) -> None:
 
 
 def test_zones_have_java_spellings(spark: SparkSession) -> None:
-    from spark_jobs.reading import session_zone
+    from spark_jobs.reading.tables import session_zone
 
     for name, seconds in {"GMT+2": 7200, "UTC-05:30": -19800, "+01:00": 3600}.items():
         with zone(spark, name):

@@ -14,9 +14,9 @@ import pytest
 from catalog import Catalog
 from catalog.errors import CatalogError, InvalidRowsError, SourceFileError
 from catalog.model import Column
-from catalog.schemes.definition import scheme_from_properties
 from catalog.schemes.model import Scheme
 from catalog.statements.session import Session
+from catalog.tables.schemes import scheme_from_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ DOES_NOT_FIT = [
 def test_the_rule_for_each_pair_of_types(spark: SparkSession, is_ansi: str) -> None:
     from pyspark.sql import functions as f
 
-    from spark_jobs.value_checks import checked_column
+    from spark_jobs.rows.value_checks import checked_column
 
     cases = [*FITS, *DOES_NOT_FIT]
     frame = spark.range(1).selectExpr(*[f"{value} AS c{number}" for number, (_, value) in enumerate(cases)])
@@ -150,8 +150,8 @@ def create(catalog: Catalog, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["HASH", "RANGE_INTERVAL", "VALUE"])
 @pytest.mark.parametrize("column", list(BAD_ROWS))
 def test_rows_that_do_not_fit_are_refused(spark: SparkSession, catalog: Catalog, kind: str, column: str) -> None:
-    from spark_jobs.scheme_loading import load_rows
-    from spark_jobs.value_loading import append_rows
+    from spark_jobs.writing.scheme_loading import load_rows
+    from spark_jobs.writing.value_loading import append_rows
 
     create(catalog, kind)
     keys = ", 'US' AS country, '7' AS day" if kind == "VALUE" else ""
@@ -169,7 +169,7 @@ def test_rows_that_do_not_fit_are_refused(spark: SparkSession, catalog: Catalog,
 
 
 def test_rows_need_the_partition_column_and_no_other_names(spark: SparkSession, catalog: Catalog) -> None:
-    from spark_jobs.scheme_loading import load_rows
+    from spark_jobs.writing.scheme_loading import load_rows
 
     create(catalog, "HASH")
     with pytest.raises(InvalidRowsError, match="id, which place the rows"):
@@ -232,7 +232,7 @@ def test_statements_refuse_what_does_not_fit(
 
 
 def run(spark: SparkSession, catalog: Catalog, text: str) -> None:
-    from spark_jobs.session import configure
+    from spark_jobs.sessions.session import configure
     from spark_jobs.statement_engine import SparkEngine
 
     with Session(catalog, database="shop", start=lambda opened: SparkEngine(opened, configure(spark))) as session:

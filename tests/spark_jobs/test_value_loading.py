@@ -19,9 +19,9 @@ from catalog.errors import (
     OperationConflictError,
     UnsupportedFormatError,
 )
-from catalog.files import Folder
+from catalog.files.filesystem import Folder
 from catalog.model import OnInvalid
-from catalog.operations import OperationKind, Operations, OperationState
+from catalog.operations.journal import OperationKind, Operations, OperationState
 from catalog.partitions.adding import PartitionAdder
 from tests.catalog.index_items import assert_every_partition_has_its_item
 
@@ -63,7 +63,7 @@ def rows(spark: SparkSession, *values: tuple[Any, ...], names: str = "id int, co
 
 
 def append(spark: SparkSession, catalog: Catalog, operation_id: str, frame: DataFrame) -> dict[str, Any]:
-    from spark_jobs.value_loading import append_rows
+    from spark_jobs.writing.value_loading import append_rows
 
     return append_rows(spark, catalog, operation_id, TABLE, frame)
 
@@ -139,7 +139,7 @@ def test_values_are_written_as_their_keys_types_say(spark: SparkSession, sqlite_
 def test_keys_of_every_type_are_written_in_one_spelling_and_found_in_others(
     spark: SparkSession, sqlite_catalog: Catalog
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     sqlite_catalog.create_database("shop")
     keys = [("at", "timestamp"), ("price", "decimal(5,2)"), ("ok", "boolean"), ("x", "double"), ("f", "float")]
@@ -221,7 +221,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark: SparkSession,
 
 
 def test_tables_without_keys_and_of_other_formats(spark: SparkSession, sqlite_catalog: Catalog) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     for file_format in ("parquet", "csv", "orc"):
         keys = () if file_format == "parquet" else [("country", "string"), ("day", "int")]
@@ -253,7 +253,7 @@ def test_many_rows_are_counted_by_spark(
     spark: SparkSession, sqlite_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create(sqlite_catalog)
-    monkeypatch.setattr("spark_jobs.staged_files._FEW_ROWS", 2)
+    monkeypatch.setattr("spark_jobs.writing.staged_files._FEW_ROWS", 2)
     frame = spark.range(60).selectExpr("id", "'c' || id % 3 AS country", "nullif(id % 2, 0) AS day")
     assert append(spark, sqlite_catalog, "1", frame)["partitions_added"] == 6
     assert append(spark, sqlite_catalog, "2", frame)["rows"] == 60
@@ -306,8 +306,8 @@ def test_what_nothing_can_be_appended_to(spark: SparkSession, sqlite_catalog: Ca
     assert state(sqlite_catalog) == before == {"country=a/day=1": ([1], 1, 1)}
     sqlite_catalog.create_table("shop.text", columns=[("id", "int")], format="textfile")
     sqlite_catalog.create_view("shop.v", "SELECT 1 AS id")
-    from spark_jobs.reading import read_table
-    from spark_jobs.value_loading import append_rows
+    from spark_jobs.reading.tables import read_table
+    from spark_jobs.writing.value_loading import append_rows
 
     for name, error in (("shop.text", UnsupportedFormatError), ("shop.v", NotATableError)):
         with pytest.raises(error, match=name.replace(".", r"\.")):
@@ -319,7 +319,7 @@ def test_what_nothing_can_be_appended_to(spark: SparkSession, sqlite_catalog: Ca
 def test_partitions_of_other_formats_are_read_together(
     spark: SparkSession, sqlite_catalog: Catalog, tmp_path: Path
 ) -> None:
-    from spark_jobs.reading import read_table
+    from spark_jobs.reading.tables import read_table
 
     create(sqlite_catalog)
     append(spark, sqlite_catalog, "1", rows(spark, (1, "a", 1), (2, "b", 1)))
@@ -366,12 +366,12 @@ def dying_while_staging_is_deleted(delete: Callable[[Folder, str], None]) -> Cal
 
 
 KILLS: dict[str, tuple[str, Any]] = {
-    "written": ("spark_jobs.value_loading.list_staged", die),
-    "listed": ("catalog.loading.Loading.publish", die),
-    "registered": ("catalog.files.Folder.move_files", die),
-    "one moved": ("catalog.files.Folder.move_files", dying_after(Folder.move_files)),
-    "all moved": ("catalog.operations.Operations.finish_job", die),
-    "committed": ("catalog.files.Folder.delete", dying_while_staging_is_deleted(Folder.delete)),
+    "written": ("spark_jobs.writing.value_loading.list_staged", die),
+    "listed": ("catalog.loading.loading.Loading.publish", die),
+    "registered": ("catalog.files.filesystem.Folder.move_files", die),
+    "one moved": ("catalog.files.filesystem.Folder.move_files", dying_after(Folder.move_files)),
+    "all moved": ("catalog.operations.journal.Operations.finish_job", die),
+    "committed": ("catalog.files.filesystem.Folder.delete", dying_while_staging_is_deleted(Folder.delete)),
 }
 """Point of an append → what makes the process die there."""
 

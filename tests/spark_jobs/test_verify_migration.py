@@ -20,7 +20,7 @@ from catalog.errors import VerificationFailedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from catalog.iceberg.facts import FileFacts
+    from catalog.iceberg.footers.facts import FileFacts
     from catalog.iceberg.manifests import WrittenManifest
     from tests.spark_jobs.migrating import Migrator
 
@@ -326,8 +326,8 @@ def test_long_texts_and_those_that_are_no_utf_8_are_verified(
 ) -> None:
     from pyspark.sql import functions as f
 
-    from spark_jobs.file_metrics import leaves_of
-    from spark_jobs.filtered_questions import _sample
+    from spark_jobs.checking.file_metrics import leaves_of
+    from spark_jobs.checking.filtered_questions import _sample
 
     catalog.create_database("shop")
     table = catalog.create_table(NAME, columns=[("s", "string"), ("b", "binary"), ("n", "int")], partition_keys=[])
@@ -351,7 +351,7 @@ def test_rows_of_one_file_are_measured_as_one() -> None:
     """However many batches they come in, and however long their texts are."""
     from pyiceberg.types import LongType, StringType
 
-    from spark_jobs.file_metrics import _Field, _measured
+    from spark_jobs.checking.file_metrics import _Field, _measured
 
     def batch(file: str, *numbers: int | None) -> pyarrow.RecordBatch:
         texts = pyarrow.array([None if number is None else str(number) for number in numbers], pyarrow.string())
@@ -420,8 +420,8 @@ def _metadata_over_copies(
     Returns:
         Their location.
     """
-    from catalog.iceberg.facts import FooterReader
     from catalog.iceberg.folders import Recursion, data_files
+    from catalog.iceberg.footers.facts import FooterReader
     from catalog.iceberg.manifests import ManifestWriter
     from catalog.iceberg.metadata import write_table
     from catalog.model import FileFormat
@@ -483,7 +483,7 @@ def test_many_small_files_are_read_in_one_task(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:
     """By itself, Iceberg makes more tasks, of at least 16 MiB, in which a file counts as 4 MiB."""
-    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.reading.iceberg import read_metadata_file
     from spark_jobs.verify_migration import _READING
 
     catalog.create_database("shop")
@@ -500,8 +500,8 @@ def test_a_wide_table_is_measured_where_its_manifests_have_metrics(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:
     from catalog.iceberg.metadata import read_metadata
-    from spark_jobs.file_metrics import FileMetrics
-    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.checking.file_metrics import FileMetrics
+    from spark_jobs.reading.iceberg import read_metadata_file
 
     catalog.create_database("shop")
     names = [f"c{number}" for number in range(105)]
@@ -526,7 +526,7 @@ def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monk
     from pyspark.sql import DataFrameReader
 
     from catalog.errors import InvalidConfigurationError
-    from spark_jobs.iceberg_reading import read_metadata_file
+    from spark_jobs.reading.iceberg import read_metadata_file
 
     def load(self: DataFrameReader, path: str) -> None:
         raise AnalysisException("Failed to find data source: iceberg")
@@ -538,7 +538,7 @@ def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monk
 
 
 def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> None:
-    from spark_jobs.table_digests import compare
+    from spark_jobs.checking.table_digests import compare
 
     rows = [(1, "a", {"x": 1}, k) for k in range(3)] + [(None, "b", None, 1), (1, "a", {"x": 1}, 1)]
     schema = "a int, b string, m map<string,int>, k int"
@@ -555,7 +555,7 @@ def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> No
 
 
 def test_requests_survive_the_way_to_the_job() -> None:
-    from catalog.jobs import StageMigrationJob, VerifyMigrationJob
+    from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
 
     stage = StageMigrationJob(operation_id="x", step="stage", attempt=1, table=NAME, dry_run=True, threads=4)
     verify = VerifyMigrationJob(operation_id="x", step="verify", attempt=1, table=NAME, partitions=7)

@@ -10,8 +10,8 @@ from sqlalchemy import text
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import ConflictError, FencedError
 from catalog.indexes import verifying
-from catalog.jobs import VerifyPartitionIndexJob
-from catalog.operations import OperationKind, OperationState
+from catalog.operations.job_requests import VerifyPartitionIndexJob
+from catalog.operations.journal import OperationKind, OperationState
 from spark_jobs.verify_partition_index import verify_partition_index
 from tests.spark_jobs.writing import partitions_come_and_go
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import LocationNotAllowedError
-from catalog.places import require_location
+from catalog.settings.places import require_location
 from standalone.environment import StackSettings
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from catalog.model import Buckets, Column, IndexState, Table, TableKind
-from catalog.own_properties import without_records
 from catalog.partitions.counting import count_visible
 from catalog.statements import model as m
 from catalog.statements.context import Context
-from catalog.statements.literals import quoted, quoted_name
 from catalog.statements.results import Cell, StatementResult
+from catalog.tables.own_properties import without_records
+from catalog.types.literals import quoted, quoted_name
 
 _KINDS = {
     TableKind.MANAGED: "MANAGED_TABLE",

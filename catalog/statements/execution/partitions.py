@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from catalog.errors import PartitionNotFoundError, UnsupportedChangeError
-from catalog.key_types import KeyType, KeyValue
-from catalog.memo import Memo
+from catalog.loading.repairing import RepairMode
 from catalog.model import NewPartition, Partition, Table
-from catalog.partitions.repairing import RepairMode
 from catalog.partitions.specs import spec_filter, spec_values, whole_values
 from catalog.schemes.model import SchemeType
 from catalog.statements import model as m
 from catalog.statements.context import Context
 from catalog.statements.results import DONE, Cell, StatementResult
+from catalog.types.key_types import KeyType, KeyValue
+from catalog.types.memo import Memo
 
 _COLUMNS = ("partition", "row_count", "size_bytes", "file_count")
 

@@ -12,7 +12,7 @@ from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
-from catalog.table_checks import refuse_iceberg, refuse_view, require_readable_format
+from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
 
 
 def select(context: Context, statement: m.Select) -> StatementResult:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from catalog.definitions import parse_format
 from catalog.errors import (
     InvalidSchemeError,
     InvalidTableError,
@@ -12,11 +11,12 @@ from catalog.errors import (
     TableAlreadyExistsError,
 )
 from catalog.model import Column, FileFormat, Table, TableKind
-from catalog.own_files import OthersFiles
-from catalog.schemes.definition import SCHEME_PROPERTIES, scheme_from_properties
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
+from catalog.tables.definitions import parse_format
+from catalog.tables.own_files import OthersFiles
+from catalog.tables.schemes import SCHEME_PROPERTIES, scheme_from_properties
 
 _STORAGE_HANDLERS = ("carbondata", "org.apache.carbondata.format")
 _DESCRIPTION = "comment"

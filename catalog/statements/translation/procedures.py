@@ -14,7 +14,7 @@ from lark import Token
 from lark.visitors import v_args
 
 from catalog.errors import InvalidIdentifierError, ProcedureArgumentError, UnknownProcedureError
-from catalog.identifiers import normalise_identifier
+from catalog.model.identifiers import normalise_identifier
 from catalog.statements import model as m
 from catalog.statements.translation.changes import Change
 from catalog.statements.translation.words import Placed, Properties, Words, made

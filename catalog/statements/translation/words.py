@@ -10,11 +10,11 @@ from lark import Token, Transformer_NonRecursive
 from lark.visitors import v_args
 
 from catalog.errors import InvalidIdentifierError, StatementSyntaxError, UnknownTypeError, UnsupportedStatementError
-from catalog.identifiers import normalise_identifier
 from catalog.model import Column
+from catalog.model.identifiers import normalise_identifier
 from catalog.statements import model as m
-from catalog.statements import types
-from catalog.statements.literals import unquoted
+from catalog.types import names as types
+from catalog.types.literals import unquoted
 
 Value = TypeVar("Value")
 Made = TypeVar("Made", bound=m.Statement)

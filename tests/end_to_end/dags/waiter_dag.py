@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param
 
-from calve_airflow.index_sensor import PartitionIndexSensor
+from calve_airflow.sensors.indexes import PartitionIndexSensor
 
 with DAG("waiter", schedule=None, params={"table": Param(type="string"), "index": Param(type="string")}):
     PartitionIndexSensor(

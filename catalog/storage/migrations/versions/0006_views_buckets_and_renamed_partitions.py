@@ -1,7 +1,7 @@
 """What Hive's tables have besides: a description, a kind, buckets, the text of a view; and renamed partitions.
 
 A partition's own format needs no column of its own, which each of a million partitions would be read with: it is in
-the text of the properties (`catalog.partitions.properties`).
+the text of the properties (`catalog.storage.properties`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from catalog.partition_names import folder_start
+from catalog.model.partition_names import folder_start
 
 revision = "0010"
 down_revision = "0009"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from catalog.locations import location_key
+from catalog.files.locations import location_key
 
 revision = "0012"
 down_revision = "0011"

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
-from catalog.locations import LONGEST_KEY, keys_above, location_key
+from catalog.files.locations import LONGEST_KEY, keys_above, location_key
 
 revision = "0020"
 down_revision = "0019"

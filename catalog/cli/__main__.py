@@ -1,0 +1,5 @@
+"""`python -m catalog.cli`."""
+
+from catalog.cli.main import main
+
+main()

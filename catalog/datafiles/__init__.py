@@ -1,0 +1,1 @@
+"""The data files of tables with a partition scheme: listed, pruned, replaced."""

@@ -1,0 +1,268 @@
+"""The data files of tables with a partition scheme: what the catalog knows of each, and how that is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from catalog.indexes.keys import after_prefix
+from catalog.model import Table
+from catalog.schemes.model import NULL_RANGE
+from catalog.storage.bulk import among, batched, insert_rows
+from catalog.storage.clock import CurrentMs
+from catalog.storage.schema import DataFileRow, RetiredFileRow
+from catalog.types.key_types import KeyType, KeyValue
+from catalog.types.ranges import KeyRange, Ranges
+
+_LONGEST_BYTES = 128
+"""Longer minima and maxima are cut, to a lesser and to a greater one."""
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What the values of a column lie between, in one file.
+
+    Attributes:
+        low, high: Bytes (`catalog.types.key_types`) from the least, inclusive, to behind the greatest, exclusive; None
+            when there is no value but null.
+        null_count: None when it is not known.
+    """
+
+    low: bytes | None
+    high: bytes | None
+    null_count: int | None
+
+    @classmethod
+    def of_values(
+        cls, value_type: KeyType, least: KeyValue, greatest: KeyValue, null_count: int | None
+    ) -> ColumnStatistics:
+        """Return the statistics of a column whose least and greatest value are known."""
+        low, high = value_type.encode(least), after_prefix(value_type.encode(greatest))
+        if len(low) > _LONGEST_BYTES:
+            low = low[:_LONGEST_BYTES]
+        if len(high) > _LONGEST_BYTES:
+            high = after_prefix(high[:_LONGEST_BYTES])
+        return cls(low, high, null_count)
+
+    @cached_property
+    def ranges(self) -> Ranges:
+        """The ranges of bytes that the values lie in; a null's is one of them."""
+        found = [NULL_RANGE] if self.null_count is None or self.null_count > 0 else []
+        if self.low is not None and self.high is not None:
+            is_point = len(self.low) < _LONGEST_BYTES and after_prefix(self.low) == self.high
+            found.append(KeyRange(self.low, self.high, is_point))
+        return found
+
+    def overlaps(self, ranges: Ranges) -> bool:
+        """Say whether a value may lie in one of these ranges."""
+        return any(mine.low < other.high and other.low < mine.high for mine in self.ranges for other in ranges)
+
+    def as_json(self) -> list[Any]:
+        """Return plain values."""
+        low, high = (None if each is None else each.hex() for each in (self.low, self.high))
+        return [low, high, self.null_count]
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> ColumnStatistics:
+        """Return the statistics of `as_json`."""
+        low, high, null_count = stored
+        return cls(low and bytes.fromhex(low), high and bytes.fromhex(high), null_count)
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A data file that was written.
+
+    Attributes:
+        partition_id: The partition that its rows belong to.
+        path: Below the table's location.
+        statistics: Of the partition column and the sort columns, by name; a column that lacks may have any value.
+    """
+
+    partition_id: int
+    path: str
+    row_count: int
+    size_bytes: int
+    statistics: Mapping[str, ColumnStatistics]
+
+    def as_json(self) -> list[Any]:
+        """Return plain values."""
+        return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics)]
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> NewFile:
+        """Return the file of `as_json`.
+
+        Raises:
+            ValueError: These are not the values of a file.
+        """
+        partition_id, path, row_count, size_bytes, statistics = stored
+        known = {name: ColumnStatistics.from_json(each) for name, each in statistics.items()}
+        return cls(partition_id, path, row_count, size_bytes, known)
+
+
+def _plain(statistics: Mapping[str, ColumnStatistics]) -> dict[str, list[Any]]:
+    return {name: each.as_json() for name, each in statistics.items()}
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file of a table.
+
+    Attributes:
+        path: Below the table's location.
+        statistics_json: As the catalog keeps them.
+    """
+
+    id: int
+    partition_id: int
+    path: str
+    row_count: int
+    size_bytes: int
+    statistics_json: str
+
+    @cached_property
+    def statistics(self) -> Mapping[str, ColumnStatistics]:
+        """Statistics by column; one that lacks may have any value."""
+        return {name: ColumnStatistics.from_json(stored) for name, stored in json.loads(self.statistics_json).items()}
+
+
+@dataclass(frozen=True)
+class Total:
+    """Files, rows and bytes of one partition, or of several."""
+
+    file_count: int = 0
+    row_count: int = 0
+    size_bytes: int = 0
+
+    @classmethod
+    def of(cls, files: Sequence[DataFile]) -> Total:
+        """Return how much some files are together."""
+        return cls(len(files), sum(each.row_count for each in files), sum(each.size_bytes for each in files))
+
+    def __add__(self, other: Total) -> Total:
+        """Return both together."""
+        return Total(
+            self.file_count + other.file_count, self.row_count + other.row_count, self.size_bytes + other.size_bytes
+        )
+
+
+_COLUMNS = ("table_id", "partition_id", "path", "row_count", "size_bytes", "statistics", "operation_number")
+
+
+def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int) -> Total:
+    """Make files visible in the caller's transaction; return how much that is."""
+    total = Total()
+
+    def rows() -> Iterator[tuple[Any, ...]]:
+        nonlocal total
+        for file in files:
+            total += Total(1, file.row_count, file.size_bytes)
+            yield (
+                table.id,
+                file.partition_id,
+                file.path,
+                file.row_count,
+                file.size_bytes,
+                json.dumps(_plain(file.statistics), separators=(",", ":")),
+                operation_number,
+            )
+
+    insert_rows(connection, DataFileRow, _COLUMNS, rows())
+    return total
+
+
+def read_files(connection: Connection, table: Table, partition_ids: Iterable[int] | None = None) -> Iterator[DataFile]:
+    """Yield the files of some partitions of a table, or of all, by partition and age."""
+    query = select(
+        DataFileRow.id,
+        DataFileRow.partition_id,
+        DataFileRow.path,
+        DataFileRow.row_count,
+        DataFileRow.size_bytes,
+        DataFileRow.statistics,
+    ).where(DataFileRow.table_id == table.id)
+    chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
+    for chunk in chunks:
+        chosen = query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
+        ordered = chosen.order_by(DataFileRow.partition_id, DataFileRow.id)
+        # An option of the connection would stay, and PostgreSQL has no cursor for a DELETE … RETURNING.
+        for row in connection.execute(ordered, execution_options={"yield_per": 5_000}):
+            yield DataFile(*row)
+
+
+def number_of_files(connection: Connection, table: Table) -> int:
+    """Return how many files a table has."""
+    query = select(func.count()).select_from(DataFileRow).where(DataFileRow.table_id == table.id)
+    return int(connection.scalar(query) or 0)
+
+
+def count_files(connection: Connection, table: Table, partition_ids: Collection[int] | None = None) -> dict[int, Total]:
+    """Return files, rows and bytes of each partition that has files; of some partitions, or of all."""
+    query = (
+        select(
+            DataFileRow.partition_id,
+            func.count(),
+            func.sum(DataFileRow.row_count),
+            func.sum(DataFileRow.size_bytes),
+        )
+        .where(DataFileRow.table_id == table.id)
+        .group_by(DataFileRow.partition_id)
+    )
+    chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
+    return {
+        partition_id: Total(files, int(rows), int(size))
+        for chunk in chunks
+        for partition_id, files, rows, size in connection.execute(
+            query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
+        )
+    }
+
+
+def relabel_files(connection: Connection, table: Table, partition_of: Mapping[int, int]) -> int:
+    """Give files to other partitions, by their ids; return how many were still there."""
+    by_target: dict[int, list[int]] = {}
+    for file_id, partition_id in partition_of.items():
+        by_target.setdefault(partition_id, []).append(file_id)
+    changed = 0
+    for partition_id, file_ids in by_target.items():
+        for chunk in batched(sorted(file_ids)):
+            changed += connection.execute(
+                update(DataFileRow)
+                .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
+                .values(partition_id=partition_id)
+            ).rowcount
+    return changed
+
+
+def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> int:
+    """Take files away from a table, and keep them for the readers at work until vacuum; return how many there were."""
+    retired = 0
+    for chunk in batched(sorted(file_ids)):
+        rows = connection.execute(
+            delete(DataFileRow)
+            .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
+            .returning(DataFileRow.path, DataFileRow.size_bytes)
+        ).all()
+        retired += len(rows)
+        if rows:
+            connection.execute(
+                insert(RetiredFileRow).values(retired_at_ms=CurrentMs()),
+                [_retired(table, row.path, row.size_bytes) for row in rows],
+            )
+    return retired
+
+
+def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:
+    return {
+        "table_id": table.id,
+        "table_name": table.full_name,
+        "folder": table.location,
+        "path": path,
+        "size_bytes": size_bytes,
+    }

@@ -1,0 +1,133 @@
+"""Row counts and statistics from the footers of Parquet files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pyarrow.parquet
+
+from catalog.datafiles.files import ColumnStatistics, NewFile
+from catalog.files.filesystem import Folder
+from catalog.types.column_types import ColumnCharType, parse_column_type
+from catalog.types.key_types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    FloatingType,
+    IntegerType,
+    KeyType,
+    KeyValue,
+    StringType,
+    TimestampType,
+)
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAYS_OF_YEAR_0, _DAYS_OF_400_YEARS = 366, 146_097
+_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR = 0, 10_000 << 9
+_FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
+
+
+def read_footer(folder: Folder, path: str, partition_id: int, columns: Mapping[str, KeyType]) -> NewFile:
+    """Return what a Parquet file's footer says of it.
+
+    Args:
+        path: Below the folder.
+        columns: The columns to know the minimum and maximum of.
+    """
+    with folder.open(path) as file:
+        size_bytes = file.size()
+        metadata = pyarrow.parquet.read_metadata(file)
+    positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
+    statistics = {}
+    for name, value_type in columns.items():
+        if name in positions:
+            found = _statistics(metadata, positions[name], value_type)
+            if found is not None:
+                statistics[name] = found
+    return NewFile(partition_id, path, metadata.num_rows, size_bytes, statistics)
+
+
+def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStatistics | None:
+    """Return the statistics of a column over all row groups; None when one of them has none that can be used."""
+    # Their order is that of the texts with their trailing blanks, which do not count.
+    if isinstance(value_type, ColumnCharType):
+        return None
+    reader = _reader(metadata.schema.column(position), value_type)
+    least: KeyValue | None = None
+    greatest: KeyValue | None = None
+    nulls: int | None = 0
+    for number in range(metadata.num_row_groups):
+        column = metadata.row_group(number).column(position)
+        known = column.statistics
+        if known is None or reader is None:
+            return None
+        nulls = None if nulls is None or not known.has_null_count else nulls + known.null_count
+        if known.has_null_count and known.null_count == column.num_values:
+            continue
+        if not known.has_min_max:
+            return None
+        try:
+            low, high = reader(known.min_raw), reader(known.max_raw)
+        except UnicodeDecodeError:
+            # Spark makes strings of any bytes, which do not sort as texts do.
+            return None
+        least = low if least is None or low < least else least
+        greatest = high if greatest is None or high > greatest else greatest
+    if least is None or greatest is None:
+        return ColumnStatistics(None, None, nulls)
+    if isinstance(value_type, FloatingType):
+        # A NaN is greater than all, and in no statistics.
+        greatest = value_type.ordered(float("nan"))
+    if isinstance(value_type, DateType) and greatest in (_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR):
+        # It stands for many days, so the file's are not all the same.
+        greatest = int(greatest) + 1
+    return ColumnStatistics.of_values(value_type, least, greatest, nulls)
+
+
+def _reader(column: Any, value_type: KeyType) -> Any:
+    """Return what makes a typed value of one of the file's; None when the file's type is not the column's."""
+    physical = column.physical_type
+    logical = json.loads(column.logical_type.to_json())
+    kind = logical.get("Type")
+    match value_type:
+        case IntegerType() if physical in ("INT32", "INT64") and kind in ("None", "Int"):
+            return int
+        case StringType() if kind == "String":
+            return _text
+        case DateType() if kind == "Date":
+            return _day
+        case TimestampType() if kind == "Timestamp" and logical["timeUnit"] in _FROM_MICROSECONDS:
+            factor, divisor = _FROM_MICROSECONDS[logical["timeUnit"]]
+            return lambda raw: raw * factor // divisor
+        case DecimalType() if kind == "Decimal" and logical["scale"] == value_type.scale:
+            return lambda raw: value_type.scaled(raw if isinstance(raw, int) else int.from_bytes(raw, signed=True))
+        case BooleanType() if physical == "BOOLEAN":
+            return int
+        case FloatingType() if physical in ("FLOAT", "DOUBLE"):
+            return value_type.ordered
+    return None
+
+
+def _text(raw: bytes | str) -> str:
+    return raw if isinstance(raw, str) else raw.decode()
+
+
+def _day(raw: int) -> int:
+    """Return a day counted from 1970 as `DateType` has it; those before the year 0 and after 9999 as one."""
+    number = raw + _EPOCH_DAY
+    if number > date.max.toordinal():
+        return _AFTER_THE_CALENDAR
+    if number <= -_DAYS_OF_YEAR_0:
+        return _BEFORE_THE_CALENDAR
+    # The year 0, which Python does not know, is like the year 400.
+    day = date.fromordinal(number if number > 0 else number + _DAYS_OF_400_YEARS)
+    return (day.year if number > 0 else 0) << 9 | day.month << 5 | day.day
+
+
+def column_types(names: Sequence[str], types: Mapping[str, str]) -> dict[str, KeyType]:
+    """Return the columns whose values compare, of those named."""
+    found = ((name, parse_column_type(types[name])) for name in dict.fromkeys(names))
+    return {name: value_type for name, value_type in found if value_type is not None}

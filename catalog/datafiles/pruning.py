@@ -1,0 +1,215 @@
+"""Which partitions and which files of a table with a partition scheme a filter needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any
+
+from sqlalchemy import Connection
+
+from catalog.datafiles.files import ColumnStatistics, DataFile, Total, number_of_files, read_files
+from catalog.expressions import Expression, parse_expression
+from catalog.expressions.tree import NONE, And, Condition, Or
+from catalog.indexes.bounds import bounds_of
+from catalog.model import PARTITION_ID, Table
+from catalog.schemes.model import Scheme
+from catalog.types.key_types import IntegerType
+from catalog.types.ranges import Ranges
+
+_ID_TYPE = IntegerType("int")
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """The files that hold the rows that match a filter, and perhaps others.
+
+    Attributes:
+        table: The table as it was then.
+        expression: The filter; None for all rows.
+        tree: The same, typed.
+        partition_ids: The partitions that may hold such rows, in logical order.
+        files: Their files, by partition.
+        files_total: How many the table has.
+    """
+
+    table: Table
+    expression: str | None
+    tree: Expression
+    partition_ids: tuple[int, ...]
+    files: tuple[DataFile, ...]
+    files_total: int
+
+    @property
+    def scheme(self) -> Scheme:
+        """The table's scheme."""
+        assert self.table.scheme is not None
+        return self.table.scheme
+
+    @property
+    def read(self) -> Total:
+        """Files, rows and bytes that are to be read."""
+        return Total.of(self.files)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is read as plain values for JSON."""
+        scheme, read = self.scheme, self.read
+        return {
+            "scheme": str(scheme.type),
+            "partition_column": scheme.column,
+            "partitions_read": list(self.partition_ids),
+            "partitions_total": len(scheme.ids),
+            "files_read": read.file_count,
+            "files_pruned": self.files_total - read.file_count,
+            "rows_read": read.row_count,
+            "bytes_read": read.size_bytes,
+        }
+
+    def __str__(self) -> str:
+        """Return the same as text, a line a fact."""
+        scheme, read = self.scheme, self.read
+        shown = [f"{each} ({scheme.text_of(each)})" for each in self.partition_ids[:_SHOWN]]
+        if len(self.partition_ids) > _SHOWN:
+            shown.append(f"{len(self.partition_ids) - _SHOWN:,} more")
+        return "\n".join(
+            [
+                f"scheme:          {scheme.type} on {scheme.column}, {len(scheme.ids):,} partitions",
+                f"partitions read: {len(self.partition_ids):,}: {', '.join(shown) or 'none'}",
+                f"files read:      {read.file_count:,} with {read.row_count:,} rows, {read.size_bytes:,} bytes",
+                f"files pruned:    {self.files_total - read.file_count:,}",
+            ]
+        )
+
+
+_SHOWN = 10
+
+
+def scan_files(connection: Connection, table: Table, expression: str | None, zone: tzinfo | None = None) -> FileScan:
+    """Find the files of a filter, in the caller's transaction; literals of timestamps are of a zone, by default UTC.
+
+    Raises:
+        ExpressionError: The expression cannot be used.
+    """
+    scheme = table.scheme
+    assert scheme is not None
+    view = table.filter_view
+    tree = parse_expression(expression, view, zone)
+    partition_ids = partitions_of(tree, table)
+    files: list[DataFile] = []
+    if partition_ids:
+        condition = FileCondition(tree, view)
+        chosen = None if len(partition_ids) == len(scheme.ids) else partition_ids
+        found = read_files(connection, table, chosen)
+        files = [each for each in found if condition.is_always_met or condition.may_match(each.statistics)]
+    return FileScan(table, expression, tree, partition_ids, tuple(files), number_of_files(connection, table))
+
+
+def partitions_of(tree: Expression, table: Table) -> tuple[int, ...]:
+    """Return the partitions that may hold rows of which an expression is true, in logical order."""
+    scheme = table.scheme
+    assert scheme is not None
+    if tree == NONE:
+        return ()
+    view = table.filter_view
+    keys = bounds_of(tree, view).keys
+    found: set[int] | None = None
+    column = view.key_position(scheme.column)
+    if column is not None and column in keys:
+        found = scheme.partitions_in(keys[column])
+    number = view.key_position(PARTITION_ID)
+    wanted = None if number is None else keys.get(number)
+    return tuple(
+        each for each in scheme.ids if (found is None or each in found) and (wanted is None or _is_inside(each, wanted))
+    )
+
+
+def _is_inside(partition_id: int, ranges: Ranges) -> bool:
+    encoded = _ID_TYPE.encode(partition_id)
+    return any(each.low <= encoded < each.high for each in ranges)
+
+
+class FileCondition:
+    """What the statistics of a file must allow, if a row of it is to match an expression."""
+
+    def __init__(self, tree: Expression, view: Table) -> None:
+        """Prepare the ranges of each condition.
+
+        Args:
+            view: The table as filters see it.
+        """
+        self._names = view.key_names
+        bounds = bounds_of(tree, view).keys
+        self._bounds = {self._names[key]: ranges for key, ranges in bounds.items()}
+        self._alternatives = self._prepared(tree, view) if isinstance(tree, And | Or) else None
+        self.is_always_met = not self._bounds and self._alternatives is None
+
+    def _prepared(self, tree: Expression, view: Table) -> _Part | None:
+        """Return the parts of an OR over several columns, of which `bounds_of` says nothing; None if all may match."""
+        match tree:
+            case Condition(key=key):
+                return self._names[key], bounds_of(tree, view).keys[key]
+            case And(operands=operands):
+                parts = [part for each in operands if (part := self._prepared(each, view)) is not None]
+                return (all, parts) if parts else None
+            case Or(operands=operands):
+                alternatives = [self._prepared(each, view) for each in operands]
+                return None if None in alternatives else (any, [each for each in alternatives if each is not None])
+        return None
+
+    def may_match(self, statistics: Mapping[str, ColumnStatistics]) -> bool:
+        """Say whether a file with these statistics may hold a row that matches."""
+        for name, ranges in self._bounds.items():
+            known = statistics.get(name)
+            if known is not None and not known.overlaps(ranges):
+                return False
+        return self._alternatives is None or _may_match(self._alternatives, statistics)
+
+
+_Part = tuple[Any, Any]
+
+
+def _may_match(part: _Part, statistics: Mapping[str, ColumnStatistics]) -> bool:
+    first, second = part
+    if isinstance(first, str):
+        known = statistics.get(first)
+        return known is None or known.overlaps(second)
+    return bool(first(_may_match(each, statistics) for each in second))
+
+
+@dataclass(frozen=True)
+class Placing:
+    """What becomes of files when the scheme of their table changes.
+
+    Attributes:
+        rewritten: The files whose rows may belong to several partitions then, so that somebody has to read them.
+        relabelled: File → the one partition, another than before, that all its rows belong to.
+    """
+
+    rewritten: list[DataFile]
+    relabelled: dict[int, int]
+
+
+def place_files(scheme: Scheme, files: Iterable[DataFile], targets: Mapping[int, Sequence[int]]) -> Placing:
+    """Find out what becomes of files by another scheme.
+
+    Args:
+        scheme: The new one.
+        targets: Partition of a file → those of the new scheme that its rows may belong to.
+    """
+    placing = Placing([], {})
+    for file in files:
+        possible = set(targets[file.partition_id])
+        if len(possible) > 1:
+            possible = partitions_of_file(scheme, file.statistics, possible)
+        if len(possible) > 1:
+            placing.rewritten.append(file)
+        elif file.partition_id not in possible:
+            placing.relabelled[file.id] = possible.pop()
+    return placing
+
+
+def partitions_of_file(scheme: Scheme, statistics: Mapping[str, ColumnStatistics], among: Iterable[int]) -> set[int]:
+    """Return those of some partitions that a file's rows may belong to."""
+    known = statistics.get(scheme.column)
+    return set(among) if known is None else scheme.partitions_in(known.ranges) & set(among)

@@ -1,0 +1,1 @@
+"""Files and folders on every file system, and locations compared in one spelling."""

@@ -1,0 +1,1 @@
+"""Facts of data files from their own footers and headers: Parquet, ORC, Avro."""

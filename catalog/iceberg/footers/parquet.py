@@ -1,0 +1,478 @@
+"""Facts of Parquet files.
+
+PyArrow reads the schema. What depends on the schema alone is worked out once for each: files of one table mostly begin
+their footers with the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pyarrow
+import pyarrow.parquet
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from catalog.errors import FileProblem, UnusableFileError
+from catalog.files.filesystem import FileInfo
+from catalog.iceberg import bounds
+from catalog.iceberg.bounds import UNUSABLE, Bounds
+from catalog.iceberg.footers.calendars import (
+    FIRST_GREGORIAN_DAY,
+    FIRST_STANDARD_DAY,
+    MICROSECONDS_OF_DAY,
+    Calendar,
+    calendar_of,
+    old_values,
+    unknown_values,
+)
+from catalog.iceberg.footers.columns import FileColumn, Found, Match, match_columns
+from catalog.iceberg.footers.facts import FileFacts
+from catalog.iceberg.footers.row_groups import Chunk, RowGroup, Shape, read_row_groups, shape_of
+from catalog.iceberg.footers.tails import read_range, read_tail
+from catalog.iceberg.footers.thrift import read_varint, schema_end
+
+_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
+_ENDING = 8
+"""Bytes behind the footer: its length and the magic."""
+_SCHEMAS_KEPT = 64
+_LAST_FIELDS = 64
+"""Bytes that a footer may have behind the orders of its columns."""
+_DAMAGES = (
+    pyarrow.ArrowException,
+    OSError,
+    ValueError,
+    IndexError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+)
+_JAVA_LIBRARY = b"parquet-mr version"
+_TEXT = 0x18
+"""The header of the first field of a struct, or of the next one, that is a text."""
+_UNKNOWN = -math.inf
+_UNPACK = {
+    "BOOLEAN": struct.Struct("?").unpack,
+    "INT32": struct.Struct("<i").unpack,
+    "INT64": struct.Struct("<q").unpack,
+    "FLOAT": struct.Struct("<f").unpack,
+    "DOUBLE": struct.Struct("<d").unpack,
+}
+"""The physical types whose order is by their sign, which even old writers kept."""
+_BOUNDS_AS_THEY_ARE = (("BOOLEAN", bounds.BOOLEAN), ("INT32", bounds.INT), ("INT64", bounds.LONG))
+"""Parquet's plain encoding of these is Iceberg's."""
+
+
+class _Leaf(NamedTuple):
+    """A column with values.
+
+    Attributes:
+        position: Of its chunk in a row group.
+        bounds: None where the column has none, or none that can be relied on.
+        unpack: Makes a number of a minimum or maximum; None for bytes.
+        is_bound: A minimum or maximum is a bound as it is.
+    """
+
+    position: int
+    field_id: int
+    bounds: Bounds | None
+    unpack: Callable[[bytes], tuple[Any, ...]] | None
+    is_bound: bool
+
+
+class _Dated(NamedTuple):
+    """A column of dates or timestamps, which some readers convert from an older calendar.
+
+    Attributes:
+        unpack: Makes a number of a minimum; None of a timestamp of 96 bits, which has none.
+        recent: The value from which on none is converted.
+    """
+
+    position: int
+    name: str
+    is_date: bool
+    unpack: Callable[[bytes], tuple[Any, ...]] | None
+    recent: int
+
+
+class _Plan(NamedTuple):
+    """What to take from the footers of a schema.
+
+    Attributes:
+        start: The bytes that a footer of this schema begins with.
+        ordered: The columns of a file that says by which order it has found minima and maxima.
+        unordered: Those of a file of old, in which only the signed order was right.
+        orders: What a footer says in which every column has its type's own order (`column_orders`).
+        booleans: The positions of the table's columns of booleans, → their names; none inside others, which Iceberg
+            reads value by value.
+    """
+
+    start: bytes
+    ordered: tuple[_Leaf, ...]
+    unordered: tuple[_Leaf, ...]
+    spellings: tuple[tuple[int, str], ...]
+    orders: bytes
+    shapes: tuple[Shape, ...]
+    unknown: tuple[tuple[int, tuple[str, ...]], ...]
+    booleans: Mapping[int, str]
+    dated: tuple[_Dated, ...]
+
+
+class ParquetReader:
+    """Reads the facts of the Parquet files of one table."""
+
+    def __init__(self, columns: Sequence[NestedField]) -> None:
+        """Take the table's columns, without its partition keys."""
+        self._columns = columns
+        self._plans: list[_Plan] = []
+        self._calendars: dict[bytes, Calendar] = {}
+
+    def read(self, file: FileInfo) -> FileFacts:
+        """Return the facts of a file that is not empty; raises `UnusableFileError`."""
+        footer = self._footer(file)
+        try:
+            plan = self._plan(file.path, footer)
+            rows, groups, end = read_row_groups(footer, len(plan.start), plan.shapes)
+        except _DAMAGES as error:
+            text = f"its Parquet footer cannot be read: {str(error).strip()}; write the file again"
+            raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
+        leaves = plan.ordered if plan.orders in footer[-len(plan.orders) - _LAST_FIELDS :] else plan.unordered
+        if len(groups) == 1:
+            facts = _facts_of_one(rows, groups[0], leaves, plan.spellings)
+        else:
+            facts = _facts_of_many(rows, groups, leaves, plan.spellings)
+        if plan.booleans:
+            positions = {position for group in groups for position in group.run_lengths} & plan.booleans.keys()
+            facts = replace(facts, unvectorized=tuple(plan.booleans[position] for position in sorted(positions)))
+        doubtful = [(column, least) for column in plan.dated if (least := _least(groups, column)) < column.recent]
+        if doubtful and (undated := _undated(file.path, doubtful, self._calendar(footer[end:-_ENDING]))):
+            facts = replace(facts, undated=undated)
+        return replace(facts, unknown=plan.unknown) if plan.unknown else facts
+
+    def _footer(self, file: FileInfo) -> bytes:
+        """Return a file's bytes from the footer on, with the ending."""
+        tail = read_tail(file)
+        if tail[-4:] != _MAGIC or len(tail) < _ENDING + len(_MAGIC):
+            raise _no_parquet(file, tail)
+        length = int.from_bytes(tail[-8:-4], "little") + _ENDING
+        if length > file.size_bytes - len(_MAGIC) or length == _ENDING:
+            text = f"its Parquet footer would have {length - _ENDING} bytes, of {file.size_bytes}; write the file again"
+            raise UnusableFileError(file.path, FileProblem.DAMAGED, text)
+        if length > len(tail):
+            tail = read_tail(file, length)
+        return tail[-length:]
+
+    def _calendar(self, rest: bytes) -> Calendar:
+        """Return the calendar of a file; those of one writer and schema have the same footer after their row groups."""
+        calendar = self._calendars.get(rest)
+        if calendar is None:
+            if len(self._calendars) >= _SCHEMAS_KEPT:
+                self._calendars.clear()
+            calendar = calendar_of(lambda key: _metadata(rest, key), _JAVA_LIBRARY in rest)
+            self._calendars[rest] = calendar
+        return calendar
+
+    def _plan(self, path: str, footer: bytes) -> _Plan:
+        for plan in self._plans:
+            if footer.startswith(plan.start):
+                return plan
+        # A footer and its ending are all of a file that PyArrow looks at.
+        metadata = pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
+        plan = _plan_of(self._columns, path, metadata.schema, footer[: schema_end(footer)])
+        self._plans = [plan, *self._plans[: _SCHEMAS_KEPT - 1]]
+        return plan
+
+
+def _undated(path: str, doubtful: Sequence[tuple[_Dated, float]], calendar: Calendar) -> tuple[str, ...]:
+    """Return the columns that may have values that other readers convert; raise `UnusableFileError` if some have.
+
+    Args:
+        doubtful: Columns with their minima.
+    """
+    unknown = []
+    for column, least in doubtful:
+        limit = calendar.first_day if column.is_date else calendar.first_microsecond
+        if column.unpack is None:
+            if calendar.has_old_96_bits:
+                unknown.append(column.name)
+        elif limit is not None and least == _UNKNOWN:
+            unknown.append(column.name)
+        elif limit is not None and least < limit:
+            first_day = limit if column.is_date else limit // MICROSECONDS_OF_DAY
+            raise old_values(path, column.name, is_date=column.is_date, first_day=first_day)
+    if unknown and not calendar.is_of_spark:
+        raise unknown_values(path, unknown, is_comparable=False)
+    return tuple(unknown)
+
+
+def _least(groups: Sequence[RowGroup], column: _Dated) -> float:
+    """Return a column's minimum over all row groups, or the least of all numbers if it is not known."""
+    least = math.inf
+    for group in groups:
+        values, _, nulls, low, _ = group.chunks[column.position]
+        if low is not None and column.unpack is not None:
+            least = min(least, column.unpack(low)[0])
+        elif values != nulls:
+            return _UNKNOWN
+    return least
+
+
+def _metadata(rest: bytes, key: str) -> str | None:
+    """Return the value of a key of the file's own metadata.
+
+    Args:
+        rest: The footer after its row groups.
+    """
+    encoded = key.encode()
+    start = rest.rfind(bytes((_TEXT, len(encoded))) + encoded)
+    if start < 0:
+        return None
+    end = start + 2 + len(encoded)
+    if rest[end] != _TEXT:
+        return ""
+    length, position = read_varint(rest, end + 1)
+    return rest[position : position + length].decode("utf-8", "replace")
+
+
+def _no_parquet(file: FileInfo, tail: bytes) -> UnusableFileError:
+    if tail[-4:] == _ENCRYPTED_MAGIC:
+        text = (
+            "it is an encrypted Parquet file, whose footer only its owner can read; write it again without encryption"
+        )
+        return UnusableFileError(file.path, FileProblem.FOREIGN, text)
+    if read_range(file, 0, len(_MAGIC)) == _MAGIC:
+        return UnusableFileError(
+            file.path, FileProblem.DAMAGED, "it begins as a Parquet file and does not end as one; write the file again"
+        )
+    return UnusableFileError(file.path, FileProblem.FOREIGN, "it is no Parquet file; move it away, or skip such files")
+
+
+def _facts_of_one(
+    rows: int, group: RowGroup, leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]
+) -> FileFacts:
+    """Return the facts of a file with one row group, as most have."""
+    sizes, counts, nulls = {}, {}, {}
+    lower_bounds: dict[int, bytes] = {}
+    upper_bounds: dict[int, bytes] = {}
+    chunks = group.chunks
+    for position, field_id, how, unpack, is_bound in leaves:
+        counts[field_id], sizes[field_id], null_count, low, high = chunks[position]
+        if null_count is None:
+            # Iceberg takes bounds without a null count for those of values without nulls: a delete by metadata alone
+            # removes the nulls, too.
+            continue
+        nulls[field_id] = null_count
+        if how is None or low is None or high is None:
+            continue
+        if is_bound:
+            lower_bounds[field_id], upper_bounds[field_id] = low, high
+            continue
+        comparable, to_lower, to_upper = how
+        try:
+            least, greatest = (low, high) if unpack is None else (unpack(low)[0], unpack(high)[0])
+            if comparable is not None:
+                least, greatest = comparable(least), comparable(greatest)
+            lower, upper = to_lower(least), to_upper(greatest)
+        except UNUSABLE:
+            continue
+        lower_bounds[field_id] = lower
+        if upper is not None:
+            upper_bounds[field_id] = upper
+    return FileFacts(rows, sizes, counts, nulls, {}, lower_bounds, upper_bounds, (group.start,), spellings)
+
+
+def _facts_of_many(
+    rows: int, groups: Sequence[RowGroup], leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]
+) -> FileFacts:
+    sizes, counts, nulls = {}, {}, {}
+    lower_bounds: dict[int, bytes] = {}
+    upper_bounds: dict[int, bytes] = {}
+    for leaf in leaves if groups else ():
+        chunks = [group.chunks[leaf.position] for group in groups]
+        values, bytes_, null_counts, _, _ = zip(*chunks, strict=True)
+        counts[leaf.field_id], sizes[leaf.field_id] = sum(values), sum(bytes_)
+        if None in null_counts:
+            continue
+        nulls[leaf.field_id] = sum(null_counts)
+        try:
+            lower, upper = _merged(chunks, leaf)
+        except UNUSABLE:
+            continue
+        if lower is not None:
+            lower_bounds[leaf.field_id] = lower
+        if upper is not None:
+            upper_bounds[leaf.field_id] = upper
+    starts = tuple(sorted(group.start for group in groups)) or None
+    return FileFacts(rows, sizes, counts, nulls, {}, lower_bounds, upper_bounds, starts, spellings)
+
+
+def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes | None]:
+    """Return a column's bounds over all row groups: none when one with values has no minimum and maximum."""
+    pairs = [(low, high) for _, _, _, low, high in chunks if low is not None and high is not None]
+    missing = [chunk for chunk in chunks if chunk[3] is None or chunk[4] is None]
+    if leaf.bounds is None or not pairs or any(values != nulls for values, _, nulls, _, _ in missing):
+        return None, None
+    lows, highs = map(list[Any], zip(*pairs, strict=True))
+    if leaf.unpack is not None:
+        lows, highs = [leaf.unpack(low)[0] for low in lows], [leaf.unpack(high)[0] for high in highs]
+    if leaf.bounds.comparable is not None:
+        lows, highs = list(map(leaf.bounds.comparable, lows)), list(map(leaf.bounds.comparable, highs))
+    return leaf.bounds.lower(min(lows)), leaf.bounds.upper(max(highs))
+
+
+def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: bytes) -> _Plan:
+    match = match_columns(columns, _file_columns(schema), path)
+    ordered, unordered = [], []
+    for found in match.found:
+        position = found.column.position
+        physical = schema.column(position).physical_type
+        how = None if found.is_repeated else _bounds_of(schema.column(position), found)
+        unpack = _UNPACK.get(physical)
+        leaf = _Leaf(position, found.field_id, how, unpack, (physical, how) in _BOUNDS_AS_THEY_ARE)
+        ordered.append(leaf)
+        unordered.append(leaf if unpack is not None else leaf._replace(bounds=None))
+    count = len(schema)
+    # A list (0x19) of so many unions (0xc), each with its first field (0x1c) set to nothing.
+    header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
+    orders = header + b"\x1c\x00\x00" * count
+    shapes = tuple(shape_of(schema.column(position)) for position in range(count))
+    names = {column.field_id: column.name for column in columns if isinstance(column.field_type, BooleanType)}
+    booleans = {leaf.position: names[leaf.field_id] for leaf in ordered if leaf.field_id in names}
+    dated = tuple(_dated(schema, match))
+    return _Plan(
+        start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown, booleans, dated
+    )
+
+
+def _dated(schema: Any, match: Match) -> Iterator[_Dated]:
+    for found in match.found:
+        is_date = isinstance(found.type, DateType)
+        if is_date or isinstance(found.type, TimestampType | TimestamptzType):
+            position = found.column.position
+            recent = FIRST_GREGORIAN_DAY if is_date else FIRST_STANDARD_DAY * MICROSECONDS_OF_DAY
+            unpack = _UNPACK.get(schema.column(position).physical_type)
+            yield _Dated(position, found.name, is_date, unpack, recent)
+
+
+def _varint(number: int) -> bytes:
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*encoded, number))
+
+
+def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
+    """Return how the footer's values of a column become bounds; its type fits the table's."""
+    physical = leaf.physical_type
+    match found.type:
+        case DecimalType():
+            return bounds.DECIMAL if physical in ("INT32", "INT64") else bounds.DECIMAL_OF_BYTES
+        case StringType():
+            return bounds.TEXT
+        case BinaryType():
+            return bounds.BINARY
+        case FloatType() | DoubleType():
+            # A footer does not tell whether there are NaNs. With bounds and no count of NaNs, Iceberg takes it that
+            # there are none: filters pass over such rows, and a delete by metadata alone removes them.
+            return None
+        case LongType():
+            return bounds.LONG
+    if physical == "BOOLEAN":
+        return bounds.BOOLEAN
+    if physical == "INT32":
+        return bounds.INT
+    if physical == "INT64":
+        # A timestamp, in microseconds.
+        return bounds.LONG
+    # INT96 has no order.
+    return None
+
+
+def _file_columns(schema: Any) -> list[FileColumn]:
+    """Return a file's columns as a tree, whose ends are numbered as in the footer."""
+    leaves = iter(range(len(schema)))
+    return [_file_column(field, field.name, schema, leaves) for field in schema.to_arrow_schema()]
+
+
+def _file_column(field: pyarrow.Field, name: str, schema: Any, leaves: Iterator[int]) -> FileColumn:
+    types, arrow, field_id = pyarrow.types, field.type, _field_id(field)
+    if isinstance(arrow, pyarrow.BaseExtensionType):
+        arrow = arrow.storage_type
+    if types.is_struct(arrow):
+        parts = tuple(_file_column(part, part.name, schema, leaves) for part in arrow)
+        return FileColumn(name, "a struct", "struct", -1, parts, field_id=field_id)
+    if types.is_map(arrow):
+        key = _file_column(arrow.key_field, "key", schema, leaves)
+        value = _file_column(arrow.item_field, "value", schema, leaves)
+        return FileColumn(name, "a map", "map", -1, (key, value), field_id=field_id)
+    if types.is_nested(arrow) and hasattr(arrow, "value_type"):
+        element = _file_column(arrow.value_field, "element", schema, leaves)
+        return FileColumn(name, "a list", "list", -1, (element,), field_id=field_id)
+    position = next(leaves)
+    leaf = schema.column(position)
+    logical = json.loads(leaf.logical_type.to_json())
+    annotation = str(leaf.logical_type)
+    return FileColumn(
+        name,
+        leaf.physical_type if annotation == "None" else f"{leaf.physical_type} ({annotation})",
+        _kind(leaf.physical_type, logical),
+        position,
+        precision=logical.get("precision", 0),
+        scale=logical.get("scale", 0),
+        field_id=field_id,
+    )
+
+
+def _field_id(field: pyarrow.Field) -> int | None:
+    text = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if text is None else int(text)
+
+
+_PLAIN_KINDS = {
+    "BOOLEAN": "boolean",
+    "INT32": "int",
+    "INT64": "long",
+    "INT96": "any timestamp",
+    "FLOAT": "float",
+    "DOUBLE": "double",
+    "BYTE_ARRAY": "binary",
+}
+
+
+def _kind(physical: str, logical: dict[str, Any]) -> str:
+    match logical.get("Type"), physical:
+        case "None" | "Unknown", _:
+            return _PLAIN_KINDS.get(physical, "other")
+        case "Int", _ if logical["isSigned"]:
+            return _PLAIN_KINDS[physical]
+        case "String" | "Enum" | "JSON", "BYTE_ARRAY":
+            return "string"
+        case "BSON", _:
+            return "binary"
+        case "Decimal", _:
+            return "decimal"
+        case "Date", _:
+            return "date"
+        case "Timestamp", "INT64" if logical["timeUnit"] == "microseconds":
+            # Iceberg's readers for Spark take other units for microseconds, at least in dictionaries. Hive's reader, as
+            # Spark's, does not care whether a file's timestamps say that they are in UTC.
+            return "any timestamp"
+    return "other"

@@ -1,0 +1,253 @@
+"""The row groups of a Parquet footer, read without PyArrow: it takes longer, and ends the process over a damaged one.
+
+What describes a column in a row group mostly has the same shape in all files, which a regular expression takes apart at
+once; anything else goes through a reader of Thrift's compact protocol.
+
+Source: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from catalog.iceberg.footers.thrift import read_struct, read_varint, skip_struct, unzigzag
+
+Chunk = tuple[int, int, int | None, bytes | None, bytes | None]
+"""What is known of a column in a row group: its values, nulls among them; its compressed bytes; its nulls; its minimum
+and its maximum, in the order of the column's type, or of signed numbers, in Parquet's plain encoding. The last three
+are None when they are not known. (A tuple with names takes longer to make than to read.)
+"""
+
+
+class RowGroup(NamedTuple):
+    """A row group.
+
+    Attributes:
+        start: Where in the file its pages begin.
+        chunks: One for each column.
+        run_lengths: The columns of booleans whose values are stored as runs, by position.
+    """
+
+    start: int
+    chunks: list[Chunk]
+    run_lengths: tuple[int, ...] = ()
+
+
+class Shape(NamedTuple):
+    """What the chunks of a column look like.
+
+    Attributes:
+        pattern: What most of them match; None when it is not known.
+        width: Bytes of a value; None when they vary.
+        is_boolean: The pattern matches none whose values are stored as runs.
+    """
+
+    pattern: re.Pattern[bytes] | None
+    width: int | None
+    is_boolean: bool = False
+
+
+_PHYSICAL_TYPES = {
+    "BOOLEAN": (0, 1),
+    "INT32": (1, 4),
+    "INT64": (2, 8),
+    "INT96": (3, 12),
+    "FLOAT": (4, 4),
+    "DOUBLE": (5, 8),
+    "BYTE_ARRAY": (6, None),
+    "FIXED_LEN_BYTE_ARRAY": (7, None),
+}
+
+_NUMBER = rb"[\x80-\xff]*+[\x00-\x7f]"
+_LISTS_OF_NUMBERS = b"|".join(
+    re.escape(bytes((count << 4 | 6,))) + b"(?:" + _NUMBER + b"){%d}" % count for count in range(5)
+)
+_LISTS_OF_ENCODINGS = b"|".join(
+    re.escape(bytes((count << 4 | 5,))) + rb"[\x00-\x7f]{%d}" % count for count in range(1, 8)
+)
+_LISTS_WITH_PLAIN = b"|".join(
+    re.escape(bytes((count << 4 | 5,))) + rb"(?=[\x00-\x7f]{0,%d}\x00)[\x00-\x7f]{%d}" % (count - 1, count)
+    for count in range(1, 8)
+)
+_BEGINNING = rb"\x26%(n)b\x1c\x15%(type)b\x19(?:%(encodings)b)%(path)b\x15[\x00-\x7f]"
+_NUMBERS = rb"\x16(%(n)b)\x16%(n)b\x16(%(n)b)\x26%(n)b(?:\x26%(n)b)?[\x1c\x3c]"
+_STATISTICS = (
+    rb"(?:\x18%(width)b(.{%(count)d})\x18%(width)b(.{%(count)d}))?(?:[\x16\x36](%(n)b))?(?:\x16%(n)b)?"
+    rb"(?:[\x18\x28\x38\x58]%(width)b(.{%(count)d})\x18%(width)b(.{%(count)d}))?"
+)
+_ENDING = (
+    # Whether minimum and maximum are exact; encodings of pages; Bloom filter; sizes.
+    rb"[\x11\x12]{0,2}\x00(?:\x19[\x1c\x2c\x3c\x4c\x5c](?:\x15%(n)b\x15%(encoding)b\x15%(n)b\x00)+)?"
+    rb"(?:[\x16\x26]%(n)b(?:\x15%(n)b)?)?"
+    rb"(?:[\x1c\x2c\x3c\x4c](?:\x16%(n)b)?(?:[\x19\x29\x39](?:%(lists)b))?(?:\x19(?:%(lists)b))?\x00)?\x00"
+    # Where the page indexes are.
+    rb"(?:\x16%(n)b\x15%(n)b)?(?:[\x16\x36]%(n)b\x15%(n)b)?\x00"
+)
+_NULL_COUNT = re.compile(rb"\x36(" + _NUMBER + rb")\x28([\x00-\x7f])", re.DOTALL)
+_END_OF_CHUNK = re.compile(_ENDING % {b"n": _NUMBER, b"encoding": _NUMBER, b"lists": _LISTS_OF_NUMBERS}, re.DOTALL)
+_BINARY_FIELD = 0x18
+_DATA_PAGES = (0, 3)
+"""The types of pages with values: of the first and the second version."""
+_PLAIN, _RUN_LENGTHS = 0, 3
+_NOT_RUN_LENGTHS = rb"[\x00-\x05\x07-\x7f]"
+_NUMBERS_KEPT = 1 << 16
+
+
+def shape_of(leaf: Any) -> Shape:
+    """Return what the chunks of a column look like that PyArrow has described."""
+    number, width = _PHYSICAL_TYPES[leaf.physical_type]
+    if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        width = leaf.length
+    is_boolean = leaf.physical_type == "BOOLEAN"
+    name = leaf.name.encode()
+    if leaf.path != leaf.name or leaf.max_repetition_level or len(name) > 0x7F or (width or 0) > 0x3F:
+        return Shape(None, width, is_boolean)
+    parts = {
+        b"n": _NUMBER,
+        b"type": bytes((number << 1,)),
+        b"encodings": _LISTS_WITH_PLAIN if is_boolean else _LISTS_OF_ENCODINGS,
+        b"encoding": _NOT_RUN_LENGTHS if is_boolean else _NUMBER,
+        b"path": rb"\x19\x18" + re.escape(bytes((len(name),)) + name),
+        b"lists": _LISTS_OF_NUMBERS,
+    }
+    pattern = (_BEGINNING + _NUMBERS) % parts
+    if width is not None:
+        pattern += (_STATISTICS + _ENDING) % {**parts, b"width": re.escape(bytes((width,))), b"count": width}
+    return Shape(re.compile(pattern, re.DOTALL), width, is_boolean)
+
+
+def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[int, list[RowGroup], int]:
+    """Return how many rows a footer says that there are, its row groups, and where they end.
+
+    Args:
+        position: Where the footer's schema ends.
+        shapes: Of the schema's columns.
+
+    Raises:
+        ValueError, IndexError, KeyError, TypeError, AttributeError: The footer is damaged.
+    """
+    if footer[position] != 0x16:
+        raise ValueError("it does not say how many rows it has")
+    rows, position = read_varint(footer, position + 1)
+    if footer[position] != 0x19 or footer[position + 1] & 0xF != 0xC:
+        raise ValueError("it has no row groups")
+    count, position = _list_length(footer, position + 1)
+    groups = []
+    for _ in range(count):
+        group, position = _read_row_group(footer, position, shapes)
+        groups.append(group)
+    return unzigzag(rows), groups, position
+
+
+def _list_length(footer: bytes, position: int) -> tuple[int, int]:
+    count = footer[position] >> 4
+    return read_varint(footer, position + 1) if count == 0xF else (count, position + 1)
+
+
+def _read_row_group(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[RowGroup, int]:
+    if footer[position] != 0x19 or footer[position + 1] & 0xF != 0xC:
+        raise ValueError("a row group has no columns")
+    count, position = _list_length(footer, position + 1)
+    if count != len(shapes) or not count:
+        raise ValueError(f"a row group has {count} columns, and the schema {len(shapes)}")
+    start = _start(footer, position)
+    numbers = _DECODED
+    chunks: list[Chunk] = []
+    run_lengths: tuple[int, ...] = ()
+    for pattern, width, is_boolean in shapes:
+        found = pattern.match(footer, position) if pattern is not None else None
+        if found is None:
+            if is_boolean and _has_run_lengths(footer, position):
+                run_lengths = (*run_lengths, len(chunks))
+            chunk, position = read_chunk(footer, position, width)
+        elif width is None:
+            chunk, position = _texts(footer, position, found)
+        else:
+            values, size, old_high, old_low, nulls, high, low = found.groups()
+            chunk = (
+                numbers[values],
+                numbers[size],
+                None if nulls is None else numbers[nulls],
+                old_low if low is None else low,
+                old_high if high is None else high,
+            )
+            position = found.end()
+        chunks.append(chunk)
+    return RowGroup(start, chunks, run_lengths), skip_struct(footer, position)
+
+
+def _has_run_lengths(footer: bytes, position: int) -> bool:
+    """Return whether a chunk of booleans has its values stored as runs.
+
+    What writers say of each page tells. Without it, the encodings of levels and values stand in one list: levels are
+    stored as runs, so only a list without plain values says that values are, too.
+    """
+    described = read_struct(footer, position)[0][3]
+    if (pages := described.get(13)) is not None:
+        count, position = _list_length(pages, 0)
+        for _ in range(count):
+            page, position = read_struct(pages, position)
+            if page[1] in _DATA_PAGES and page[2] == _RUN_LENGTHS:
+                return True
+        return False
+    listed = described[2]
+    count, position = _list_length(listed, 0)
+    encodings = {unzigzag(number) for number in listed[position : position + count]}
+    return _RUN_LENGTHS in encodings and _PLAIN not in encodings
+
+
+def _start(footer: bytes, position: int) -> int:
+    """Return where in the file the first page of a chunk begins."""
+    described = read_struct(footer, position)[0][3]
+    data: int = described[9]
+    # Some writers say 0 where there is no dictionary.
+    return min(data, described.get(11) or data)
+
+
+def _texts(footer: bytes, start: int, found: re.Match[bytes]) -> tuple[Chunk, int]:
+    """Return a chunk of values of any length, which no expression takes apart, and where it ends."""
+    known = _NULL_COUNT.match(footer, found.end())
+    if known is not None:
+        begin = known.end()
+        middle = begin + known[2][0]
+        length = footer[middle + 1]
+        if footer[middle] == _BINARY_FIELD and length < 0x80:
+            end = middle + 2 + length
+            rest = _END_OF_CHUNK.match(footer, end)
+            if rest is not None:
+                values, size = found.groups()
+                low, high = footer[middle + 2 : end], footer[begin:middle]
+                return (_DECODED[values], _DECODED[size], _DECODED[known[1]], low, high), rest.end()
+    return read_chunk(footer, start, None)
+
+
+class _Numbers(dict[bytes, int]):
+    """A number's encoding → the number; most come up again and again."""
+
+    def __missing__(self, encoded: bytes) -> int:
+        number = unzigzag(read_varint(encoded, 0)[0])
+        if len(self) < _NUMBERS_KEPT:
+            self[encoded] = number
+        return number
+
+
+_DECODED = _Numbers()
+
+
+def read_chunk(footer: bytes, position: int, width: int | None) -> tuple[Chunk, int]:
+    """Return a chunk of whichever shape, and where it ends; raises as `read_row_groups`."""
+    fields, position = read_struct(footer, position)
+    described = fields[3]
+    statistics = described.get(12, {})
+    # The old ones, 1 and 2, are by signed bytes where values vary in length.
+    high = statistics.get(5, None if width is None else statistics.get(1))
+    low = statistics.get(6, None if width is None else statistics.get(2))
+    values, size, nulls = described[5], described[7], statistics.get(3)
+    if not all(isinstance(number, int) for number in (values, size, nulls or 0)):
+        raise TypeError("a column's counts are no numbers")
+    are_bytes = isinstance(low, bytes) and isinstance(high, bytes)
+    if not are_bytes or (width is not None and not len(low) == len(high) == width):
+        low = high = None
+    return (values, size, nulls, low, high), position

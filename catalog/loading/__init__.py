@@ -1,0 +1,1 @@
+"""Rows that come: loaded, appended, published, and folders repaired into partitions."""

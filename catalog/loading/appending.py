@@ -1,0 +1,157 @@
+"""Appending to partitions that exist, or to a table without partition keys.
+
+The folders of partitions that exist cannot move, so each file does, under its own name, which no other file has. Where
+they go is decided and written down before the first of them moves (`catalog.loading.publishing`); the commit checks
+that the partitions are still there. Until then, and when the append is undone, a reader that lists the folder of a
+partition that was there before sees some of its new files; new partitions become visible with the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from catalog.errors import ConflictError, LocationTakenError, PartitionAlreadyExistsError, UnsupportedFormatError
+from catalog.files.locations import comparable, is_within
+from catalog.model import NewPartition, OnInvalid, Table
+from catalog.model.partition_names import pack_values, partition_path
+from catalog.operations.staging import StagedPartition
+from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.folders import taken_default_folders
+from catalog.partitions.staged import Destination
+from catalog.storage.bulk import among
+from catalog.storage.properties import read_properties
+from catalog.storage.schema import PartitionRow
+
+
+class Extension(NamedTuple):
+    """Files that an append adds to a partition that exists, `partition_id` when it was decided where they go."""
+
+    identity: bytes
+    partition_id: int | None
+    location: str
+    file_count: int
+    row_count: int
+    size_bytes: int
+
+
+def append_destinations(
+    connection: Connection,
+    adder: PartitionAdder,
+    staged: Mapping[bytes, StagedPartition],
+    occupied: Mapping[bytes, bool],
+    suffix: str,
+) -> Iterable[Destination]:
+    """Return where the files of an append go; the caller holds the table against others who add partitions.
+
+    Args:
+        staged: By the partitions' identities.
+        occupied: For those that were not there just now, whether their default folders have files of others.
+        suffix: What the folder of a new partition is called beside such a folder.
+
+    Raises:
+        InvalidPartitionError: An index does not admit a new partition.
+        UnsupportedFormatError: A partition has a format of its own.
+        ConflictError: A partition is quarantined, or was added or dropped by somebody else just now.
+        LocationTakenError: The default folder of a new partition is inside the location of another one.
+    """
+    table = adder.table
+    there = _rows(connection, table, list(staged))
+    key_count = len(table.key_names)
+    packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in staged.items()}
+    taken = taken_default_folders(connection, table, list(packed_values.values()))
+    new, destinations = [], []
+    for identity, partition in staged.items():
+        path = partition_path(table.key_names, partition.values)
+        partition_id = None
+        if identity in there:
+            partition_id = there[identity].id
+            location = _location(table, there[identity])
+        elif identity not in occupied:
+            raise _changed(table, path)
+        else:
+            default = table.default_partition_location(path)
+            owner, owner_location = taken.get(packed_values[identity], ("", ""))
+            if owner and not is_within(comparable(owner_location), comparable(default)):
+                # A folder beside the default one would be inside that of the other partition, too.
+                raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
+            is_free = not owner and not occupied[identity]
+            location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
+            new.append(NewPartition(partition.values, location))
+        is_new = partition_id is None
+        destinations.append(Destination(identity, packed_values[identity], location, is_new, partition_id=partition_id))
+    if new:
+        try:
+            adder.check(new, on_invalid=OnInvalid.REFUSE)
+        except PartitionAlreadyExistsError as error:
+            raise ConflictError(f"somebody else has added a partition meanwhile; append again: {error}") from error
+    return destinations
+
+
+def extend(connection: Connection, table: Table, extensions: Sequence[Extension]) -> None:
+    """Count what was added to partitions, if they are still the same ones and where the files are.
+
+    A partition with the same values may be another one: what a purge of the first one has deleted is not in it.
+
+    Raises:
+        UnsupportedFormatError: A partition has a format of its own now.
+        ConflictError: A partition is quarantined now, was dropped, or has another location.
+    """
+    there = _rows(connection, table, [extension.identity for extension in extensions], hold=True)
+    additions = []
+    for extension in extensions:
+        current = there.get(extension.identity)
+        if current is None or current.id != extension.partition_id or _location(table, current) != extension.location:
+            raise _changed(table, extension.location)
+        counts = {"files": extension.file_count, "rows": extension.row_count, "bytes": extension.size_bytes}
+        additions.append({"partition_id": current.id, **counts})
+    row = PartitionRow
+    # What was not known stays so: nothing added to a null is null.
+    counted = update(row).where(row.id == bindparam("partition_id"))
+    connection.execute(
+        counted.values(
+            file_count=row.file_count + bindparam("files"),
+            row_count=row.row_count + bindparam("rows"),
+            size_bytes=row.size_bytes + bindparam("bytes"),
+        ),
+        additions,
+    )
+
+
+def _changed(table: Table, what: str) -> ConflictError:
+    return ConflictError(
+        f"partition {what} of {table.full_name} was dropped, renamed or moved while rows were appended to it; nothing "
+        "was added. Append the rows again"
+    )
+
+
+def _rows(
+    connection: Connection, table: Table, identities: Sequence[bytes], *, hold: bool = False
+) -> Mapping[bytes, Row[*tuple[Any, ...]]]:
+    row = PartitionRow
+    query = (
+        select(row.id, row.identity, row.packed_values, row.location, row.properties, row.is_quarantined)
+        .where(row.table_id == table.id, among(connection, row.identity, identities))
+        # In the order in which drops take them.
+        .order_by(row.id)
+    )
+    return {bytes(found.identity): found for found in connection.execute(query.with_for_update() if hold else query)}
+
+
+def _location(table: Table, row: Row[*tuple[Any, ...]]) -> str:
+    """Return where a partition is, if files can be added there."""
+    path = table.partition_name(row.packed_values)
+    if row.is_quarantined:
+        raise ConflictError(
+            f"partition {path} of {table.full_name} is quarantined until its quality is checked; nothing was added. "
+            "Release or drop it first"
+        )
+    own_format = read_properties(row.properties)[1]
+    if own_format is not None:
+        raise UnsupportedFormatError(
+            f"partition {path} of {table.full_name} is stored as {own_format.upper()} and the table as "
+            f"{table.format.upper()}, and one folder cannot hold both; nothing was added"
+        )
+    return table.partition_location(row.packed_values, row.location)

@@ -1,0 +1,432 @@
+"""Publishing what a load has staged: no folder is listed, and no file moves, while a transaction holds a lock.
+
+    reserve   in short transactions: it is decided where the files of each partition go, and nobody else adds the new
+              partitions from then on (`catalog.partitions.staged`)
+    move      without a transaction: the files move to their places, which no reader knows yet
+    commit    in one transaction: the partitions are added with their index items, and the operation is COMMITTED
+
+Each transaction checks that the attempt may still publish. After a kill the next attempt does the rest: reservations
+stay, and files that have moved are left alone. A load that was given up is withdrawn: what has not moved is deleted
+first, so that an attempt that was stopped, and continues late, has nothing to move; what has moved is then deleted by
+the names of the files, which are those of no other attempt.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, delete
+
+from catalog.errors import (
+    ConflictError,
+    FencedError,
+    InvalidPartitionError,
+    LocationNotEmptyError,
+    MissingFileError,
+    PartitionAlreadyExistsError,
+)
+from catalog.files.filesystem import Folder, in_parallel
+from catalog.loading.appending import Extension, append_destinations, extend
+from catalog.model import NewPartition, OnInvalid, Table
+from catalog.model.partition_names import pack_values, partition_path
+from catalog.operations.attempts import AttemptName, attempt_name, attempts_among, require_latest
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operation, Operations
+from catalog.operations.staging import (
+    REJECTED,
+    STAGED_DATA,
+    STAGED_FILES,
+    STAGING,
+    StagedPartition,
+    incomplete,
+    is_complete,
+    read_staged,
+)
+from catalog.partitions.adding import PartitionAdder, registered
+from catalog.partitions.spooling import RowSpool
+from catalog.partitions.staged import (
+    Destination,
+    free_batch,
+    has_destinations,
+    is_of,
+    read_destinations,
+    reserve,
+    reserving_attempts,
+)
+from catalog.storage import Storage
+from catalog.storage.bulk import batched
+from catalog.storage.schema import StagedPartitionRow
+from catalog.storage.values import ValueEncoder
+from catalog.tables.definitions import Definitions
+
+_BATCH = 5_000
+_BEAT_SECONDS = 5.0
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class PublishOptions:
+    """How staged partitions are published; see `Loading.publish`."""
+
+    on_invalid: OnInvalid = OnInvalid.REFUSE
+    is_quarantined: bool = False
+    append: bool = False
+
+
+@dataclass
+class Totals:
+    """Count of what moved: new partitions, files that were added to existing ones, and refused partitions."""
+
+    new: int = 0
+    extended: int = 0
+    row_count: int = 0
+    file_count: int = 0
+    size_bytes: int = 0
+    refused: int = 0
+    refused_rows: int = 0
+    refused_reasons: list[str] = field(default_factory=list)
+
+    def add(self, staged: StagedPartition, destination: Destination) -> None:
+        """Count one partition."""
+        if destination.refused is not None:
+            self.refused += 1
+            self.refused_rows += staged.row_count
+            if len(self.refused_reasons) < _SHOWN:
+                self.refused_reasons.append(destination.refused)
+            return
+        self.new += destination.is_new
+        self.extended += not destination.is_new
+        self.row_count += staged.row_count
+        self.file_count += staged.file_count
+        self.size_bytes += staged.size_bytes
+
+
+class Publication:
+    """One attempt at publishing a staging folder."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        definitions: Definitions,
+        operations: Operations,
+        attempt: tuple[Operation, str, int],
+        table: Table,
+        staged: AttemptName,
+        options: PublishOptions,
+    ) -> None:
+        """Take the attempt (operation, step, number), and the folder to publish."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+        self._operation, step, number = attempt
+        self._attempt = self._operation.id, step, number
+        self.table = table
+        self._folder = Folder(table.location)
+        self._staged = staged
+        self._staging = f"{STAGING}/{staged.name}"
+        self.options = options
+        self._encoder = ValueEncoder(table)
+        self._beaten_at = time.monotonic()
+        self._totals = Totals()
+
+    # --- reserve ------------------------------------------------------------------------------------------------
+
+    def reserve(self) -> None:
+        """Decide where the files go; if that fails, nothing stays reserved unless an earlier attempt has moved files.
+
+        Raises:
+            FencedError: The attempt was given up, or the files were withdrawn.
+            VerificationFailedError: The staging folder is not complete.
+        """
+        if not is_complete(self._folder, self._staging):
+            raise incomplete(self._folder, self._staging, self.table.full_name)
+        with self._storage.read() as connection:
+            self._guard(connection, hold=False)
+            may_have_moved = has_destinations(connection, self._staged)
+        try:
+            for batch in self._batches():
+                self._reserve(batch)
+                reached(Point.PARTLY_RESERVED)
+        except FencedError:
+            raise
+        except Exception:
+            if not may_have_moved:
+                self._free()
+            raise
+
+    def _batches(self) -> Iterator[dict[bytes, StagedPartition]]:
+        """Yield what is staged, by identity.
+
+        Raises:
+            InvalidPartitionError: One partition is staged in two spellings.
+        """
+        for batch in batched(read_staged(self._folder, self._staging), _BATCH):
+            self._beat()
+            by_identity: dict[bytes, StagedPartition] = {}
+            for staged in batch:
+                twin = by_identity.setdefault(self._encoder.identity(staged.values), staged)
+                if twin is not staged:
+                    raise self._twins(self._packed(twin), self._packed(staged))
+            yield by_identity
+
+    def _reserve(self, batch: dict[bytes, StagedPartition]) -> None:
+        identities = list(batch)
+        with self._storage.read() as connection:
+            done = read_destinations(connection, self._staged, identities)
+            there = registered(connection, self.table, identities)
+        for identity, destination in done.items():
+            if destination.packed_values != self._packed(batch[identity]):
+                raise self._twins(destination.packed_values, self._packed(batch[identity]))
+        rest = {identity: staged for identity, staged in batch.items() if identity not in done}
+        if not rest:
+            return
+        absent = [identity for identity in rest if identity not in there and self.table.partition_keys]
+        are_occupied = in_parallel(lambda identity: self._is_occupied(rest[identity]), absent)
+        occupied = dict(zip(absent, are_occupied, strict=True))
+        with self._storage.write() as connection:
+            self._guard(connection)
+            table = self._hold(connection)
+            destinations = list(self._destinations(connection, table, rest, occupied))
+            reserve(connection, table, self._staged, destinations)
+
+    def _destinations(
+        self,
+        connection: Connection,
+        table: Table,
+        staged: dict[bytes, StagedPartition],
+        occupied: dict[bytes, bool],
+    ) -> Iterable[Destination]:
+        if not table.partition_keys:
+            return [Destination(identity, "", table.location, False) for identity in staged]
+        adder = self._adder(connection, table)
+        if self.options.append:
+            return append_destinations(connection, adder, staged, occupied, self._operation.folder)
+        return self._load_destinations(adder, staged, occupied)
+
+    def _load_destinations(
+        self, adder: PartitionAdder, staged: dict[bytes, StagedPartition], occupied: dict[bytes, bool]
+    ) -> Iterable[Destination]:
+        new = [NewPartition(partition.values) for partition in staged.values()]
+        refusals = adder.check(new, on_invalid=self.options.on_invalid)
+        refused = {refusal.partition: str(refusal) for refusal in refusals}
+        for identity, partition in staged.items():
+            path = partition_path(self.table.key_names, partition.values)
+            reason = refused.get(path)
+            if reason is None and identity not in occupied:
+                raise ConflictError(
+                    f"partition {path} of {self.table.full_name} was dropped while a load was published; nothing was "
+                    "added. Run the load again"
+                )
+            if reason is None and occupied[identity]:
+                raise LocationNotEmptyError(
+                    f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
+                    f"added. Move them away, or register them as a partition of {self.table.full_name}, and run the "
+                    "load again"
+                )
+            above = "" if reason is None else f"{REJECTED}/{self._operation.folder}/"
+            location = f"{self.table.location}/{above}{path}"
+            yield Destination(identity, self._packed(partition), location, reason is None, reason)
+
+    def _is_occupied(self, staged: StagedPartition) -> bool:
+        path = partition_path(self.table.key_names, staged.values)
+        return bool(self._folder.visible_names(path) - set(staged.files))
+
+    def _packed(self, staged: StagedPartition) -> str:
+        return pack_values(staged.values, len(self.table.key_names))
+
+    def _twins(self, *packed: str) -> InvalidPartitionError:
+        reason = f"the source files write one partition in two ways, {packed[0]} and {packed[1]}; deliver its rows "
+        return InvalidPartitionError(self.table.full_name, reason=f"{reason}under one spelling")
+
+    def _free(self) -> None:
+        """Free the partitions that were reserved, of which no file has moved."""
+        has_more = True
+        while has_more:
+            with self._storage.write() as connection:
+                self._guard(connection)
+                has_more = free_batch(connection, self._staged)
+
+    # --- move ---------------------------------------------------------------------------------------------------
+
+    def move(self, extensions: RowSpool) -> Iterator[NewPartition]:
+        """Move the files; yield the new partitions, and add what is added to others to `extensions`.
+
+        Raises:
+            FencedError: The attempt was given up, or the files were withdrawn.
+        """
+        for batch in self._batches():
+            with self._storage.read() as connection:
+                destinations = read_destinations(connection, self._staged, list(batch))
+            if len(destinations) < len(batch):
+                raise FencedError(f"{self._staging} of {self.table.full_name} was withdrawn; run the load again")
+            moves = [(staged, destinations[identity]) for identity, staged in batch.items()]
+            for _ in in_parallel(self._move, moves):
+                self._beat()
+            page = []
+            for staged, destination in moves:
+                self._totals.add(staged, destination)
+                counts = staged.file_count, staged.row_count, staged.size_bytes
+                if destination.refused is None and destination.is_new:
+                    yield NewPartition(staged.values, destination.location, *counts)
+                elif destination.refused is None and self.table.partition_keys:
+                    partition = destination.identity, destination.partition_id, destination.location
+                    page.append(Extension(*partition, *counts))
+            if page:
+                extensions.append(page)
+
+    def _move(self, move: tuple[StagedPartition, Destination]) -> None:
+        staged, destination = move
+        source = f"{self._staging}/{staged.data_path(self.table.key_names)}"
+        target = self._folder.at(destination.location)
+        try:
+            self._folder.move_files(source, target, staged.files)
+        except MissingFileError:
+            # Withdrawn meanwhile: a folder must not stay that a repair would take for a partition.
+            if destination.is_new:
+                target.delete_if_empty()
+            with self._storage.read() as connection:
+                self._guard(connection, hold=False)
+            raise
+        reached(Point.PARTLY_MOVED)
+
+    def _beat(self) -> None:
+        """Tell that the attempt is alive, now and then.
+
+        Raises:
+            FencedError: It was given up.
+        """
+        if time.monotonic() - self._beaten_at >= _BEAT_SECONDS:
+            self._operations.heartbeat(*self._attempt)
+            self._beaten_at = time.monotonic()
+
+    # --- commit -------------------------------------------------------------------------------------------------
+
+    def commit(
+        self, connection: Connection, new: Iterable[NewPartition], extensions: Iterable[Sequence[Any]]
+    ) -> Operation:
+        """Make what has moved visible, in the caller's transaction; return the operation.
+
+        Raises:
+            FencedError: The attempt was given up, or the files were withdrawn.
+            ConflictError: The table, or a partition that was extended, is no longer where it was.
+            InvalidPartitionError: An index that was created meanwhile does not admit a partition.
+        """
+        operation = self._guard(connection)
+        table = self._hold(connection)
+        if self._totals.new:
+            try:
+                self._adder(connection, table).add(new, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+            except PartitionAlreadyExistsError as error:
+                if not self.options.append:
+                    raise
+                raise ConflictError(f"somebody else has added a partition meanwhile; append again: {error}") from error
+        for page in extensions:
+            extend(connection, table, [Extension(*row) for row in page])
+        connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))
+        return operation
+
+    def report(self) -> dict[str, Any]:
+        """Return the report of what has moved; see `Loading.publish`."""
+        totals = self._totals
+        if self.options.append:
+            return {
+                "rows": totals.row_count,
+                "files": totals.file_count,
+                "bytes": totals.size_bytes,
+                "partitions_added": totals.new,
+                "partitions_extended": totals.extended if self.table.partition_keys else 0,
+            }
+        refused_folder = f"{self.table.location}/{REJECTED}/{self._operation.folder}"
+        return {
+            "partitions": totals.new,
+            "row_count": totals.row_count,
+            "file_count": totals.file_count,
+            "size_bytes": totals.size_bytes,
+            "refused": totals.refused,
+            "refused_rows": totals.refused_rows,
+            "refused_reasons": totals.refused_reasons,
+            "refused_folder": refused_folder if totals.refused else None,
+        }
+
+    def _guard(self, connection: Connection, *, hold: bool = True) -> Operation:
+        operation = self._operations.guard(connection, *self._attempt, hold=hold)
+        # An append is published by the attempt that has staged it.
+        if not self.options.append:
+            require_latest(connection, operation, self._staging)
+        return operation
+
+    def _hold(self, connection: Connection) -> Table:
+        """Hold the table against others who add partitions."""
+        table = self._definitions.lock_table(connection, self.table, exclusive=False, is_bulk=True)
+        if table.location != self.table.location:
+            raise ConflictError(
+                f"table {table.full_name} was moved from {self.table.location} to {table.location} while a load was "
+                "published; nothing was added. Run the load again"
+            )
+        return table
+
+    def _adder(self, connection: Connection, table: Table) -> PartitionAdder:
+        return PartitionAdder(
+            connection,
+            self._definitions,
+            table,
+            is_quarantined=self.options.is_quarantined,
+            operation_number=self._operation.number,
+            is_bulk=True,
+            every_key=not self.options.append,
+        )
+
+
+def staged_attempts(storage: Storage, table: Table) -> list[AttemptName]:
+    """Return the attempts that have a staging folder below a table's location, or partitions reserved; by name."""
+    with storage.read() as connection:
+        reserving = reserving_attempts(connection, table)
+    names = {attempt_name(storage, *numbers) for numbers in reserving}
+    return sorted(names.union(attempts_among(storage, Folder(table.location).folders(STAGING))))
+
+
+def withdraw(storage: Storage, operations: Operations, table: Table, staged: AttemptName) -> None:
+    """Delete what an attempt has staged and moved, and delete its staging folder; done again, it does the rest.
+
+    Only after `attempts.withdraw_attempt`, or when a later attempt stages the load: nothing of it can be committed.
+    What has committed stays.
+    """
+    folder, staging = Folder(table.location), f"{STAGING}/{staged.name}"
+    operation = operations.find_by_number(staged.number)
+    if operation is not None and not operation.is_committed:
+        # First, so that an attempt that was stopped, and continues late, has nothing to move.
+        folder.delete(f"{staging}/{STAGED_DATA}")
+        reached(Point.STAGED_DATA_DELETED)
+        _undo_moves(storage, table, folder, staged)
+        reached(Point.MOVES_UNDONE)
+    has_more = True
+    while has_more:
+        with storage.write() as connection:
+            has_more = free_batch(connection, staged)
+    folder.delete(f"{staging}/{STAGED_FILES}")
+    folder.delete(staging)
+
+
+def _undo_moves(storage: Storage, table: Table, folder: Folder, staged: AttemptName) -> None:
+    encoder = ValueEncoder(table)
+
+    def undo(move: tuple[StagedPartition, Destination | None]) -> None:
+        partition, destination = move
+        default = table.default_partition_location(partition_path(table.key_names, partition.values))
+        target = folder.at(destination.location if destination else default.rstrip("/"))
+        target.delete_files(partition.files)
+        if destination is None or destination.is_new or destination.refused is not None:
+            target.delete_if_empty()
+
+    for rows in batched(read_staged(folder, f"{STAGING}/{staged.name}"), _BATCH):
+        # A table that was dropped may have had other keys; its reservations went with it.
+        batch = [partition for partition in rows if len(partition.values) == len(table.key_names)]
+        identities = [encoder.identity(partition.values) for partition in batch]
+        with storage.read() as connection:
+            destinations = read_destinations(connection, staged, identities)
+        moves = [(partition, destinations.get(identity)) for partition, identity in zip(batch, identities, strict=True)]
+        for _ in in_parallel(undo, moves):
+            pass

@@ -1,0 +1,102 @@
+"""Results of quality checks in the catalog, and what they release."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+
+from catalog.model.partition_names import unpack_values
+from catalog.operations.journal import Operations
+from catalog.partitions.changing import set_quarantined
+from catalog.settings.quality_rules import FailedCheck, PartitionCheck
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.clock import read_clock_ms
+from catalog.storage.schema import PartitionCheckRow, PartitionRow
+from catalog.tables.definitions import Definitions
+
+
+class QualityResults:
+    """The latest quality check of each partition."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Take the database, the definitions in it, and the journal."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+
+    def record(
+        self,
+        operation_id: str,
+        step: str,
+        attempt: int,
+        checks: Iterable[PartitionCheck],
+        report: Mapping[str, Any],
+    ) -> int:
+        """Record checks and the job's report in one transaction, and release the quarantined partitions that passed.
+
+        Returns:
+            How many partitions became visible.
+
+        Raises:
+            FencedError: The attempt was given up.
+        """
+        released = 0
+        with self._storage.write() as connection:
+            operation = self._operations.guard(connection, operation_id, step, attempt)
+            table = self._definitions.lock_table(connection, operation.table, exclusive=False, is_bulk=True)
+            checked_at_ms = read_clock_ms(connection)
+            for batch in batched(checks):
+                ids = [check.partition_id for check in batch]
+                here = set(connection.scalars(select(PartitionRow.id).where(among(connection, PartitionRow.id, ids))))
+                connection.execute(
+                    delete(PartitionCheckRow).where(among(connection, PartitionCheckRow.partition_id, ids))
+                )
+                rows = [
+                    {
+                        "partition_id": check.partition_id,
+                        "operation_number": operation.number,
+                        "passed": check.passed,
+                        "failures": [asdict(failure) for failure in check.failures],
+                        "checked_at_ms": checked_at_ms,
+                    }
+                    for check in batch
+                    if check.partition_id in here
+                ]
+                if rows:
+                    connection.execute(insert(PartitionCheckRow), rows)
+                released += set_quarantined(
+                    connection, table, [check.partition_id for check in batch if check.passed], False
+                )
+            result = {**report, "released": released}
+            self._operations.finish_job(operation_id, step, attempt, result, connection=connection)
+        return released
+
+    def get(self, partition_id: int) -> PartitionCheck | None:
+        """Return a partition's latest check; None when it was never checked."""
+        query = select(PartitionCheckRow.__table__).where(PartitionCheckRow.partition_id == partition_id)
+        with self._storage.read() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
+
+    def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
+        """Return the rows of a table's partitions by the values of some of its keys.
+
+        Quarantined partitions count too; a partition whose rows are not known counts as none.
+        """
+        with self._storage.read() as connection:
+            definition = self._definitions.get_hive_table(table, connection)
+            positions = [definition.key_names.index(key) for key in keys]
+            pieces = [func.split_part(PartitionRow.packed_values, "/", position + 1) for position in positions]
+            query = (
+                select(*pieces, func.sum(func.coalesce(PartitionRow.row_count, 0)))
+                .where(PartitionRow.table_id == definition.id)
+                .group_by(*pieces)
+            )
+            groups = connection.execute(query)
+            return {tuple(unpack_values("/".join(values))): int(rows) for *values, rows in groups}

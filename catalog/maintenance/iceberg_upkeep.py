@@ -1,0 +1,154 @@
+"""What keeps an Iceberg table small and quick: Iceberg's own procedures, as statements for Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from sqlalchemy import Connection
+
+from catalog.errors import WrongFieldError
+from catalog.files.locations import overlap, reach_key
+from catalog.iceberg.jdbc import CATALOG
+from catalog.iceberg.pointers import shared_locations
+from catalog.model import Table, TableKind
+from catalog.model.identifiers import TableName
+from catalog.settings.fields import days, flag, require_known, texts, whole_number
+
+_FIELD = r"[^;'\"]+"
+_CHANGE = re.compile(rf"(ADD|DROP|REPLACE)\s+PARTITION\s+FIELD\s+{_FIELD}", re.IGNORECASE)
+_MEBIBYTE = 1024 * 1024
+_MOST_MEBIBYTES = 1024 * 1024
+_MOST_SNAPSHOTS = 1_000_000
+_FLAGS = frozenset({"rewrite_data_files", "expire_snapshots", "remove_orphan_files", "dry_run"})
+_ALTER = "ALTER TABLE "
+_DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshots", "remove_orphan_files"))
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What a form of `maintain_iceberg` says.
+
+    Attributes:
+        tables: Names and patterns, see `catalog.tables.patterns`.
+        partition_fields: Changes of the partition spec, such as `ADD PARTITION FIELD days(at)`; files keep theirs until
+            they are rewritten.
+        rewrite_data_files: Put small files together.
+        target_file_mib: How large files become, in MiB; None for what the table says.
+        expire_snapshots: Forget snapshots, and delete the files that only they have.
+        older_than_days: Those of this age.
+        retain_last: How many stay whatever their age.
+        remove_orphan_files: Delete files below the table's location that no snapshot has, once they are
+            `orphan_days` old.
+        dry_run: Only say what would be run.
+    """
+
+    tables: Sequence[str]
+    partition_fields: Sequence[str] = ()
+    rewrite_data_files: bool = True
+    target_file_mib: int | None = None
+    expire_snapshots: bool = True
+    older_than_days: float = 5
+    retain_last: int = 1
+    remove_orphan_files: bool = False
+    orphan_days: float = 3
+    dry_run: bool = True
+
+    @classmethod
+    def read(cls, form: Mapping[str, Any]) -> Self:
+        """Return what a form says.
+
+        Raises:
+            WrongFieldError: A field is missing, unknown, or not right.
+        """
+        require_known(form, list(cls.__dataclass_fields__))
+        if not (tables := texts("tables", form.get("tables"))):
+            raise WrongFieldError("tables", "there is none; write database.table, or a pattern such as database.*")
+        changes = texts("partition_fields", form.get("partition_fields"))
+        for change in changes:
+            if not _CHANGE.fullmatch(change):
+                raise WrongFieldError(
+                    "partition_fields", f"{change!r} is no change; write for instance ADD PARTITION FIELD days(at)"
+                )
+        for name in _FLAGS & form.keys():
+            flag(name, form[name])
+        for name in ("older_than_days", "orphan_days"):
+            days(name, form.get(name, 0))
+        if form.get("remove_orphan_files") and form.get("orphan_days", 3) < 1:
+            raise WrongFieldError("orphan_days", "files of commits under way would be deleted; give at least 1")
+        whole_number("retain_last", form.get("retain_last", 1), _MOST_SNAPSHOTS)
+        if form.get("target_file_mib") is not None:
+            whole_number("target_file_mib", form["target_file_mib"], _MOST_MEBIBYTES)
+        return cls(**{**form, "tables": tables, "partition_fields": changes})
+
+    @property
+    def deletes_files(self) -> bool:
+        """Say whether files may be deleted."""
+        return self.expire_snapshots or self.remove_orphan_files
+
+    def statements(
+        self, table: str, now: datetime, *, may_delete: bool = True, hidden: str | None = None
+    ) -> Iterator[str]:
+        """Yield the statements for one table, in their order.
+
+        Args:
+            table: `database.table`.
+            now: In UTC; ages are counted from it.
+            may_delete: False leaves out those that delete files.
+            hidden: The table's hidden folder (`catalog.iceberg.places`), in which orphans are looked for, too.
+        """
+        database, name = TableName.parse(table)
+        for change in self.partition_fields:
+            yield f"{_ALTER}{CATALOG}.`{database}`.`{name}` {change}"
+        named = f"table => '`{database}`.`{name}`'"
+        if self.rewrite_data_files:
+            size = self.target_file_mib
+            options = f", options => map('target-file-size-bytes', '{size * _MEBIBYTE}')" if size else ""
+            yield f"CALL {CATALOG}.system.rewrite_data_files({named}{options})"
+        if self.expire_snapshots and may_delete:
+            then = _before(now, self.older_than_days)
+            yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
+        if self.remove_orphan_files and may_delete:
+            then = _before(now, self.orphan_days)
+            # Without it, Iceberg collects the paths of all orphans in the driver; with it, it returns up to 20,000.
+            orphans = f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, stream_results => true"
+            yield f"{orphans})"
+            if hidden is not None:
+                # Iceberg looks into no hidden folder unless told to.
+                place = hidden.replace("\\", "\\\\").replace("'", "\\'")
+                yield f"{orphans}, location => '{place}')"
+
+
+def deletes_files(statement: str) -> bool:
+    """Return whether one of `Upkeep.statements` deletes files."""
+    return statement.startswith(_DELETING)
+
+
+def changes_spec(statement: str) -> bool:
+    """Return whether one of `Upkeep.statements` changes the partition spec, and so fails when it is run again."""
+    return statement.startswith(_ALTER)
+
+
+def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:
+    """Return the other tables that need files of an Iceberg table: Hive tables whose files it was given, and others.
+
+    Iceberg knows nothing of them: once it has rewritten such a file, it deletes it with the last snapshot that has it.
+
+    Args:
+        tables: All of the catalog.
+    """
+    shared = [(reach_key(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
+    mine = [location for location, name in shared if name == table.full_name]
+    others = (other for other in tables if other.full_name != table.full_name and other.kind is not TableKind.VIEW)
+    reaches = ((other.full_name, reach_key(other.location)) for other in others) if mine else ()
+    found = {name for name, reach in reaches if any(overlap(reach, location) for location in mine)}
+    root = reach_key(table.location)
+    found |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
+    return sorted(found)
+
+
+def _before(now: datetime, days: float) -> str:
+    return f"older_than => TIMESTAMP '{now - timedelta(days=days):%Y-%m-%d %H:%M:%S}'"

@@ -1,0 +1,1 @@
+"""Clients of other metastores: Hive's and Glue's."""

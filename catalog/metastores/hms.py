@@ -1,0 +1,283 @@
+"""A Hive Metastore as a source, over Thrift; from version 2.3 on.
+
+The classes of the protocol are those that PyIceberg brings along (`hive_metastore`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import deepcopy
+from getpass import getuser
+from socket import gethostname
+from time import monotonic, sleep
+from typing import Any, Self
+
+from hive_metastore import ThriftHiveMetastore, ttypes
+from thrift import Thrift, TSerialization
+from thrift.protocol import TBinaryProtocol, TJSONProtocol
+from thrift.transport import TTransport
+
+from catalog.errors import (
+    DatabaseNotFoundError,
+    SourceEntryChangedError,
+    SourceError,
+    SourceUnavailableError,
+    TableNotFoundError,
+)
+from catalog.metastores.address import SourceAddress
+from catalog.metastores.hms_connection import advice_of, connect, reason_of
+from catalog.metastores.source import PAGE, Entry
+from catalog.metastores.types import HivePartition, HiveStorage, HiveTable
+from catalog.model import Column, Database
+from catalog.model.identifiers import TableName
+from catalog.storage.bulk import batched
+
+LOCK_SECONDS = 60.0
+"""How long to wait for who else holds a table, for instance to commit to it."""
+
+_LOOK_SECONDS = 0.1
+
+log = logging.getLogger(__name__)
+
+_DDL_TIME = "transient_lastDdlTime"
+_ALL = -1
+
+
+class HiveMetastore:
+    """A connection to a Hive Metastore (`catalog.metastores.hms_connection`)."""
+
+    def __init__(self, address: SourceAddress) -> None:
+        """Connect."""
+        self.address = address
+        with self._errors():
+            self._transport = connect(address)
+        self._client: Any = ThriftHiveMetastore.Client(TBinaryProtocol.TBinaryProtocolAccelerated(self._transport))
+
+    def __enter__(self) -> Self:
+        """Return the source, to be closed at the end of the block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the connection."""
+        self._transport.close()
+
+    def databases(self) -> list[str]:
+        """Return the names of all databases."""
+        with self._errors():
+            return sorted(self._client.get_all_databases())
+
+    def database(self, name: str) -> Database:
+        """Return a database."""
+        missing = DatabaseNotFoundError(f"{self.address} has no database {name}")
+        with self._errors(missing):
+            found = self._client.get_database(name)
+        return Database(name, found.locationUri or "", found.description or None, dict(found.parameters or {}))
+
+    def tables(self, database: str) -> list[str]:
+        """Return the names of a database's tables and views."""
+        with self._errors(DatabaseNotFoundError(f"{self.address} has no database {database}")):
+            return sorted(self._client.get_all_tables(database))
+
+    def table(self, name: TableName) -> HiveTable:
+        """Return a table or view."""
+        found = self._table(name)
+        storage = found.sd
+        return HiveTable(
+            name=name,
+            table_type=found.tableType,
+            columns=_columns(storage.cols if storage is not None else None),
+            partition_keys=_columns(found.partitionKeys),
+            storage=_storage(storage),
+            parameters=dict(found.parameters or {}),
+            view_text=found.viewExpandedText or found.viewOriginalText or None,
+            bucket_columns=tuple((storage.bucketCols if storage is not None else None) or ()),
+            bucket_count=(storage.numBuckets if storage is not None else None) or 0,
+        )
+
+    def partitions(self, name: TableName) -> Iterator[list[HivePartition]]:
+        """Yield a table's partitions in pages: the protocol has none, so all names are asked for first."""
+        missing = TableNotFoundError(f"{self.address} has no table {name}")
+        with self._errors(missing):
+            names = self._client.get_partition_names(name.database, name.name, _ALL)
+        for page in batched(names, PAGE):
+            with self._errors(missing):
+                found = self._client.get_partitions_by_names(name.database, name.name, page)
+            yield [HivePartition(tuple(each.values), _storage(each.sd), dict(each.parameters or {})) for each in found]
+
+    # --- the entry ----------------------------------------------------------------------------------------------
+
+    def entry(self, name: TableName) -> Entry:
+        """Return Thrift's own JSON of a table."""
+        return _as_json(self._table(name))
+
+    def iceberg_entry(self, entry: Entry, metadata_location: str) -> Entry:
+        """Return an entry as Iceberg's HiveCatalog writes it, of an engine other than Hive.
+
+        The columns and partition keys stay as they are: a metastore lets nobody change keys, and what reads the table
+        takes its columns from the metadata. So do the parameters, and with them the metastore's partitions.
+
+        Source: `HiveOperationsBase.storageDescriptor` and `newHmsTable`, `HMSTablePropertyHelper` of Apache Iceberg.
+        """
+        table = _from_json(entry)
+        table.tableType = "EXTERNAL_TABLE"
+        table.parameters = {
+            **{name: value for name, value in (table.parameters or {}).items() if name != "storage_handler"},
+            "EXTERNAL": "TRUE",
+            "table_type": "ICEBERG",
+            "metadata_location": metadata_location,
+        }
+        storage = deepcopy(table.sd)
+        storage.inputFormat = "org.apache.hadoop.mapred.FileInputFormat"
+        storage.outputFormat = "org.apache.hadoop.mapred.FileOutputFormat"
+        storage.serdeInfo = ttypes.SerDeInfo(
+            serializationLib="org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe", parameters={}
+        )
+        table.sd = storage
+        return _as_json(table)
+
+    @contextmanager
+    def locked(self, name: TableName) -> Iterator[None]:
+        """Hold a table as Iceberg's HiveCatalog does while it commits, so that neither writes over the other.
+
+        A metastore without tables for locks lets everybody in, as Iceberg has to be told of it, too.
+
+        Source: `MetastoreLock` of Apache Iceberg.
+        """
+        component = ttypes.LockComponent(
+            type=ttypes.LockType.EXCLUSIVE,
+            level=ttypes.LockLevel.TABLE,
+            dbname=name.database,
+            tablename=name.name,
+            operationType=ttypes.DataOperationType.NO_TXN,
+        )
+        lock = self._lock(name, ttypes.LockRequest(component=[component], user=getuser(), hostname=gethostname()))
+        try:
+            if lock is not None:
+                self._wait_for(lock, name)
+            yield
+        finally:
+            if lock is not None:
+                with self._errors():
+                    self._client.unlock(ttypes.UnlockRequest(lockid=lock.lockid))
+
+    def _lock(self, name: TableName, request: Any) -> Any:
+        """Ask for a lock; None where there are none."""
+        try:
+            with self._errors():
+                return self._client.lock(request)
+        except SourceUnavailableError:
+            raise
+        except SourceError as error:
+            log.warning("Table %s is changed without a lock: %s", name, error)
+            return None
+
+    def _wait_for(self, lock: Any, name: TableName) -> None:
+        until = monotonic() + LOCK_SECONDS
+        while lock.state != ttypes.LockState.ACQUIRED:
+            if lock.state != ttypes.LockState.WAITING or monotonic() > until:
+                raise SourceUnavailableError(
+                    f"table {name} of {self.address} is locked by somebody else; look at it with SHOW LOCKS in Hive, "
+                    "and try again later"
+                )
+            sleep(_LOOK_SECONDS)
+            with self._errors():
+                lock = self._client.check_lock(ttypes.CheckLockRequest(lockid=lock.lockid))
+
+    def differences(self, one: Entry, other: Entry) -> list[str]:
+        """Return the names of the fields in which two entries differ, without times that change by themselves."""
+        tables = [_without_times(_from_json(each)) for each in (one, other)]
+        return _differing(*tables)
+
+    def replace_entry(self, name: TableName, expected: Entry, entry: Entry) -> None:
+        """Write a table's entry; a metastore from 2.3.10 or 4.0 on compares the time of the last change itself.
+
+        Source: HIVE-26882 (`expected_parameter_key`).
+        """
+        table, properties = _from_json(entry), {"DO_NOT_UPDATE_STATS": "true"}
+        time = (_from_json(expected).parameters or {}).get(_DDL_TIME)
+        if time is not None and _DDL_TIME in (table.parameters or {}):
+            properties |= {"expected_parameter_key": _DDL_TIME, "expected_parameter_value": time}
+        context = ttypes.EnvironmentContext(properties=properties)
+        with self._errors(TableNotFoundError(f"{self.address} has no table {name}")):
+            try:
+                self._client.alter_table_with_environment_context(name.database, name.name, table, context)
+            except ttypes.MetaException as error:
+                if "has been modified" in str(error.message):
+                    raise SourceEntryChangedError(
+                        f"table {name} of {self.address} was changed by somebody else just now; look at it, and try "
+                        "again"
+                    ) from error
+                raise
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _table(self, name: TableName) -> Any:
+        with self._errors(TableNotFoundError(f"{self.address} has no table {name}")):
+            return self._client.get_table(name.database, name.name)
+
+    @contextmanager
+    def _errors(self, missing: Exception | None = None) -> Iterator[None]:
+        """Raise the catalog's errors for those of Thrift and of the metastore."""
+        try:
+            yield
+        except (ttypes.NoSuchObjectException, ttypes.UnknownDBException, ttypes.UnknownTableException) as error:
+            if missing is None:
+                raise SourceError(f"{self.address} says: {error.message}") from error
+            raise missing from error
+        except (TTransport.TTransportException, EOFError, OSError) as error:
+            raise SourceUnavailableError(
+                f"{self.address} does not answer: {reason_of(error)}; {advice_of(self.address)}"
+            ) from error
+        except Thrift.TException as error:
+            said = getattr(error, "message", None) or error
+            raise SourceError(f"{self.address} says: {said}") from error
+
+
+def _columns(fields: Any) -> tuple[Column, ...]:
+    return tuple(Column(field.name, field.type, field.comment or None) for field in fields or ())
+
+
+def _storage(storage: Any) -> HiveStorage:
+    if storage is None:
+        return HiveStorage()
+    serde = storage.serdeInfo
+    return HiveStorage(
+        storage.location or None,
+        storage.inputFormat or None,
+        (serde.serializationLib if serde is not None else None) or None,
+        dict((serde.parameters if serde is not None else None) or {}),
+    )
+
+
+def _as_json(table: Any) -> Entry:
+    text = TSerialization.serialize(table, TJSONProtocol.TJSONProtocolFactory())
+    entry: Entry = json.loads(text)
+    return entry
+
+
+def _from_json(entry: Entry) -> Any:
+    # Without blanks: Thrift reads none.
+    text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
+    return TSerialization.deserialize(ttypes.Table(), text, TJSONProtocol.TJSONProtocolFactory())
+
+
+def _without_times(table: Any) -> Any:
+    table.lastAccessTime = None
+    table.parameters = {name: value for name, value in (table.parameters or {}).items() if name != _DDL_TIME}
+    return table
+
+
+def _differing(one: Any, other: Any, place: str = "") -> list[str]:
+    """Return where two structures of Thrift differ, such as `sd.location` and `parameters.owner`."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return [f"{place}.{name}" for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
+    if hasattr(one, "thrift_spec") and type(one) is type(other):
+        return [
+            found
+            for name in vars(one)
+            for found in _differing(getattr(one, name), getattr(other, name), f"{place}.{name}" if place else name)
+        ]
+    return [] if one == other else [place]

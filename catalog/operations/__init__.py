@@ -1,0 +1,1 @@
+"""Operations: their journal, their jobs and attempts, approvals and confirmations."""

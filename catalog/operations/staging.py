@@ -1,0 +1,86 @@
+"""Layout of staging folders: what a load writes below its table's location, and no reader looks into.
+
+    _calve_staging/<attempt>/data/k=v/…    data files, in a folder for each partition; their names are unique
+    _calve_staging/<attempt>/files         the list of them: one row for each partition (`StagedPartition`)
+    _calve_rejected/<operation>/k=v/…      the files of partitions that a load left out
+
+For a table without partition keys the files are in `data` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from catalog.errors import VerificationFailedError
+from catalog.files.filesystem import Folder
+from catalog.model.partition_names import partition_path
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.journal import Operation
+
+STAGING = "_calve_staging"
+REJECTED = "_calve_rejected"
+STAGED_DATA = "data"
+STAGED_FILES = "files"
+_COMPLETE = f"{STAGED_FILES}/_SUCCESS"
+
+STAGED_SCHEMA = pa.schema(
+    [
+        ("values", pa.list_(pa.string())),
+        ("files", pa.list_(pa.string())),
+        ("row_count", pa.int64()),
+        ("size_bytes", pa.int64()),
+    ]
+)
+"""The columns of the list of staged files."""
+
+
+@dataclass(frozen=True)
+class StagedPartition:
+    """Files that are staged for one partition.
+
+    Attributes:
+        values: Empty for a table without partition keys.
+        files: Names of its files, which no other file has.
+    """
+
+    values: tuple[str | None, ...]
+    files: tuple[str, ...]
+    row_count: int
+    size_bytes: int
+
+    @property
+    def file_count(self) -> int:
+        """Return the number of files."""
+        return len(self.files)
+
+    def data_path(self, key_names: Sequence[str]) -> str:
+        """Return the folder of its files, below the staging folder."""
+        return "/".join(part for part in (STAGED_DATA, partition_path(key_names, self.values)) if part)
+
+
+def staging_name(operation: Operation, attempt: int) -> str:
+    """Return the staging folder of an attempt, below the table's location."""
+    return f"{STAGING}/{attempt_folder(operation, attempt)}"
+
+
+def is_complete(folder: Folder, staging: str) -> bool:
+    """Return whether everything that an attempt stages is there, with its list."""
+    return folder.exists(f"{staging}/{_COMPLETE}")
+
+
+def incomplete(folder: Folder, staging: str, table: str) -> VerificationFailedError:
+    """Return the error that a staging folder is not complete."""
+    return VerificationFailedError(
+        f"table {table}: {folder.location}/{staging} has no complete list of what was written; nothing was added. Run "
+        "the load again from its start"
+    )
+
+
+def read_staged(folder: Folder, staging: str) -> Iterator[StagedPartition]:
+    """Yield what is staged; nothing when the list is not complete."""
+    if is_complete(folder, staging):
+        for row in folder.rows(f"{staging}/{STAGED_FILES}"):
+            yield StagedPartition(tuple(row["values"]), tuple(row["files"]), row["row_count"], row["size_bytes"])

@@ -1,0 +1,85 @@
+"""Which table an operation belongs to: by the table's identity, and by a name only until a table has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Exists, Label, exists, select, update
+
+from catalog.errors import OperationConflictError
+from catalog.model.identifiers import TableName
+from catalog.storage.locks import hold
+from catalog.storage.schema import DatabaseRow, OperationRow, TableRow
+
+_FULL_NAME = DatabaseRow.name + "." + TableRow.name
+
+
+def find_table_id(connection: Connection, name: str) -> int | None:
+    """Return the identity of the table of a name; None when there is none."""
+    database, table = TableName.parse(name)
+    query = select(TableRow.id).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    return connection.scalar(query.where(DatabaseRow.name == database, TableRow.name == table))
+
+
+def current_name() -> Label[Any]:
+    """Return a column beside an operation's: what its table is called now; null when the table is not there."""
+    tables = select(_FULL_NAME).select_from(TableRow).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    return tables.where(TableRow.id == OperationRow.table_id).scalar_subquery().label("current_name")
+
+
+def belongs_to(table_id: int | None, name: ColumnElement[str] | str) -> ColumnElement[bool]:
+    """Return the condition that an operation belongs to a table, or to the name that it has or will have.
+
+    Tables of former versions may have one location; their operations act on the same files, as if it were one table.
+    """
+    is_waiting = OperationRow.table_id.is_(None) & (OperationRow.table_name == name)
+    if table_id is None:
+        return is_waiting
+    location = select(TableRow.location_key).where(TableRow.id == table_id).scalar_subquery()
+    in_its_folder = select(TableRow.id).where(TableRow.location_key == location)
+    return is_waiting | (OperationRow.table_id == table_id) | OperationRow.table_id.in_(in_its_folder)
+
+
+def has_waiting(name: ColumnElement[str] | str) -> Exists:
+    """Return the condition that operations wait for a table of a name, such as the load that creates it."""
+    return exists().where(_waits_for(name))
+
+
+def adopt_operations(connection: Connection, table_id: int, name: str) -> None:
+    """Give a table that has come to a name, which the caller holds, the operations that wait for one."""
+    connection.execute(update(OperationRow).where(_waits_for(name)).values(table_id=table_id))
+
+
+def _waits_for(name: ColumnElement[str] | str) -> ColumnElement[bool]:
+    return belongs_to(None, name) & OperationRow.state.in_(("PLANNED", "RUNNING", "FAILED"))
+
+
+def refuse_awaited_name(connection: Connection, name: str) -> None:
+    """Make sure that no operation holds a name, under which it will create a table.
+
+    Raises:
+        OperationConflictError: One does.
+    """
+    hold_name(connection, name)
+    is_at_work = OperationRow.is_exclusive & OperationRow.state.in_(("PLANNED", "RUNNING"))
+    holder = connection.scalar(select(OperationRow.id).where(belongs_to(None, name), is_at_work).limit(1))
+    if holder is not None:
+        raise OperationConflictError(
+            f"the name {name} is held by operation {holder}, which will create a table of this name; wait until it "
+            f"has ended, or give it up: calve give-up '{holder}'"
+        )
+
+
+def hold_name(connection: Connection, name: str) -> None:
+    """Lock the operations on a name, which may have no table yet, until the transaction ends."""
+    hold(connection, name_lock(name))
+
+
+def name_lock(name: str) -> str:
+    """Return the lock of `hold_name`."""
+    return f"calve:{name}"
+
+
+def hold_operations(connection: Connection, table_id: int) -> None:
+    """Lock the operations of a table until the transaction ends."""
+    hold(connection, f"calve:#{table_id}")

@@ -1,0 +1,1 @@
+"""What the environment and the list of tables say of this installation."""

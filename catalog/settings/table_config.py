@@ -1,0 +1,395 @@
+"""The YAML list of tables that Calve loads by itself: what they are, where their rows come from, what is checked."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from croniter import croniter
+
+from catalog.errors import CatalogError, InvalidConfigurationError
+from catalog.model import READABLE_FORMATS, Table
+from catalog.model.identifiers import TableName, normalise_identifier, require_text
+from catalog.settings.environment import state_folder, tables_path
+from catalog.settings.fields import require_known, text, texts
+from catalog.settings.quality_rules import QualityRules
+from catalog.settings.rebalance_rules import RebalanceRules
+from catalog.settings.yaml_entries import read_entries
+from catalog.types.key_types import parse_key_type
+
+SOURCE_FORMATS = ("csv", "json", "parquet", "orc")
+INVALID_PARTITIONS = ("fail", "skip")
+SCHEDULES = ("@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly")
+_CRON = re.compile(r"\s*[^\s@]+(\s+\S+){4,6}\s*")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """One table of the list.
+
+    Attributes:
+        table: `database.table`.
+        source: File, folder or glob of the raw files; may be left out where `rebalance` is all that is to be said.
+        source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
+        keys: Partition keys and their types, in the order of the path; not needed for a table that exists.
+        columns: Types of the other columns; those not named are inferred at the first load.
+        indexes: Partition indexes that the table shall have, with their keys.
+        schedule: Cron expression or preset; None to load only when triggered.
+        invalid_partitions: What to do with rows whose partition does not fit an index: `fail` the load, or `skip` them
+            (they are kept aside and reported).
+        rebalance: When the table's partitions count as badly cut, and whether what the DAG `rebalance_advisor` proposes
+            then is done at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
+    """
+
+    table: str
+    source: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    source_format: str = "csv"
+    source_options: Mapping[str, str] = field(default_factory=lambda: {"header": "true"})
+    columns: Mapping[str, str] = field(default_factory=dict)
+    format: str = "parquet"
+    indexes: Mapping[str, list[str]] = field(default_factory=dict)
+    schedule: str | None = None
+    invalid_partitions: str = "fail"
+    quality: Mapping[str, Any] = field(default_factory=dict)
+    rebalance: Mapping[str, Any] = field(default_factory=dict)
+
+    def job_request(self) -> dict[str, Any]:
+        """Return the fields of a load's Spark jobs that do not depend on the run: those of `SourceJob`."""
+        return {
+            "table": self.table,
+            "source_format": self.source_format,
+            "source_options": dict(self.source_options),
+            "columns": [list(column) for column in self.columns.items()],
+            "keys": [list(key) for key in self.keys.items()],
+            "format": self.format,
+            "indexes": dict(self.indexes),
+            "invalid_partitions": self.invalid_partitions,
+        }
+
+    def quality_request(self) -> dict[str, Any]:
+        """Return the fields of the quality job that do not depend on the run: those of `CheckQualityJob`."""
+        return {"table": self.table, "rules": dict(self.quality)}
+
+
+def configured_load(form: Mapping[str, Any]) -> TableConfig:
+    """Return what to load: the table's entry, and over it what a form says.
+
+    Args:
+        form: `table`, and perhaps `source`, `source_format`, `invalid_partitions`, and `keys` as a list of texts such
+            as `day date`, in order; `dry_run` and `reload` are the caller's.
+
+    Raises:
+        InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
+        WrongFieldError: The form has another field: what else a load does is for the list to say.
+    """
+    require_known(form, ("table", *_FORM_FIELDS, "keys", "dry_run", "reload"))
+    name = str(TableName.parse(str(form.get("table", ""))))
+    listed = read_table_list().get(name)
+    entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
+    entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
+    if "keys" in form:
+        entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
+    if not entry.get("source"):
+        raise InvalidConfigurationError(
+            f"table {name} is not in {tables_path()}; name its source, and its keys if it is new"
+        )
+    return _table_config(f"table {name}", name, entry)
+
+
+_FORM_FIELDS = ("source", "source_format", "invalid_partitions")
+_FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
+
+
+@dataclass(frozen=True)
+class WrongEntry:
+    """An entry of the list that cannot be used.
+
+    Attributes:
+        error: What is wrong, with the file and the table.
+        schedule: The entry's schedule; `@once` if that is not right either.
+    """
+
+    error: InvalidConfigurationError
+    schedule: str | None
+
+
+@dataclass(frozen=True)
+class TableList:
+    """The entries of the list: those that can be used, and the others.
+
+    Attributes:
+        configs: Table name → entry.
+        wrong: Table name → entry that cannot be used. A name that no table can have stands here as it is written.
+    """
+
+    configs: Mapping[str, TableConfig]
+    wrong: Mapping[str, WrongEntry]
+
+    def get(self, table: str) -> TableConfig | None:
+        """Return the entry of a table, None if it has none; the entries of other tables do not matter.
+
+        Raises:
+            InvalidConfigurationError: The table's own entry is wrong.
+        """
+        if table in self.wrong:
+            raise self.wrong[table].error
+        return self.configs.get(table)
+
+
+def read_table_list(path: Path | None = None) -> TableList:
+    """Read the list. `${NAME}` in a source stands for an environment variable.
+
+    Raises:
+        InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
+    """
+    path = path or tables_path()
+    configs: dict[str, TableConfig] = {}
+    wrong: dict[str, WrongEntry] = {}
+    for written, read_entry in read_entries(path):
+        name, place, entry = _printable(written), f"{path}, table {written}", None
+        try:
+            name = str(TableName.parse(written))
+            entry = read_entry()
+            if name in configs or name in wrong:
+                raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
+            config = _table_config(place, name, entry)
+            # Only here: in a form it would show its user what the worker knows.
+            configs[name] = replace(config, source=_require_path(place, _expand(place, config.source)))
+        except (CatalogError, ValueError, RecursionError) as error:
+            configs.pop(name, None)
+            wrong[name] = WrongEntry(_located(place, error), _schedule_of_wrong(place, entry))
+    return TableList(configs, wrong)
+
+
+def _schedule_of_wrong(place: str, entry: Any) -> str | None:
+    try:
+        return _schedule(place, entry)
+    except (AttributeError, ValueError, CatalogError):
+        return "@once"
+
+
+def _located(place: str, error: Exception) -> InvalidConfigurationError:
+    return InvalidConfigurationError(_printable(f"{place}: {str(error).removeprefix(f'{place}: ')}"))
+
+
+def _printable(text: str) -> str:
+    """Return a text with escapes for the characters that no database stores."""
+    return _UNPRINTABLE.sub(lambda match: repr(match.group())[1:-1], text)
+
+
+def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
+    """Read the entries of the list that say where rows come from, without those that are wrong.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`.
+    """
+    return {name: config for name, config in read_table_list(path).configs.items() if config.source}
+
+
+def rebalance_rules(table: str) -> RebalanceRules:
+    """Return when a table's partitions count as badly cut: as its entry in the list says, or as usual.
+
+    Raises:
+        InvalidConfigurationError: As `read_table_list`, or the table's entry is wrong.
+    """
+    listed = read_table_list().get(str(TableName.parse(table)))
+    return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
+
+
+@dataclass(frozen=True)
+class WantedIndexes:
+    """The partition indexes that tables shall have.
+
+    Attributes:
+        indexes: Table → index → keys.
+        problems: Table → why it is not known which ones it shall have.
+    """
+
+    indexes: Mapping[str, Mapping[str, Sequence[str]]]
+    problems: Mapping[str, str] = field(default_factory=dict)
+
+
+def wanted_indexes(existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()) -> WantedIndexes:
+    """Return the partition indexes that tables shall have; a wrong entry of the list is a problem of its table only.
+
+    Args:
+        existing: The tables of the catalog.
+        tables: The tables that are meant; none for all, of which those that do not exist yet, or lack a key, have no
+            part.
+        indexes: Indexes that each of these tables shall have, such as `by_day: year, day`; none for those that its
+            entry in the list names.
+
+    Raises:
+        InvalidConfigurationError: One of `indexes` cannot be read, or the list cannot.
+    """
+    names = [str(TableName.parse(name)) for name in tables]
+    if indexes:
+        asked = dict(_name_and_keys(str(each)) for each in indexes)
+        if names:
+            return WantedIndexes(dict.fromkeys(names, asked))
+        return WantedIndexes(_without_empty({table.full_name: _fitting(asked, table) for table in existing}))
+    listed = read_table_list()
+    known = _without_empty({name: config.indexes for name, config in listed.configs.items()})
+    problems = {name: str(entry.error) for name, entry in listed.wrong.items()}
+    if not names:
+        present = {table.full_name for table in existing}
+        return WantedIndexes({name: known[name] for name in known if name in present}, problems)
+    for name in names:
+        if name not in known:
+            nothing = f"{tables_path()} names no indexes of {name}; add them there, or say which ones to build"
+            problems.setdefault(name, nothing)
+    return WantedIndexes(
+        {name: known[name] for name in names if name in known},
+        {name: problems[name] for name in names if name in problems},
+    )
+
+
+def _without_empty(wanted: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Mapping[str, list[str]]]:
+    return {table: indexes for table, indexes in wanted.items() if indexes}
+
+
+def _fitting(indexes: Mapping[str, list[str]], table: Table) -> dict[str, list[str]]:
+    return {name: keys for name, keys in indexes.items() if set(keys) <= set(table.key_names)}
+
+
+def _name_and_keys(text: str) -> tuple[str, list[str]]:
+    name, _, keys = text.partition(":")
+    if not keys.strip():
+        raise InvalidConfigurationError(f"index {text!r} has no keys; write a name and its keys: by_day: year, day")
+    return normalise_identifier(name, "partition index"), [
+        normalise_identifier(key, "column") for key in keys.split(",")
+    ]
+
+
+def _table_config(place: str, name: str, entry: Any) -> TableConfig:
+    if not isinstance(entry, dict):
+        raise InvalidConfigurationError(f"{place}: {entry!r} is not a mapping; give at least its source")
+    if unknown := sorted(map(str, set(entry) - _FIELDS)):
+        known = ", ".join(sorted(_FIELDS))
+        raise InvalidConfigurationError(f"{place}: unknown field {', '.join(unknown)}; the fields are {known}")
+    if not entry.get("source") and not entry.get("rebalance"):
+        raise InvalidConfigurationError(f"{place}: field source is missing")
+    try:
+        return _read_fields(place, name, entry)
+    except CatalogError as error:
+        raise _located(place, error) from error
+
+
+def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig:
+    keys = {normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "keys").items()}
+    for key_type in keys.values():
+        parse_key_type(key_type)
+    quality = entry.get("quality") or {}
+    QualityRules.from_config(quality, keys=tuple(keys))
+    rebalance = entry.get("rebalance") or {}
+    if not isinstance(rebalance, dict):
+        raise InvalidConfigurationError(
+            f"{place}: rebalance is {rebalance!r}, expected a mapping such as {{apply: true}}"
+        )
+    RebalanceRules.from_config(rebalance)
+    defaults = {
+        field_name: _one_of(place, entry, field_name, allowed)
+        for field_name, allowed in (
+            ("source_format", SOURCE_FORMATS),
+            ("format", READABLE_FORMATS),
+            ("invalid_partitions", INVALID_PARTITIONS),
+        )
+        if field_name in entry
+    }
+    if "source_options" in entry:
+        defaults["source_options"] = _source_options(place, entry)
+    return TableConfig(
+        table=str(TableName.parse(name)),
+        source=str(entry.get("source") or ""),
+        keys=keys,
+        columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
+        indexes=_indexes(place, entry),
+        schedule=_schedule(place, entry),
+        quality=quality,
+        rebalance=rebalance,
+        **defaults,
+    )
+
+
+def _name_and_type(place: str, text: str) -> tuple[str, str]:
+    name, _, key_type = text.strip().partition(" ")
+    if not key_type.strip():
+        raise InvalidConfigurationError(f"{place}: key {text!r} has no type; write it as a name and a type: day date")
+    return name, key_type.strip()
+
+
+def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:
+    value = entry.get(name) or {}
+    if not isinstance(value, dict):
+        raise InvalidConfigurationError(f"{place}: {name} is {value!r}, expected a mapping such as {{name: value}}")
+    return {str(key): _text(text) for key, text in value.items()}
+
+
+def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
+    options = _texts(place, entry, "source_options")
+    # Spark takes an option with a dot for a setting of the file system, such as its endpoint.
+    if refused := [name for name in options if "." in name or name.lower() in ("path", "paths")]:
+        raise InvalidConfigurationError(
+            f"{place}: source_options has {', '.join(refused)}, which tells where files are and not how they are read; "
+            "write the place as source, and settings of file systems into Spark's configuration"
+        )
+    return options
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> Any:
+    if entry[name] not in allowed:
+        raise InvalidConfigurationError(f"{place}: {name} is {entry[name]!r}, expected one of {', '.join(allowed)}")
+    return str(entry[name])
+
+
+def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
+    indexes = entry.get("indexes") or {}
+    if not isinstance(indexes, dict) or not all(isinstance(keys, list) for keys in indexes.values()):
+        raise InvalidConfigurationError(
+            f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}"
+        )
+    return {str(name): [normalise_identifier(str(key), "column") for key in keys] for name, keys in indexes.items()}
+
+
+def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
+    """Return the schedule; Airflow, which reads it later, would not say which entry is wrong."""
+    schedule = entry.get("schedule")
+    if schedule is None or schedule in SCHEDULES or (isinstance(schedule, str) and _is_cron(schedule)):
+        return schedule
+    raise InvalidConfigurationError(
+        f"{place}: schedule is {schedule!r}, expected a cron expression such as '0 6 * * *', one of "
+        f"{', '.join(SCHEDULES)}, or null"
+    )
+
+
+def _is_cron(text: str) -> bool:
+    # Airflow checks with the same library, and refuses the whole file of DAGs for one wrong expression.
+    return _CRON.fullmatch(text) is not None and croniter.is_valid(text)
+
+
+def _require_path(place: str, source: str) -> str:
+    if "\0" in require_text(source, "source"):
+        raise InvalidConfigurationError(f"{place}: source has the character '\\x00', which no path can have")
+    return source
+
+
+def _expand(place: str, text: str) -> str:
+    known = {"CALVE_HOME": str(state_folder()), **os.environ}
+
+    def value(found: re.Match[str]) -> str:
+        if found.group(1) not in known:
+            raise InvalidConfigurationError(f"{place}: source {text} needs the environment variable {found.group(1)}")
+        return known[found.group(1)]
+
+    return _VARIABLE.sub(value, text)

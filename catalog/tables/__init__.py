@@ -1,0 +1,1 @@
+"""Databases and tables: defined, altered, dropped, and whose folder is whose."""

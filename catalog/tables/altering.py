@@ -1,0 +1,216 @@
+"""Changing the columns and partition keys of a table, and what that does to the partitions it has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
+
+from catalog.errors import IndexedKeyError, InvalidTableError
+from catalog.files.locations import comparable
+from catalog.indexes.definitions import maintained_indexes
+from catalog.indexes.encoding import encode_packed
+from catalog.model import Column, Table
+from catalog.model.identifiers import normalise_identifier
+from catalog.model.partition_names import folder_start, unpack_values
+from catalog.storage.schema import PartitionRow
+from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
+from catalog.tables.definitions import ColumnLike, Definitions, normalise_columns
+from catalog.types.key_types import parse_key_type
+
+_SHOWN = 5
+
+
+def changed_columns(
+    table: Table,
+    changes: Mapping[str, ColumnLike],
+    *,
+    added: Sequence[Column] = (),
+    dropped: Sequence[str] = (),
+    column_order: Sequence[str] | None = None,
+    key_order: Sequence[str] | None = None,
+    is_empty: bool = False,
+) -> tuple[TableColumns, dict[str, Column]]:
+    """Return the columns after some changes, and the partition keys: old name → key, in the new order.
+
+    Args:
+        added: New columns.
+        dropped: Names of columns that go.
+        column_order: The columns in their new order, by their names afterwards.
+        is_empty: The table has no row yet.
+
+    Raises:
+        InvalidTableError: A change names no column of the table, or an order does not name each once.
+        UnsupportedChangeError: Files could not be read as a column's new type, or the table needs a column.
+    """
+    wanted = {
+        normalise_identifier(name, "column"): column
+        for name, column in zip(changes, normalise_columns(changes.values()), strict=True)
+    }
+    before = TableColumns.of(table)
+    known = {column.name: column for column in (*table.columns, *table.partition_keys)}
+    if unknown := [name for name in wanted if name not in known]:
+        raise InvalidTableError(
+            f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    refuse_scheme_columns(table, wanted)
+    for column in table.columns:
+        if column.name in wanted:
+            new_type = wanted[column.name].type
+            check_type_change(table.full_name, column.name, column.type, new_type, is_empty=is_empty)
+    order = _order(table.full_name, "partition keys", table.key_names, key_order)
+    changed = {name: before.renamed(column, wanted.get(name, column)) for name, column in known.items()}
+    keys = {name: changed[name] for name in order}
+    _refuse_names_in_files(table, keys)
+    gone = [normalise_identifier(name, "column") for name in dropped]
+    refuse_used_columns(table, gone)
+    after = before.dropping(gone)
+    columns = (*(changed[column.name] for column in after.columns), *added)
+    if column_order is not None:
+        by_name = {column.name: column for column in columns}
+        columns = tuple(by_name[name] for name in _order(table.full_name, "columns", list(by_name), column_order))
+    columns = scheme_column_last(columns, None if table.scheme is None else table.scheme.column)
+    return replace(after, columns=columns, keys=tuple(keys.values())).numbered(), keys
+
+
+def _order(table: str, what: str, names: Sequence[str], order: Sequence[str] | None) -> Sequence[str]:
+    new = names if order is None else [normalise_identifier(name, "column") for name in order]
+    if sorted(new) != sorted(names):
+        raise InvalidTableError(
+            f"the new order of the {what} of {table} is ({', '.join(new)}); it has to name each of "
+            f"{', '.join(names)} once"
+        )
+    return new
+
+
+def _refuse_names_in_files(table: Table, keys: Mapping[str, Column]) -> None:
+    """Refuse a key's new name that files have a column under, beside which no path can tell the key."""
+    inside = {name for column in (*table.columns, *table.dropped_columns) for name in column.stored_names}
+    inside -= {column.name for column in table.columns}
+    for old, key in keys.items():
+        if key.name != old and key.name in inside:
+            raise InvalidTableError(
+                f"table {table.full_name}: partition key {old} cannot become {key.name}, which data files have a "
+                "column under; choose another name"
+            )
+
+
+def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
+    """Let the columns be that tell where a table's rows are.
+
+    Raises:
+        InvalidTableError: The partition column or a sort column would change its name or type.
+    """
+    if table.scheme is None:
+        return
+    types = {column.name: column.type for column in table.columns}
+    for name in (table.scheme.column, *table.scheme.sort_columns):
+        changed = changes.get(name)
+        if changed is not None and (changed.name, changed.type) != (name, types[name]):
+            what = "partition column" if name == table.scheme.column else "sort column"
+            raise InvalidTableError(
+                f"table {table.full_name} is placed and sorted by its columns: the {what} {name} keeps its name and "
+                f"its type {types[name]}; make a new table to change it"
+            )
+
+
+def prepare_key_changes(
+    connection: Connection,
+    definitions: Definitions,
+    table: Table,
+    keys: Mapping[str, Column],
+    *,
+    location: str | None = None,
+) -> None:
+    """Make sure that the keys of a table that the caller holds may change, and make its partitions ready for it.
+
+    The folders of partitions stay where they are when a key's name or the table's location changes.
+
+    Args:
+        keys: Old name → key, in the new order.
+        location: Where the table will be; by default where it is.
+
+    Raises:
+        IndexedKeyError: A partition index forbids it.
+        InvalidTableError: The table has partitions that would not be the same afterwards.
+    """
+    renamed = [old for old, key in keys.items() if key.name != old]
+    retyped = {
+        key.name: keys[key.name]
+        for key in table.partition_keys
+        if str(parse_key_type(key.type)) != str(parse_key_type(keys[key.name].type))
+    }
+    moved = [old for old, new in zip(table.key_names, keys, strict=True) if old != new]
+    _refuse_if_indexed(connection, table, keys, renamed, retyped, moved)
+    if not definitions.has_partitions(connection, table):
+        return
+    if moved:
+        raise InvalidTableError(
+            f"table {table.full_name} has partitions, whose folders follow the order of its keys; drop them before "
+            "the order changes"
+        )
+    for old, key in retyped.items():
+        _check_values(connection, table, old, key)
+    location = table.location if location is None else location
+    if renamed or comparable(location) != comparable(table.location):
+        _keep_folders(connection, table, location, [key.name for key in keys.values()])
+
+
+def _refuse_if_indexed(
+    connection: Connection,
+    table: Table,
+    keys: Mapping[str, Column],
+    renamed: Sequence[str],
+    retyped: Mapping[str, Column],
+    moved: Sequence[str],
+) -> None:
+    indexes = maintained_indexes(connection, table.id)
+    if renamed and indexes:
+        change = f"partition key {renamed[0]} cannot become {keys[renamed[0]].name}"
+        raise IndexedKeyError(table.full_name, change, [index.name for index in indexes])
+    for old in (*retyped, *moved):
+        if needing := [index.name for index in indexes if old in index.keys]:
+            what = f"become {retyped[old].type}" if old in retyped else "move to another position"
+            raise IndexedKeyError(table.full_name, f"partition key {old} cannot {what}", needing)
+
+
+def _check_values(connection: Connection, table: Table, old: str, key: Column) -> None:
+    """Make sure that each stored value means the same under a key's new type: the identities stay as they are."""
+    position = table.key_names.index(old)
+    old_type, new_type = table.key_types[position], parse_key_type(key.type)
+    distinct = (
+        select(func.split_part(PartitionRow.packed_values, "/", position + 1))
+        .where(PartitionRow.table_id == table.id)
+        .distinct()
+    )
+    differing = sorted(
+        text for text in connection.scalars(distinct) if encode_packed(old_type, text) != encode_packed(new_type, text)
+    )
+    if differing:
+        shown = ", ".join(repr(unpack_values(text)[0]) for text in differing[:_SHOWN])
+        raise InvalidTableError(
+            f"table {table.full_name}: partition key {old} cannot become {new_type}, because {len(differing):,} of its "
+            f"values would not be the same as {old_type}: {shown}. Drop their partitions, change the key, and add "
+            "them again"
+        )
+
+
+def _keep_folders(connection: Connection, table: Table, location: str, names: Sequence[str]) -> None:
+    """Leave partitions where they are when the table's location or its keys' names change.
+
+    Default locations are written down; locations that are the default ones afterwards are not, so that nobody takes
+    them for folders of the partitions' own.
+    """
+    this = PartitionRow.table_id == table.id
+    before, after = _default_location(table.location, table.key_names), _default_location(location, names)
+    connection.execute(update(PartitionRow).where(this, PartitionRow.location.is_(None)).values(location=before))
+    connection.execute(update(PartitionRow).where(this, PartitionRow.location == after).values(location=None))
+
+
+def _default_location(location: str, names: Sequence[str]) -> ColumnElement[str]:
+    path: ColumnElement[str] = literal(location, Text)
+    for number, name in enumerate(names, 1):
+        prefix = literal("/" + folder_start(name), Text)
+        path = path + prefix + func.split_part(PartitionRow.packed_values, "/", number, type_=Text)
+    return path

@@ -1,0 +1,499 @@
+"""Databases and tables: create, alter, drop, look up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from catalog.errors import (
+    ConflictError,
+    DatabaseAlreadyExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    InvalidConfigurationError,
+    InvalidLocationError,
+    InvalidTableError,
+    TableAlreadyExistsError,
+    TableNotFoundError,
+)
+from catalog.files.locations import keys_above
+from catalog.iceberg.pointers import find_pointer, pointer_locations
+from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
+from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
+from catalog.operations.tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
+from catalog.schemes.model import Scheme
+from catalog.settings.places import require_location, require_properties, require_root
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.clock import CurrentMs
+from catalog.storage.locks import hold
+from catalog.storage.schema import (
+    DatabaseRow,
+    DataFileRow,
+    OperationRow,
+    PartitionRow,
+    TableRow,
+)
+from catalog.tables.checks import refuse_iceberg
+from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
+from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
+from catalog.tables.schemes import check_table_of_scheme, scheme_from_json
+from catalog.types.column_types import require_column_type
+from catalog.types.key_types import parse_key_type
+
+ColumnLike = Column | tuple[str, str] | Mapping[str, str]
+"""A column, as a value, a (name, type) pair, or a mapping with `name`, `type` and perhaps `comment`."""
+
+
+def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
+    """Return the columns with their names in lower case.
+
+    Raises:
+        InvalidIdentifierError: A name cannot be used.
+    """
+    normal = []
+    for given in columns:
+        match given:
+            case Column(name, column_type, comment):
+                pass
+            case (str() as name, str() as column_type):
+                comment = None
+            case _:
+                name, column_type, comment = given["name"], given["type"], given.get("comment")
+        column_type = require_text(column_type, f"the type of column {name}")
+        require_column_type(name, column_type.strip().lower())
+        normal.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
+    return tuple(normal)
+
+
+def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
+    """Make sure that a table's columns and keys do not contradict each other.
+
+    Raises:
+        InvalidTableError: A name is used twice, or there is neither a column nor a key.
+        InvalidKeyTypeError: A key has a type that no partition key can have.
+    """
+    names = [column.name for column in (*columns, *keys)]
+    if not names:
+        raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InvalidTableError(
+            f"table {table} names {', '.join(twice)} more than once; columns and keys need own names"
+        )
+    for key in keys:
+        parse_key_type(key.type)
+
+
+def normalise_location(location: str) -> str:
+    """Return a location without a slash at its end; a relative path becomes absolute.
+
+    Raises:
+        InvalidLocationError: It is empty.
+    """
+    if not location.strip():
+        raise InvalidLocationError("the location is empty; name a folder")
+    require_text(location, "the location")
+    if "://" not in location and not location.startswith("file:"):
+        location = os.path.abspath(os.path.expanduser(location))
+    return location.rstrip("/") or "/"
+
+
+_DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
+_DATABASE_TO_CHANGE = _DATABASE.with_for_update()
+_TABLE = (
+    select(TableRow.__table__)
+    .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
+    .where(DatabaseRow.name == bindparam("database"), TableRow.name == bindparam("name"))
+)
+_NAME = select(_TABLE.exists().label("is_taken"), has_waiting(bindparam("full_name")).label("is_awaited"))
+_NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableRow.__table__)
+# Built once: to build a statement takes as long as to run it.
+
+
+class Definitions:
+    """The databases and tables of one catalog."""
+
+    def __init__(self, storage: Storage, warehouse: str | None) -> None:
+        """Take the database, and the folder for databases without a location of their own."""
+        self._storage = storage
+        self._warehouse = warehouse
+
+    def create_database(
+        self,
+        name: str,
+        *,
+        location: str | None = None,
+        description: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        if_not_exists: bool = False,
+    ) -> Database:
+        """Create a database; see `Catalog.create_database`."""
+        name = normalise_identifier(name, "database")
+        database = Database(
+            name, self._database_location(name, location), description, _changed_properties({}, properties)
+        )
+        try:
+            with self._storage.write() as connection:
+                connection.execute(
+                    insert(DatabaseRow).values(
+                        name=name,
+                        location=database.location,
+                        description=description,
+                        properties=dict(database.properties),
+                    )
+                )
+        except IntegrityError:
+            if if_not_exists:
+                return self.get_database(name)
+            raise DatabaseAlreadyExistsError(f"database {name} exists; choose another name") from None
+        return database
+
+    def _database_location(self, name: str, location: str | None) -> str:
+        if location is None and self._warehouse is None:
+            raise InvalidConfigurationError(
+                f"database {name} has no location and CALVE_WAREHOUSE is not set; set it to the folder of all data, "
+                "or give the database a location"
+            )
+        if location is None:
+            return normalise_location(f"{self._warehouse}/{name}")
+        location = require_root(normalise_location(location), "location")
+        require_location(location)
+        return location
+
+    def get_database(self, name: str) -> Database:
+        """Return a database."""
+        with self._storage.read() as connection:
+            row = self._database_row(connection, normalise_identifier(name, "database"))
+        return Database(row.name, row.location, row.description, row.properties)
+
+    def list_databases(self) -> list[Database]:
+        """Return all databases by name."""
+        with self._storage.read() as connection:
+            rows = connection.execute(select(DatabaseRow.__table__).order_by(DatabaseRow.name)).all()
+        return [Database(row.name, row.location, row.description, row.properties) for row in rows]
+
+    def alter_database(
+        self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
+    ) -> Database:
+        """Change a database; see `Catalog.alter_database`."""
+        name = normalise_identifier(name, "database")
+        with self._storage.write() as connection:
+            row = self._database_row(connection, name, lock=True)
+            connection.execute(
+                update(DatabaseRow)
+                .where(DatabaseRow.id == row.id)
+                .values(
+                    description=row.description if description is None else description,
+                    properties=_changed_properties(row.properties, properties),
+                )
+            )
+        return self.get_database(name)
+
+    def drop_database(self, name: str) -> None:
+        """Drop a database; see `Catalog.drop_database`."""
+        name = normalise_identifier(name, "database")
+        with self._storage.write() as connection:
+            row = self._database_row(connection, name, lock=True)
+            count = connection.scalar(select(func.count()).select_from(TableRow).where(TableRow.database_id == row.id))
+            if count:
+                raise DatabaseNotEmptyError(f"database {name} still has {count} table(s); drop them first")
+            connection.execute(delete(DatabaseRow).where(DatabaseRow.id == row.id))
+
+    def insert_table(self, connection: Connection, table: TableName, **definition: Any) -> Table:
+        """Insert a table's row in the caller's transaction; see `Catalog.create_table`."""
+        columns = normalise_columns(definition["columns"])
+        keys = normalise_columns(definition["partition_keys"])
+        kind: TableKind = definition.get("kind", TableKind.MANAGED)
+        # What a view's columns are, perhaps only Spark can say.
+        if columns or kind is not TableKind.VIEW:
+            check_columns(str(table), columns, keys)
+        scheme: Scheme | None = definition.get("scheme")
+        if scheme is not None:
+            check_table_of_scheme(scheme, columns, keys, definition["format"])
+            columns = scheme_column_last(columns, scheme.column)
+        numbered = TableColumns(columns, keys).numbered()
+        # One at a time in a database: otherwise two could both see that the name is free.
+        database = self._database_row(connection, table.database, lock=True)
+        hold(connection, LOCATIONS, name_lock(str(table)))
+        name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
+        if name.is_taken:
+            raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
+        usual = f"{database.location}/{table.name}"
+        location = (
+            ""
+            if kind is TableKind.VIEW
+            else normalise_location(usual if definition["location"] is None else definition["location"])
+        )
+        if kind is not TableKind.VIEW and location != usual:
+            require_location(location)
+        properties = _changed_properties({}, definition["properties"])
+        require_properties(properties)
+        if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
+            kind = TableKind.EXTERNAL
+        row = connection.execute(
+            _NEW_TABLE,
+            {
+                "database_id": database.id,
+                "name": table.name,
+                "columns": [column_json(column) for column in numbered.columns],
+                "partition_keys": [column_json(key) for key in numbered.keys],
+                "last_column_id": numbered.last_id,
+                "format": parse_format(definition["format"]),
+                "location": location,
+                "properties": properties,
+                "location_key": claim_held_location(connection, location, str(table)),
+                "scheme": None if scheme is None else scheme.as_json(),
+                "kind": kind,
+                "description": definition.get("description"),
+                "view_text": definition.get("view_text"),
+                "buckets": buckets_json(str(table), columns, definition.get("buckets")),
+                "table_type": definition.get("table_type", TableType.HIVE),
+            },
+        ).one()
+        if name.is_awaited:
+            adopt_operations(connection, row.id, str(table))
+        return _table(table.database, row)
+
+    def get_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
+        """Return a table; see `Catalog.get_table`."""
+        table = TableName.parse(name) if isinstance(name, str) else name
+        if connection is None:
+            with self._storage.read() as connection:
+                return self.get_table(table, connection)
+        row = connection.execute(_TABLE, table._asdict()).one_or_none()
+        if row is None:
+            self._database_row(connection, table.database)
+            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
+        found = _table(table.database, row)
+        if not found.is_iceberg:
+            return found
+        return replace(found, metadata_location=find_pointer(connection, table.database, table.name))
+
+    def database_location(self, connection: Connection, name: str) -> str:
+        """Return where the tables of a database lie that have no location of their own."""
+        return str(self._database_row(connection, name).location)
+
+    def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
+        """Return a table whose partitions, indexes and files are the catalog's.
+
+        Raises:
+            IcebergTableError: It is an Iceberg table.
+        """
+        table = self.get_table(name, connection)
+        refuse_iceberg(table)
+        return table
+
+    def lock_table(
+        self,
+        connection: Connection,
+        name: str | TableName | Table,
+        *,
+        exclusive: bool,
+        or_iceberg: bool = False,
+        is_bulk: bool = False,
+    ) -> Table:
+        """Return a table and hold its row until the transaction ends.
+
+        Args:
+            name: Its name; or the table as it was read before, and no other one that has its name now.
+            is_bulk: See `Storage.lock_table`.
+            or_iceberg: It may be an Iceberg table.
+
+        Raises:
+            IcebergTableError: It is one, and may not.
+            TableNotFoundError: There is no such table, or it was renamed or dropped just now.
+        """
+        expected = name if isinstance(name, Table) else None
+        name = TableName(name.database, name.name) if isinstance(name, Table) else name
+        table = self.get_table(name, connection)
+        if not or_iceberg:
+            refuse_iceberg(table)
+        expected = expected or table
+        if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
+            raise TableNotFoundError(f"table {table.full_name} was dropped just now")
+        table = self.get_table(name, connection)
+        if table.id != expected.id:
+            raise TableNotFoundError(f"table {expected.full_name} was renamed or dropped just now; look again")
+        if not or_iceberg:
+            refuse_iceberg(table)
+        return table
+
+    def list_tables(self, database: str | None = None) -> list[Table]:
+        """Return the tables of one database, or of all, by name."""
+        query = select(DatabaseRow.name.label("database_name"), TableRow.__table__).join(
+            DatabaseRow, TableRow.database_id == DatabaseRow.id
+        )
+        if database is not None:
+            query = query.where(DatabaseRow.name == self.get_database(database).name)
+        with self._storage.read() as connection:
+            rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
+            tables = [_table(row.database_name, row) for row in rows]
+            pointers = pointer_locations(connection) if any(table.is_iceberg for table in tables) else {}
+        return [
+            replace(table, metadata_location=pointers.get((table.database, table.name))) if table.is_iceberg else table
+            for table in tables
+        ]
+
+    def tables_around(self, connection: Connection, keys: Iterable[bytes]) -> list[Table]:
+        """Return the tables whose locations are around folders, or the folders themselves.
+
+        Args:
+            keys: The folders, as `catalog.files.locations.location_key` returns them.
+        """
+        above = sorted({around for key in keys for around in keys_above(key)})
+        row = TableRow.__table__
+        query = select(DatabaseRow.name.label("database_name"), row).join(
+            DatabaseRow, TableRow.database_id == DatabaseRow.id
+        )
+        return [
+            _table(found.database_name, found)
+            for batch in batched(above)
+            for found in connection.execute(query.where(among(connection, TableRow.location_key, batch)))
+        ]
+
+    def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
+        """Write changed fields of a table that the caller holds.
+
+        Args:
+            columns: A `TableColumns`, of all columns and partition keys.
+
+        Raises:
+            TableAlreadyExistsError: The new name is taken.
+            OperationConflictError: An operation that will create a table holds the new name.
+            LocationNotAllowedError: The new location, or one in a new property, is not allowed.
+            LocationInUseError: The new location is another table's, or inside or around it.
+        """
+        require_properties(dict((values.get("properties") or {}).items() - table.properties.items()))
+        if "columns" in values:
+            columns: TableColumns = values["columns"]
+            values |= {
+                "columns": list(map(column_json, columns.columns)),
+                "partition_keys": list(map(column_json, columns.keys)),
+                "dropped_columns": list(map(column_json, columns.dropped)) or None,
+                "last_column_id": columns.last_id,
+            }
+        if (location := values.get("location", table.location)) != table.location:
+            require_location(location)
+            values["location_key"] = claim_location(connection, location, table.full_name, table.id)
+        try:
+            connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
+        except IntegrityError:
+            raise TableAlreadyExistsError(f"a table of that name exists beside {table.full_name}") from None
+        if (name := values.get("name", table.name)) != table.name:
+            refuse_awaited_name(connection, f"{table.database}.{name}")
+
+    def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
+        """Return a table's properties after a change; None takes one away."""
+        return _changed_properties(table.properties, changes)
+
+    @staticmethod
+    def refuse_if_busy(connection: Connection, table: Table) -> None:
+        """Let nobody take a table's name or location away from an operation that is at work on it.
+
+        Raises:
+            ConflictError: There is one.
+        """
+        hold_operations(connection, table.id)
+        busy = connection.scalar(
+            select(OperationRow.id).where(
+                OperationRow.table_id == table.id,
+                OperationRow.is_exclusive,
+                OperationRow.state == "RUNNING",
+            )
+        )
+        if busy:
+            raise ConflictError(
+                f"table {table.full_name} is being changed by operation {busy}; wait, or give it up: "
+                f"calve give-up '{busy}'"
+            )
+
+    def has_partitions(self, connection: Connection, table: Table) -> bool:
+        """Say whether a table has any partition; of one with a partition scheme, any data file."""
+        row = PartitionRow if table.scheme is None else DataFileRow
+        return bool(connection.scalar(select(exists().where(row.table_id == table.id))))
+
+    @staticmethod
+    def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
+        query = _DATABASE_TO_CHANGE if lock else _DATABASE
+        row = connection.execute(query, {"database": name}).one_or_none()
+        if row is None:
+            raise DatabaseNotFoundError(f"database {name} does not exist; create it first")
+        return row
+
+
+def _table(database: str, row: Row[Any]) -> Table:
+    return Table(
+        database=database,
+        name=row.name,
+        columns=tuple(map(column_from_json, row.columns)),
+        partition_keys=tuple(map(column_from_json, row.partition_keys)),
+        format=FileFormat(row.format),
+        location=row.location,
+        properties=row.properties,
+        scheme=None if row.scheme is None else scheme_from_json(row.scheme),
+        id=row.id,
+        version=row.version,
+        kind=TableKind(row.kind),
+        description=row.description,
+        view_text=row.view_text,
+        buckets=None if row.buckets is None else Buckets(tuple(row.buckets["columns"]), row.buckets["count"]),
+        table_type=TableType(row.table_type),
+        dropped_columns=tuple(map(column_from_json, row.dropped_columns or ())),
+        last_column_id=row.last_column_id,
+    )
+
+
+def parse_format(text: str) -> FileFormat:
+    """Return the format that a text names, without regard to case; `json` is Hive's `jsonfile`.
+
+    Raises:
+        InvalidTableError: There is no such format.
+    """
+    name = text.strip().lower()
+    try:
+        return FileFormat({"json": "jsonfile"}.get(name, name))
+    except ValueError:
+        raise InvalidTableError(
+            f"format {text!r} is not known; use {', '.join(known.value for known in FileFormat)}"
+        ) from None
+
+
+def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] | None:
+    """Return how a table's buckets are stored when its columns have become others."""
+    if table.buckets is None:
+        return None
+    ids = {column.name: column.id for column in table.columns}
+    names = {column.id: column.name for column in columns}
+    return {"columns": [names[ids[name]] for name in table.buckets.columns], "count": table.buckets.count}
+
+
+def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
+    """Return how buckets are stored.
+
+    Raises:
+        InvalidTableError: There are none, or one of their columns is not a column of the table.
+    """
+    if buckets is None:
+        return None
+    names = [normalise_identifier(name, "column") for name in buckets.columns]
+    known = [column.name for column in columns]
+    if unknown := [name for name in names if name not in known]:
+        raise InvalidTableError(
+            f"table {table} is bucketed by {', '.join(unknown)}, which is not among its columns {', '.join(known)}"
+        )
+    if not names or buckets.count < 1:
+        raise InvalidTableError(
+            f"table {table} has {buckets.count} buckets of the columns ({', '.join(names)}); at least one of each is "
+            "needed"
+        )
+    return {"columns": names, "count": buckets.count}
+
+
+def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
+    changed = {**properties, **text_properties(changes)}
+    return {name: value for name, value in changed.items() if value is not None}

@@ -1,0 +1,195 @@
+"""Names of the files that Calve writes into the folder of a managed table, and deleting just these.
+
+The folder was empty when the table got it, but it is open to others afterwards. The catalog keeps no list of the files
+of value partitions, so PURGE goes by names: data files carry the identity of the catalog that wrote them, which no
+other Spark uses; further own files are those of Calve's own folders, and Iceberg's metadata. Every other file was
+written by somebody else; so were those in folders that are named after another catalog (`catalog.operations.attempts`).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from catalog.files.filesystem import Folder, in_parallel
+
+SHOWN = 5
+"""Files of others that a message names."""
+
+_BATCH = 1_000
+"""Folders that are listed together."""
+
+_JOB = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_OWN = re.compile(
+    # Spark puts a task's number and its job's id behind the base name, Hadoop writes checksums beside the file, and
+    # `.calve-` marks an unfinished copy. Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`.
+    rf"(.*/)?(\.calve-)?\.?calve-(?P<catalog>[0-9a-f]{{16}})-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
+    r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
+    r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/"
+    r"((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
+    r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
+    re.DOTALL,
+)
+_CATALOG = re.compile(r"((_calve_staging|_calve_rejected)/|(_iceberg|metadata)/calve-)?([0-9a-f]{16})-[1-9]")
+
+
+def base_name(catalog: str) -> str:
+    """Return how the names of data files in value partitions begin.
+
+    Args:
+        catalog: The catalog's `Storage.identity`.
+    """
+    return f"calve-{catalog}"
+
+
+def is_own_file(path: str, catalog: str) -> bool:
+    """Return whether a file is named as Calve names what it writes, and not by another catalog.
+
+    Args:
+        path: Below the folder of the table, or of a partition.
+        catalog: The catalog's `Storage.identity`.
+    """
+    own, folder = _OWN.fullmatch(path), _CATALOG.match(path)
+    return own is not None and {own["catalog"], folder and folder[4]} <= {None, catalog}
+
+
+class OwnFiles(NamedTuple):
+    """The files in a folder that one catalog wrote; `digest` stands for their names and sizes."""
+
+    file_count: int
+    size_bytes: int
+    digest: str
+
+
+def find_own_files(location: str, catalog: str) -> OwnFiles:
+    """Return what files in a folder this catalog wrote; lists it.
+
+    Args:
+        catalog: The catalog's `Storage.identity`.
+
+    Raises:
+        OSError, ValueError: The file system refuses.
+    """
+    folder, count, size, total = Folder(location), 0, 0, 0
+    for info, is_folder in folder.entries(recursive=True):
+        path = info.path.removeprefix(f"{folder.location}/")
+        if not is_folder and is_own_file(path, catalog):
+            count, size = count + 1, size + info.size_bytes
+            # In whatever order they are listed.
+            total += int.from_bytes(sha256(f"{path}\0{info.size_bytes}".encode(errors="surrogateescape")).digest())
+    return OwnFiles(count, size, f"{total % 2**256:064x}")
+
+
+@dataclass(frozen=True)
+class OthersFiles:
+    """Files of others, which a purge left.
+
+    Attributes:
+        count: How many.
+        first: The paths of the first ones.
+    """
+
+    count: int = 0
+    first: tuple[str, ...] = ()
+
+    def __add__(self, other: OthersFiles) -> OthersFiles:
+        """Return both together."""
+        return OthersFiles(self.count + other.count, (self.first + other.first)[:SHOWN])
+
+    def __str__(self) -> str:
+        """Return one clause for people."""
+        more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
+        return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
+
+
+def delete_own_files(
+    location: str, catalog: str, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
+) -> OthersFiles:
+    """Delete the files in a folder that this catalog wrote, and the folders that are empty then, this one included.
+
+    Done again, it does the rest. A link inside is somebody else's, and is not followed.
+
+    Args:
+        catalog: The catalog's `Storage.identity`.
+        kept: Paths below the folder that stay with what is inside.
+        may_go_on: Asked between listing files and deleting them: false ends the deletion. What has arrived later has
+            names of its own, and stays.
+
+    Returns:
+        What stays beside `kept`.
+
+    Raises:
+        OSError, ValueError: The file system refuses.
+    """
+    return _Deletion(Folder(location), catalog, frozenset(kept), may_go_on).run()
+
+
+class _Contents(NamedTuple):
+    """Contents of one folder: folders, own files, files of others, and whether any of them must stay."""
+
+    folders: list[str]
+    own: list[str]
+    others: OthersFiles
+    has_kept: bool
+
+
+class _Deletion:
+    def __init__(self, folder: Folder, catalog: str, kept: Collection[str], may_go_on: Callable[[], bool]) -> None:
+        self._folder = folder
+        self._catalog = catalog
+        self._kept = kept
+        self._may_go_on = may_go_on
+
+    def run(self) -> OthersFiles:
+        """Clear the folder; many folders are listed before the first file of theirs goes."""
+        others = OthersFiles()
+        pending, listed, staying = [""], list[str](), set[str]()
+        while pending:
+            names = pending[-_BATCH:]
+            del pending[-_BATCH:]
+            own: list[str] = []
+            for name, contents in zip(names, in_parallel(self._contents, names), strict=True):
+                listed.append(name)
+                pending += contents.folders
+                own += contents.own
+                others += contents.others
+                if contents.has_kept or contents.others.count:
+                    staying.add(name)
+            if not self._may_go_on():
+                return others
+            # One by one, and no folder as a whole: what has arrived since it was listed may be somebody else's.
+            for _ in in_parallel(self._folder.delete_file, own):
+                pass
+        self._delete_empty(listed, staying)
+        return others
+
+    def _delete_empty(self, names: Iterable[str], staying: set[str]) -> None:
+        """Delete the folders in which nothing stays, from the innermost."""
+        by_depth: dict[int, list[str]] = {}
+        for name in names:
+            by_depth.setdefault(name.count("/") + 1 if name else 0, []).append(name)
+        for depth in sorted(by_depth, reverse=True):
+            empty = [name for name in by_depth[depth] if name not in staying]
+            are_gone = in_parallel(lambda name: self._inside(name).delete_if_empty(), empty)
+            staying.update(name for name, is_gone in zip(empty, are_gone, strict=True) if not is_gone)
+            staying.update(posixpath.dirname(name) for name in by_depth[depth] if name in staying)
+
+    def _inside(self, name: str) -> Folder:
+        return self._folder.inside(name) if name else self._folder
+
+    def _contents(self, name: str) -> _Contents:
+        contents = _Contents([], [], OthersFiles(), has_kept=False)
+        for info, is_folder in self._inside(name).entries(recursive=False):
+            path = posixpath.join(name, posixpath.basename(info.path))
+            if path in self._kept:
+                contents = contents._replace(has_kept=True)
+            elif self._folder.is_link(path) or not (is_folder or is_own_file(path, self._catalog)):
+                other = OthersFiles(1, (f"{self._folder.location}/{path}",))
+                contents = contents._replace(others=contents.others + other)
+            else:
+                (contents.folders if is_folder else contents.own).append(path)
+        return contents

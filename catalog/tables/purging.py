@@ -1,0 +1,123 @@
+"""Deleting the files of a dropped table.
+
+That a table's folder has to go is journaled, and the folder claimed (`catalog.tables.purged_folders`), in the
+transaction that drops the table; the folder goes after the commit (`catalog.tables.dropping`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from functools import partial
+
+from sqlalchemy import Connection
+
+from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError, UnreadableMetadataError
+from catalog.files.locations import comparable, is_within
+from catalog.iceberg.pointers import shared_locations
+from catalog.model import Table, TableKind
+from catalog.operations.journal import Operation, Operations
+from catalog.storage import Storage
+from catalog.storage.locks import hold
+from catalog.tables.neighbours import neighbours
+from catalog.tables.own_files import OthersFiles, delete_own_files
+from catalog.tables.ownership import LOCATIONS
+from catalog.tables.purged_folders import claim_folders, is_unfinished
+
+log = logging.getLogger(__name__)
+
+
+def refuse_needed_files(connection: Connection, table: Table) -> None:
+    """Refuse to delete the files of an Iceberg table, and files that another table has as Iceberg.
+
+    Raises:
+        FilesNeededError: Such files should be deleted.
+    """
+    if table.is_iceberg:
+        raise FilesNeededError(
+            f"table {table.full_name} is an Iceberg table, and dropping it deletes no file, because its files may be "
+            "another table's, too; drop it without PURGE and delete its files by hand, or take it back to Hive first"
+        )
+    if table.kind is not TableKind.MANAGED:
+        return
+    root = comparable(table.location)
+    for location, database, name in shared_locations(connection):
+        if is_within(location, root) or is_within(root, location):
+            raise FilesNeededError(
+                f"table {table.full_name}: the Iceberg table {database}.{name} reads files of {location}, which PURGE "
+                f"would delete; drop {table.full_name} without PURGE, or {database}.{name} first"
+            )
+
+
+def refuse_reached_files(storage: Storage, table: Table) -> None:
+    """Refuse to delete the folder of a managed table when the metadata of an Iceberg table name files in it.
+
+    All metadata are read for it; call this outside of transactions.
+
+    Raises:
+        FilesNeededError: An Iceberg table needs files.
+        UnreadableMetadataError: It is not known, because metadata of an Iceberg table cannot be read.
+    """
+    if table.kind is TableKind.MANAGED and not table.is_iceberg:
+        refuse_reached_folders(storage, table.full_name, [table.location], without_table=table.id)
+
+
+def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str], *, without_table: int = 0) -> None:
+    """Refuse to delete folders of a table when the metadata of an Iceberg table name files in them; as above.
+
+    Args:
+        without_table: The id of a table whose partitions go with it.
+    """
+    from catalog.iceberg.reachability import Reachability
+
+    with storage.read() as connection:
+        around = neighbours(connection, folders, without_table=without_table)
+        spared = {neighbour.location for neighbour in around if neighbour.path}
+    reachability = Reachability(storage)
+    for folder, owner in reachability.reached(folders, spared).items():
+        raise FilesNeededError(
+            f"table {name}: the metadata of the Iceberg table {owner} name files in {folder}, which PURGE would "
+            f"delete; drop without PURGE, or {owner} first"
+        )
+    for unreadable in reachability.unreadable:
+        raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
+
+
+def purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
+    """Delete the files of a dropped table, except what other tables have in its folder, and what Calve did not write.
+
+    The folder was claimed in the transaction that dropped the table, so nothing new lies there. Does no harm when done
+    again, or by several at once.
+
+    Returns:
+        The files that stay, because Calve did not write them.
+
+    Raises:
+        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
+    """
+    name, location = operation.table, operation.request["location"]
+    try:
+        refuse_reached_folders(storage, name, [location])
+    except (FilesNeededError, UnreadableMetadataError) as error:
+        raise FilesNotDeletedError(f"table {name} is dropped, and its files stay: {error}") from error
+    with storage.write() as connection:
+        hold(connection, LOCATIONS)
+        others = list(neighbours(connection, [location]))
+        if covering := [other.location for other in others if not other.path]:
+            log.warning("%s stays, because another table has its files in %s", location, covering[0])
+            return OthersFiles()
+        # Earlier versions did not claim it when they dropped the table.
+        claim_folders(connection, operation, [location])
+    try:
+        kept = [other.path for other in others if other.path]
+        others_files = delete_own_files(
+            location, storage.identity, kept, may_go_on=partial(is_unfinished, operations, operation)
+        )
+    except (CatalogError, OSError, ValueError) as error:
+        raise FilesNotDeletedError(
+            f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or correct "
+            "that and run vacuum"
+        ) from error
+    if others_files.count:
+        log.warning("table %s is dropped; left %s", name, others_files)
+    return others_files

@@ -1,0 +1,175 @@
+"""Types of the columns inside data files, as far as their values compare: for schemes, file statistics and filters.
+
+They are the types of partition keys (`catalog.types.key_types`), with the same typed values. The texts of two may be
+written more freely, as CarbonData's users do, and texts may have any characters:
+
+| type | bytes |
+| --- | --- |
+| string, varchar(n) | UTF-8 with `00`, `01`, `02` escaped, then `01` |
+| char(n) | the same, with blanks up to n characters |
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from catalog.errors import InvalidTableError, PartitionProblem
+from catalog.types.key_types import CharType, DateType, KeyType, KeyValueError, StringType, TimestampType
+from catalog.types.key_types import parse_key_type as _parse_key_type
+
+
+class ColumnDateType(DateType):
+    """date, whose values may be written 2014/01/01 too, as CarbonData's users do."""
+
+    def parse(self, text: str) -> int:
+        """Return the date; month and day may have one digit."""
+        return super().parse_literal(text.strip().replace("/", "-"))
+
+    parse_literal = parse
+
+
+class ColumnTimestampType(TimestampType):
+    """timestamp, whose values may be written 2014/01/01 10:30 too."""
+
+    parse = TimestampType.parse_literal
+
+
+class ColumnTextType(StringType):
+    """string and varchar(n) of any characters: the three that would be mistaken for an end are escaped."""
+
+    _ESCAPES = {0: b"\x02\x02", 1: b"\x02\x03", 2: b"\x02\x04"}  # noqa: RUF012 - a constant
+    _ESCAPED = re.compile(b"[\x00\x01\x02]")
+    _UNESCAPED = re.compile(b"\x02([\x02-\x04])")
+
+    def parse(self, text: str) -> str:
+        """Return the text, if it is short enough without the blanks at its end; of these, those that fit."""
+        if self._SURROGATE.search(text):
+            raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text")
+        if self.maximum_length is not None and len(text.rstrip(" ")) > self.maximum_length:
+            raise KeyValueError(
+                PartitionProblem.INVALID_TYPE, f"{text[:40]!r} has {len(text)} characters, more than {self.name} holds"
+            )
+        return text[: self.maximum_length]
+
+    def first_reserved(self, text: str) -> int | None:
+        """Return None: every character is allowed."""
+        return None
+
+    def encode_start(self, text: str) -> bytes:
+        """Return the bytes that the values begin with that begin with a text."""
+        return self._ESCAPED.sub(lambda found: self._ESCAPES[found.group()[0]], text.encode("utf-8", "surrogatepass"))
+
+    def decode(self, key: bytes, start: int) -> tuple[str, int]:
+        """Return the text and the next position."""
+        end = start
+        while key[end] != 1:
+            end += 2 if key[end] == 2 else 1
+        found = self._UNESCAPED.sub(lambda escape: bytes([escape.group(1)[0] - 2]), key[start:end])
+        return found.decode("utf-8", "surrogatepass"), end + 1
+
+
+class ColumnCharType(ColumnTextType, CharType):
+    """char(n) of any characters, whose blanks at the end are among its bytes."""
+
+    def parse(self, text: str) -> str:
+        """Return the text with blanks up to the length, if it is short enough without those at its end."""
+        return super().parse(text.rstrip(" ")).ljust(self.length)
+
+
+MAXIMUM_DEPTH = 50
+"""The deepest nesting of arrays, maps and structs that is accepted, in levels."""
+
+_COMPARABLE = re.compile(
+    r"(?:tinyint|smallint|int|integer|bigint|long|decimal|dec|numeric|string|char|varchar)\b"
+    r"|(?:float|real|double|double\s+precision|boolean|date|timestamp)$"
+)
+
+
+@lru_cache(maxsize=1024)
+def parse_column_type(text: str) -> KeyType | None:
+    """Return the type of a column's values; None when they do not compare (binary, arrays, maps, structs).
+
+    Raises:
+        InvalidKeyTypeError: The text is the name of a sized type, with a wrong size.
+    """
+    name = text.strip().lower()
+    return _of_any_characters(_parse_key_type(name)) if _COMPARABLE.match(name) else None
+
+
+def _of_any_characters(key_type: KeyType) -> KeyType:
+    match key_type:
+        case CharType(name=name, length=length):
+            return ColumnCharType(name, length)
+        case StringType(name=name, maximum_length=maximum):
+            return ColumnTextType(name, maximum)
+        case DateType():
+            return ColumnDateType()
+        case TimestampType():
+            return ColumnTimestampType()
+        case _:
+            return key_type
+
+
+_SIMPLE = re.compile(
+    r"(?:tinyint|smallint|int|integer|bigint|long|short|byte|float|real|double(?:\s+precision)?|boolean|string|binary|date"
+    r"|timestamp(?:_ltz|_ntz|\s+with\s+local\s+time\s+zone)?|interval_(?:day_time|year_month)|void|variant|unknown"
+    r"|(?:decimal|dec|numeric)(?:\s*\(\s*\d+\s*(?:,\s*\d+\s*)?\))?|(?:char|varchar)\s*\(\s*\d+\s*\))"
+)
+_NESTED = re.compile(r"(array|map|struct|uniontype)\s*<(.*)>", re.DOTALL)
+_PARTS = {"array": 1, "map": 2}
+
+
+def require_column_type(name: str, text: str) -> None:
+    """Check that a text has the form of a column's type, as Hive and Spark write it, with its parts.
+
+    Args:
+        name: Of the column, for the message.
+        text: In lower case.
+
+    Raises:
+        InvalidTableError: It has not.
+    """
+    if not _is_type(text.strip(), depth=0):
+        raise InvalidTableError(
+            f"column {name}: type {text[:100]!r} is not known; write a type of Hive, such as bigint or array<string>"
+        )
+
+
+def _is_type(text: str, depth: int) -> bool:
+    if _SIMPLE.fullmatch(text):
+        return True
+    nested = _NESTED.fullmatch(text)
+    if nested is None or depth > MAXIMUM_DEPTH:
+        return False
+    kind, parts = nested[1], _split(nested[2])
+    if kind == "struct":
+        # Names of fields have any characters, and comments follow types.
+        fields = [field.partition(":") for field in parts]
+        return all(
+            field.strip() and colon and _is_type(_without_comment(part.strip()), depth + 1)
+            for field, colon, part in fields
+        )
+    return len(parts) == _PARTS.get(kind, len(parts)) and all(_is_type(part.strip(), depth + 1) for part in parts)
+
+
+def _without_comment(text: str) -> str:
+    return re.sub(r"\s+comment\s+'.*'$", "", text, flags=re.DOTALL)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts between commas that are in no brackets and no quotes."""
+    parts, depth, start, is_quoted = [], 0, 0, False
+    for place, character in enumerate(text):
+        if character == "'":
+            is_quoted = not is_quoted
+        elif is_quoted:
+            continue
+        elif character in "<(":
+            depth += 1
+        elif character in ">)":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:place])
+            start = place + 1
+    return [*parts, text[start:]]

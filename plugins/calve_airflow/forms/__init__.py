@@ -1,0 +1,1 @@
+"""Trigger forms, and tasks that act on their fields."""

@@ -1,0 +1,1 @@
+"""The operators, by what they are about."""

@@ -1,0 +1,322 @@
+"""The regular look at the partitions of tables: which are badly cut, what to do about it, and what was done."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.forms.operator import FormOperator
+from calve_airflow.forms.templates import for_mapped_tasks
+from calve_airflow.operators.approval import operation_of
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.summary import Outcome, SummaryOperator
+from calve_airflow.submitting.job_process import JobProcess
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.rebalancing.advising import Advice
+
+JOB = "count_values"
+REBALANCE_DAG = "rebalance_partitions"
+_COUNTED = 16
+"""Partitions of one table whose values are counted in a run, the first ones; the next run sees to the others."""
+
+
+class LookAtPartitionsOperator(FormOperator):
+    """Looks at the partitions of tables by what the catalog knows of their files; no file is read.
+
+    The form is the run's: `tables`, none for all with a partition scheme. Which partitions' values have to be counted
+    is journaled, for each table as an operation of its own: users may write XComs.
+
+    Returns:
+        The tables of which the files do not tell enough. Another XCom, `tables`, has the names of all tables that were
+        looked at.
+
+    Raises:
+        AirflowFailException: There is no such table, it has no partition scheme, or its rules cannot be read.
+    """
+
+    @for_mapped_tasks
+    def execute(self, context: Context) -> list[str]:
+        """Look."""
+        from catalog import Catalog
+        from catalog.operations.journal import OperationKind
+        from catalog.settings.fields import texts
+
+        to_count = []
+        with catalog_errors(), Catalog.open() as catalog:
+            asked = texts("tables", context["params"]["tables"])
+            names = [catalog.get_table(name).full_name for name in asked]
+            if not asked:
+                names = [table.full_name for table in catalog.list_tables() if table.scheme is not None]
+            for name in names:
+                advice = _advice(catalog, name)
+                self.log.info("%s: %s", name, _figures(advice))
+                if advice.to_count:
+                    catalog.operations.begin(
+                        _count_id(context, name),
+                        OperationKind.COUNT_VALUES,
+                        name,
+                        {"partition_ids": list(advice.to_count[:_COUNTED])},
+                        requested_by=context["dag_run"].triggering_user_name,
+                    )
+                    to_count.append(name)
+        context["ti"].xcom_push(key="tables", value=names)
+        return to_count
+
+
+class CountValuesOperator(SparkJobOperator):
+    """Runs the Spark job that counts the values of the partitions of one table that `LookAtPartitionsOperator` found.
+
+    Args:
+        table: `database.table`; no template.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, operation_id="", request={}, **kwargs)
+        self.table = table
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Count."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
+            self.operation_id = operation.id
+            self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
+        super().execute(context)
+        # What was counted is kept with the operation, and too much for an XCom.
+        return {"operation_id": self.operation_id}
+
+    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
+        job = catalog.operations.get_job(self.operation_id, self.job)
+        # What was counted before this task was cleared may not be so any more.
+        return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
+
+
+class ProposeOperator(FormOperator):
+    """Says what to do about the partitions of tables, in its log and as requests for the DAG `rebalance_partitions`.
+
+    What is done is journaled, for each table as an operation of its own: users may write XComs.
+
+    Args:
+        tables: The tables that `LookAtPartitionsOperator` looked at (templated); None when it has not.
+
+    Returns:
+        The arguments of an `ApplyProposalOperator` for each proposal that the form, and the table's entry in the YAML
+        list, let be done. Another XCom, `proposals`, has all: table, statement, reason, request, and the run that does
+        it, if any.
+
+    Raises:
+        AirflowFailException: Nobody has looked at the tables, or the form does not choose one.
+    """
+
+    template_fields: Sequence[str] = ("tables",)
+
+    def __init__(self, *, tables: Sequence[str] | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.tables = tables
+
+    @for_mapped_tasks
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Propose."""
+        from catalog import Catalog
+        from catalog.errors import NotFoundError
+
+        if self.tables is None:
+            raise AirflowFailException("no table was looked at; the log of `look` says why")
+        proposals: list[dict[str, Any]] = []
+        with catalog_errors(), Catalog.open() as catalog:
+            for table in [_chosen(context, name) for name in self.tables]:
+                try:
+                    proposals += self._propose(catalog, context, table)
+                except NotFoundError:
+                    self.log.info("%s was dropped meanwhile", table)
+        context["ti"].xcom_push(key="proposals", value=proposals)
+        return [
+            {"table": proposal["table"], "statement": proposal["statement"]}
+            for proposal in proposals
+            if proposal["run_id"] is not None
+        ]
+
+    def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
+        """Return the proposals for a table, and journal those that are to be done."""
+        from catalog.operations.journal import OperationKind
+
+        advice = _advice(catalog, table, _count_id(context, table))
+        proposals = advice.as_json()["proposals"]
+        for proposal in proposals:
+            self.log.info("%s: %s", proposal["statement"], proposal["reason"])
+        if advice.to_count:
+            self.log.info("%s: partition(s) %s are not counted yet", table, advice.to_count)
+        is_done = bool(proposals) and _is_to_apply(context, table)
+        if is_done:
+            user = context["dag_run"].triggering_user_name
+            kind, request = OperationKind.PROPOSE_CHANGES, {"proposals": proposals}
+            catalog.operations.begin(_proposals_id(context, table), kind, table, request, requested_by=user)
+        return [
+            {"table": table, **proposal, "run_id": _run_id(context, proposal["statement"]) if is_done else None}
+            for proposal in proposals
+        ]
+
+
+class ApplyProposalOperator(TriggerDagRunOperator):
+    """Runs `rebalance_partitions` with one proposal, and waits for its end; a retry takes up the same run.
+
+    Only the names come from `ProposeOperator`. What is done, the journal says. Nothing of it is a template: a bound
+    that looks like a number would become one, and values of the data are nobody's code.
+
+    Args:
+        table: `database.table`.
+        statement: The proposal in words.
+
+    Raises:
+        AirflowSkipException: Nothing is to be done on the table.
+        AirflowFailException: It was not proposed, or the form does not choose the table.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, table: str, statement: str, **kwargs: Any) -> None:
+        super().__init__(
+            trigger_dag_id=REBALANCE_DAG,
+            logical_date=None,
+            wait_for_completion=True,
+            reset_dag_run=True,
+            poke_interval=2,
+            **kwargs,
+        )
+        self.table = table
+        self.statement = statement
+
+    def execute(self, context: Context) -> None:
+        """Run it."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            table = _chosen(context, self.table)
+            if not _is_to_apply(context, table):
+                raise AirflowSkipException(f"proposals for {table} are not done, as the form or its entry says")
+            journaled = catalog.operations.get(_proposals_id(context, table)).request["proposals"]
+        proposal = next((proposal for proposal in journaled if proposal["statement"] == self.statement), None)
+        if proposal is None:
+            raise AirflowFailException(f"{self.statement!r} was not proposed; clear `propose`")
+        self.trigger_run_id = _run_id(context, proposal["statement"])
+        self.conf = {**proposal["request"], "dry_run": False}
+        self.note = f"{proposal['statement']}: {proposal['reason']}"
+        super().execute(context)
+
+
+class SummariseAdviceOperator(SummaryOperator):
+    """Says what is proposed for each table, and what became of the proposals that were done; fails if one failed.
+
+    Args:
+        operation_id: The run (templated).
+        planned: The XCom `proposals` of `ProposeOperator` (templated).
+        counts: The tables that `LookAtPartitionsOperator` returned (templated).
+    """
+
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "counts")
+
+    def __init__(self, *, counts: Sequence[str] | None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.counts = counts
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at the operations of the runs that were started, and of the counts."""
+        done = [self._outcome(catalog, context, proposal) for proposal in self.planned]
+        counts = (self._not_counted(catalog, context, table) for table in self.counts or ())
+        return done + [failed for failed in counts if failed is not None]
+
+    def _not_counted(self, catalog: Catalog, context: Context, table: str) -> Outcome | None:
+        operation_id = _count_id(context, _chosen(context, table))
+        operation = catalog.operations.find(operation_id)
+        job = operation and catalog.operations.get_job(operation_id, JOB)
+        if job and job.state == "SUCCEEDED":
+            return None
+        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+        if operation:
+            catalog.operations.fail(operation_id, "RUN_FAILED", reason)
+        row = {"table": table, "proposal": None, "reason": reason, "outcome": "values not counted"}
+        return Outcome(row, f"the values of {table} were not counted: {reason}")
+
+    def _outcome(self, catalog: Catalog, context: Context, proposal: Mapping[str, Any]) -> Outcome:
+        row = {"table": proposal["table"], "proposal": proposal["statement"], "reason": proposal["reason"]}
+        if proposal["run_id"] is None:
+            return Outcome({**row, "outcome": "proposed"})
+        run_id = _run_id(context, proposal["statement"])
+        operation = catalog.operations.find(f"{REBALANCE_DAG}/{run_id}")
+        if operation is not None and operation.is_committed:
+            return Outcome({**row, "outcome": "done"})
+        detail = operation.failure_detail if operation is not None else None
+        reason = detail or f"the log of the run {run_id} of {REBALANCE_DAG} says why"
+        return Outcome({**row, "outcome": "failed"}, f"{proposal['statement']} was not done: {reason}")
+
+
+def _chosen(context: Context, table: object) -> str:
+    """Return the name of a table from an XCom, which users may write.
+
+    Raises:
+        WrongFieldError: It is no name of a table, or the form chooses others.
+    """
+    from catalog.errors import WrongFieldError
+    from catalog.model.identifiers import TableName
+    from catalog.settings.fields import text, texts
+
+    name = str(TableName.parse(text("table", table)))
+    asked = [str(TableName.parse(each)) for each in texts("tables", context["params"]["tables"])]
+    if asked and name not in asked:
+        raise WrongFieldError("table", f"{name} is none of those that the form chooses: {', '.join(asked)}")
+    return name
+
+
+def _is_to_apply(context: Context, table: str) -> bool:
+    """Say whether a run does what it proposes for a table: unless its form is a dry run, as the table's entry says."""
+    from catalog.settings.table_config import rebalance_rules
+
+    return not context["params"]["dry_run"] and rebalance_rules(table).apply
+
+
+def _count_id(context: Context, table: str) -> str:
+    return f"{operation_of(context)}/{table}"
+
+
+def _proposals_id(context: Context, table: str) -> str:
+    return f"{operation_of(context)}/{table}/proposals"
+
+
+def _run_id(context: Context, statement: str) -> str:
+    """Return the same id for the same proposal of a run, so that a retry starts nothing twice."""
+    digest = hashlib.blake2b(f"{operation_of(context)} {statement}".encode(), digest_size=12).hexdigest()
+    return f"advised__{digest}"
+
+
+def _advice(catalog: Catalog, table: str, operation_id: str | None = None) -> Advice:
+    """Return the advice for a table, with the values that an operation has counted, if it has."""
+    from catalog.rebalancing.contents import ValueCount
+    from catalog.settings.table_config import rebalance_rules
+
+    counts = {}
+    if operation_id is not None and catalog.operations.find(operation_id) is not None:
+        job = catalog.operations.get_job(operation_id, JOB)
+        if job is not None and job.state == "SUCCEEDED":
+            counts = {
+                int(number): [ValueCount(*each) for each in found] for number, found in job.result["counts"].items()
+            }
+    return catalog.rebalancing.advise(table, rebalance_rules(table), counts)
+
+
+def _figures(advice: Advice) -> str:
+    figures = f"{advice.partition_count:,} partitions with {advice.file_count:,} files, {advice.total_bytes:,} bytes"
+    if advice.skew is None:
+        return figures
+    return f"{figures}; the largest has {advice.skew:,} times the median of {advice.median_bytes:,} bytes"

@@ -1,0 +1,245 @@
+"""Iceberg's own procedures on many tables: which statements, run by Spark, and what they answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+
+from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.forms.operator import FormOperator
+from calve_airflow.forms.templates import for_mapped_tasks, refuse_templates
+from calve_airflow.operators.approval import Question, asked_by, code, key_of, operation_of, require_approval
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.summary import Outcome, SummaryOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog, Table
+    from catalog.maintenance.iceberg_upkeep import Upkeep
+
+JOB = "maintain_iceberg"
+_SHOWN = 50
+STATEMENTS = "statements"
+"""The XCom in which `plan` says what is run on each table."""
+
+
+class PlanIcebergUpkeepOperator(FormOperator):
+    """Finds the tables, and says in its log which statements are run on them; changes nothing.
+
+    The form is the run's: the fields of `catalog.maintenance.iceberg_upkeep.Upkeep`.
+
+    Returns:
+        The Iceberg tables that have something to run; none in a dry run. Another XCom, `statements`, has all tables:
+        `table`, `statements`, `reason`, why there are none, and `left_out`, why some are not run: files of theirs are
+        needed by other tables, which Iceberg does not know.
+
+    Raises:
+        AirflowFailException: A field is not right; the message begins with its name.
+    """
+
+    @for_mapped_tasks
+    def execute(self, context: Context) -> list[str]:
+        """Plan."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            upkeep, planned = _plan(catalog, context)
+        for plan in planned:
+            self.log.info("%s: %s", plan["table"], plan["reason"] or plan["left_out"] or "")
+            for statement in plan["statements"]:
+                self.log.info("  %s", statement)
+        context["ti"].xcom_push(key=STATEMENTS, value=planned)
+        if upkeep.dry_run:
+            self.log.info("This is a dry run: nothing is run. With dry_run off, it is")
+            return []
+        with catalog_errors():
+            refuse_templates(planned)
+        return [plan["table"] for plan in planned if plan["statements"]]
+
+
+class MaintainIcebergOperator(SparkJobOperator):
+    """Runs the statements of one table as a Spark job, which finds it through Iceberg's JDBC catalog `calve`.
+
+    Only the table comes from `PlanIcebergUpkeepOperator`. The statements follow from the run's form again: users may
+    write XComs.
+
+    Args:
+        table: `database.table`; no template.
+
+    Returns:
+        `answers`: of each statement, its text, the first rows that it returned, and their number.
+
+    Raises:
+        AirflowSkipException: It is a dry run, or there is nothing to run.
+        AirflowFailException: The form does not mean the table; or a statement deletes files, and nobody has approved
+            that.
+    """
+
+    template_fields: Sequence[str] = ()
+
+    def __init__(self, *, table: str, **kwargs: Any) -> None:
+        super().__init__(job=JOB, operation_id="", request={}, **kwargs)
+        self.table = table
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Journal, and run."""
+        from catalog import Catalog
+        from catalog.iceberg.jdbc import EXTENSIONS
+        from catalog.operations.journal import OperationKind
+        from catalog.settings.environment import package_settings
+        from catalog.settings.fields import text
+
+        with catalog_errors(), Catalog.open() as catalog:
+            upkeep, (planned,) = _plan(catalog, context, text("table", self.table))
+            if upkeep.dry_run:
+                raise AirflowSkipException("this is a dry run; nothing is run")
+            if not planned["statements"]:
+                raise AirflowSkipException(planned["reason"] or planned["left_out"] or "there is nothing to run")
+            if key := _key(catalog, planned):
+                require_approval(catalog, context, key)
+            database = catalog.storage.url.get_backend_name()
+            self.operation_id = f"{operation_of(context)}/{planned['table']}"
+            self.request = {"table": planned["table"], "statements": planned["statements"]}
+            catalog.operations.begin(
+                self.operation_id,
+                OperationKind.MAINTAIN_ICEBERG,
+                planned["table"],
+                {"statements": planned["statements"]},
+                requested_by=context["dag_run"].triggering_user_name,
+            )
+        self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
+        found = super().execute(context)
+        for answer in found["answers"]:
+            self.log.info("%s: %s", answer["statement"], _rows(answer))
+        return found
+
+
+class SummariseIcebergUpkeepOperator(SummaryOperator):
+    """Says what the procedures answered, table by table; fails if one failed, or a table is no Iceberg table.
+
+    Args:
+        operation_id: The run (templated).
+        planned: The XCom `statements` of `PlanIcebergUpkeepOperator` (templated).
+        is_dry_run: Nothing was run (templated).
+    """
+
+    template_fields: Sequence[str] = (*SummaryOperator.template_fields, "is_dry_run")
+
+    def __init__(self, *, is_dry_run: bool, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.is_dry_run = is_dry_run
+
+    def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
+        """Look at the operations, where the jobs have recorded what was answered."""
+        return [outcome for plan in self.planned for outcome in self._outcomes(catalog, plan)]
+
+    def _outcomes(self, catalog: Catalog, planned: Mapping[str, Any]) -> list[Outcome]:
+        table = planned["table"]
+        if planned["reason"] is not None:
+            return [_outcome(table, None, planned["reason"], f"{table}: {planned['reason']}")]
+        kept = [] if planned["left_out"] is None else [_outcome(table, None, planned["left_out"])]
+        return [*self._of_statements(catalog, table, planned["statements"]), *kept]
+
+    def _of_statements(self, catalog: Catalog, table: str, statements: Sequence[str]) -> list[Outcome]:
+        if not statements:
+            return []
+        if self.is_dry_run:
+            return [_outcome(table, statement, "would be run") for statement in statements]
+        operation = catalog.operations.find(f"{self.operation_id}/{table}")
+        job = operation and catalog.operations.get_job(operation.id, JOB)
+        if job and job.state == "SUCCEEDED":
+            return [_outcome(table, answer["statement"], _rows(answer)) for answer in job.result["answers"]]
+        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+        if operation:
+            catalog.operations.fail(operation.id, "RUN_FAILED", reason)
+        return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
+
+
+def _rows(answer: Mapping[str, Any]) -> str:
+    """Return the rows of a statement's answer as text, and how many more there are."""
+    rows = answer["rows"]
+    more = answer.get("row_count", len(rows)) - len(rows)
+    return f"{rows} and {more:,} more" if more else str(rows)
+
+
+def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run's statements are run; None when they delete nothing."""
+    from catalog.maintenance.iceberg_upkeep import deletes_files
+
+    upkeep, planned = _plan(catalog, context)
+    keys = {plan["table"]: key for plan in planned if (key := _key(catalog, plan))}
+    if upkeep.dry_run or not keys:
+        return None
+    deleting = [statement for plan in planned for statement in plan["statements"] if deletes_files(statement)]
+    listed = "\n".join(f"- {code(statement)}" for statement in deleting[:_SHOWN])
+    more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
+    body = (
+        f"{asked_by(context)} asks for statements that delete files for good:\n\n{listed}{more}\n\nReject ends the "
+        "run, and nothing is changed."
+    )
+    return Question(f"Delete files of {len(keys)} Iceberg table(s)?", body, list(keys.values()))
+
+
+def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
+    """Return what stands for the statements of a table that delete files; None when none does.
+
+    Iceberg's commits, such as those of the statements themselves, leave the table's version as it is. Nobody has looked
+    at what is an orphan once the table was something else meanwhile, such as a Hive table.
+    """
+    from catalog.maintenance.iceberg_upkeep import deletes_files
+
+    deleting = [statement for statement in planned["statements"] if deletes_files(statement)]
+    if not deleting:
+        return None
+    table = catalog.get_table(planned["table"])
+    return key_of(table.id, table.version, deleting)
+
+
+def _plan(catalog: Catalog, context: Context, table: str | None = None) -> tuple[Upkeep, list[dict[str, Any]]]:
+    """Return what a run's form asks for, and the statements for each of its tables, or for one.
+
+    Raises:
+        WrongFieldError: A field is not right, or the form does not mean that table.
+    """
+    from catalog.maintenance.iceberg_upkeep import Upkeep
+    from catalog.tables.patterns import matching_tables, require_meant
+
+    # Ages are counted from the start of the run, so that a task that is run again asks for the same.
+    now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
+    upkeep = Upkeep.read(context["params"])
+    if table is not None:
+        require_meant(table, upkeep.tables, "tables")
+    tables = {known.full_name: known for known in catalog.list_tables()}
+    names = {table: True} if table else matching_tables(tables.values(), upkeep.tables, "tables")
+    planned: list[dict[str, Any]] = []
+    for name, is_named in names.items():
+        known = tables.get(name)
+        if known is not None and known.is_iceberg:
+            planned.append(_planned(catalog, upkeep, known, tables.values(), now))
+        elif is_named:
+            reason = "there is no such table" if known is None else "it is no Iceberg table"
+            planned.append({"table": name, "statements": [], "reason": reason, "left_out": None})
+    return upkeep, planned
+
+
+def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:
+    from catalog.iceberg.places import hidden_location
+    from catalog.maintenance.iceberg_upkeep import sharing_tables
+
+    left_out = None
+    if upkeep.deletes_files:
+        with catalog.storage.read() as connection:
+            sharing = sharing_tables(connection, table, tables)
+        if sharing:
+            left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop what is not needed first"
+    hidden = hidden_location(table) if upkeep.remove_orphan_files else None
+    statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None, hidden=hidden))
+    return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
+
+
+def _outcome(table: str, statement: str | None, said: str, failure: str | None = None) -> Outcome:
+    return Outcome({"table": table, "statement": statement, "outcome": said}, failure)

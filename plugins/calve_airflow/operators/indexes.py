@@ -1,0 +1,94 @@
+"""Steps of a partition index's life that need the catalog but no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.forms.operator import FormOperator
+from calve_airflow.operators.approval import operation_of
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog, PartitionIndex
+
+
+def current_index(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
+    """Return the index that has a name now; of several FAILED ones the last."""
+    return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
+
+
+def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
+    """Return the id of the operation that builds one of the indexes of a run.
+
+    It has the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
+    """
+    return f"{run}/{table}/{index.name}/{index.id}"
+
+
+def begin_build(catalog: Catalog, context: Context, table: str, index: PartitionIndex) -> str:
+    """Journal the build of one of the indexes of a run, and return its operation.
+
+    Raises:
+        OperationConflictError: The operation was begun for something else.
+    """
+    from catalog.operations.journal import OperationKind
+
+    operation = catalog.operations.begin(
+        build_operation_id(operation_of(context), table, index),
+        OperationKind.BUILD_INDEX,
+        table,
+        {"index": index.name, "keys": list(index.keys)},
+        requested_by=context["dag_run"].triggering_user_name,
+    )
+    return operation.id
+
+
+class CreatePartitionIndexOperator(FormOperator):
+    """Journals the build of a partition index and creates it, or takes up one that is CREATING with the same keys.
+
+    Args:
+        operation_id: The operation to journal (templated).
+        table: `database.table` (templated).
+        index: Name of the index (templated).
+        keys: Partition keys, in the index's order (templated).
+
+    Returns:
+        The index's state: CREATING, or ACTIVE on a table without partitions.
+
+    Raises:
+        AirflowFailException: There is no such table, or the index cannot be created like this.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "table", "index", "keys")
+
+    def __init__(self, *, operation_id: str, table: str, index: str, keys: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.operation_id = operation_id
+        self.table = table
+        self.index = index
+        self.keys = keys
+
+    def execute(self, context: Context) -> str:
+        """Create the index."""
+        from catalog import Catalog, IndexState
+        from catalog.operations.journal import OperationKind
+
+        request = {"index": self.index, "keys": list(self.keys)}
+        with catalog_errors(), Catalog.open() as catalog:
+            table = catalog.get_table(self.table).full_name
+            catalog.operations.begin(
+                self.operation_id,
+                OperationKind.BUILD_INDEX,
+                table,
+                request,
+                requested_by=context["dag_run"].triggering_user_name,
+            )
+            keys = tuple(key.lower() for key in self.keys)
+            current = current_index(catalog, table, self.index)
+            if current is None or current.state is not IndexState.CREATING or current.keys != keys:
+                current = catalog.create_partition_index(table, self.index, keys)
+        self.log.info("Partition index %s of %s on (%s) is %s", current.name, table, ", ".join(keys), current.state)
+        return str(current.state)

@@ -1,0 +1,193 @@
+"""The operator that runs a step of an operation as a Spark job."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+
+from calve_airflow.catalog_access import SparkJobLostError, catalog_errors, job_error
+from calve_airflow.submitting.job_process import JobProcess
+from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
+from catalog.settings.environment import state_folder
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.operations.journal import JobRun, Operation
+
+SILENCE_SECONDS = 120
+"""A job of another host that has given no sign of life for so long counts as lost."""
+
+_UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class SparkJobOperator(BaseOperator):
+    """Runs `spark_jobs/<job>.py` as one step of an operation, as often as it takes to get one result.
+
+    The job is submitted through the Spark provider's connection, in client mode, and lives on when this task is killed.
+    What a task does first is decided by the job's row in the catalog alone: it takes the result of a job that
+    succeeded, joins one that still runs, and submits a new attempt when there is none or the last one failed or is
+    lost. A new attempt takes the right to commit from all earlier ones. So there is nothing that a task would have to
+    remember, and nothing to lose between submitting a job and remembering it.
+
+    Args:
+        job: The name of the script without `.py`.
+        operation_id: The operation that the job is part of (templated).
+        request: The job's own arguments, JSON-able (templated). No secrets: they show in Airflow's pages.
+        step: The step of the operation; None for one of the job's name.
+        conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
+        conf: Spark configuration; wins over the defaults for small jobs.
+        poll_seconds: Seconds between two looks at the job.
+
+    Returns:
+        The job's result, as the job recorded it.
+
+    Raises:
+        AirflowFailException: The job failed in a way that a retry cannot mend, or it cannot be submitted.
+        SparkJobFailedError: The job failed otherwise.
+        SparkJobLostError: The job ended without recording a result, or its attempt was given up.
+    """
+
+    template_fields: Sequence[str] = ("operation_id", "request")
+    template_fields_renderers = {"request": "json"}  # noqa: RUF012 - read by Airflow
+
+    _followed: tuple[int, JobProcess] | None = None
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        operation_id: str,
+        request: Mapping[str, Any],
+        step: str | None = None,
+        conn_id: str = "spark_default",
+        conf: Mapping[str, str] | None = None,
+        poll_seconds: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.job = job
+        self.step = step or job
+        self.operation_id = operation_id
+        self.request = request
+        self.conn_id = conn_id
+        self.conf = conf
+        self.poll_seconds = poll_seconds
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Submit or join the job, follow it to its end, and return its result."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            attempt, process = self._existing_job(catalog) or self._submit(catalog)
+            self._followed = attempt, process
+            job = self._follow(catalog, attempt, process)
+            self._followed = None
+        if job.state == "FAILED":
+            raise job_error(self.job, job.error_class, job.error_message)
+        return dict(job.result or {})
+
+    def on_kill(self) -> None:
+        """Give the attempt up, so that it can no longer commit, and end its process."""
+        if self._followed is None:
+            return
+        from catalog import Catalog
+
+        attempt, process = self._followed
+        try:
+            with Catalog.open() as catalog:
+                self._give_up(catalog, attempt, "its Airflow task was killed")
+        finally:
+            process.terminate()
+
+    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
+        job = catalog.operations.get_job(self.operation_id, self.step)
+        if job is None:
+            return None
+        process = JobProcess(Path(job.log_path or os.devnull))
+        if job.state == "FAILED":
+            # A job that was given up may not know it yet.
+            process.terminate()
+            return None
+        if job.state == "SUCCEEDED":
+            self.log.info("Attempt %d of Spark job %s succeeded before", job.attempt, self.job)
+        elif _is_running(job, process):
+            self.log.info("Joining attempt %d of Spark job %s, which still runs", job.attempt, self.job)
+        else:
+            self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)
+            return None
+        return job.attempt, process
+
+    def _submit(self, catalog: Catalog) -> tuple[int, JobProcess]:
+        command = submit_command(
+            job_script(self.job),
+            name=f"calve {self.job} {self.operation_id}",
+            conn_id=self.conn_id,
+            conf=self.conf or {},
+        )
+        operation_folder = state_folder() / "jobs" / _UNFIT_FOR_FOLDERS.sub("_", self.operation_id)[:120]
+        process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
+        attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
+        self._followed = attempt, process
+        asked = {**self.request, "operation_id": self.operation_id, "step": self.step, "attempt": attempt}
+        request = process.write_request(json.dumps(asked))
+        process.start([*command, str(request)], submit_environment())
+        self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
+        return attempt, process
+
+    def _follow(self, catalog: Catalog, attempt: int, process: JobProcess) -> JobRun:
+        """Show the job's log and progress until it has ended; return its row then."""
+        shown = None
+        while True:
+            job = self._current_job(catalog, attempt)
+            is_running = _is_running(job, process)
+            if not is_running:
+                # It may have recorded its result and ended since its row was read.
+                job = self._current_job(catalog, attempt)
+            for line in process.new_log_lines():
+                self.log.info("%s", line)
+            progress = _progress(catalog.operations.get(self.operation_id))
+            if progress and progress != shown:
+                self.log.info("%s", progress)
+                shown = progress
+            if not job.is_alive:
+                return job
+            if not is_running:
+                self._lose(catalog, attempt, process)
+            time.sleep(self.poll_seconds)
+
+    def _current_job(self, catalog: Catalog, attempt: int) -> JobRun:
+        job = catalog.operations.get_job(self.operation_id, self.step)
+        if job is None or job.attempt != attempt:
+            raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} was given up for another one")
+        return job
+
+    def _lose(self, catalog: Catalog, attempt: int, process: JobProcess) -> NoReturn:
+        code = "not known" if process.exit_code is None else process.exit_code
+        reason = f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
+        self._give_up(catalog, attempt, reason)
+        raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} is lost: {reason}")
+
+    def _give_up(self, catalog: Catalog, attempt: int, reason: str) -> None:
+        catalog.operations.fail_job(self.operation_id, self.step, attempt, SparkJobLostError.__name__, reason)
+
+
+def _is_running(job: JobRun, process: JobProcess) -> bool:
+    if process.is_visible:
+        return process.is_alive()
+    return job.silent_ms < SILENCE_SECONDS * 1000
+
+
+def _progress(operation: Operation) -> str | None:
+    if not operation.progress_total:
+        return operation.progress_note
+    done, total = operation.progress_done, operation.progress_total
+    return f"{done:,} of {total:,} {operation.progress_note or 'steps'}, {100 * done // total} %"

@@ -1,0 +1,419 @@
+"""One SQL statement: read, approved where it deletes, and run, with Spark only if it needs it.
+
+Each task reads the statement from the run's own parameters, and the catalog's journal keeps it: it is no XCom and no
+templated field, and the log shows no text literal of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors
+from calve_airflow.forms.operator import FormOperator
+from calve_airflow.operators.approval import Question, asked_by, code, find_approval, key_of
+from calve_airflow.operators.rebalancing import deletion_question, size
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.summary import markdown_table
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from catalog import Catalog
+    from catalog.migration.reverting import Written
+    from catalog.migration.source_entries import ChangedEntry
+    from catalog.model import Table
+    from catalog.operations.confirmation import Confirmation, PurgedPartition
+    from catalog.statements.engine import Engine
+    from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
+
+STATEMENT = "statement"
+"""The parameter of a run that is its statement."""
+
+_NOT_APPROVED = (
+    "PlanConflictError: nobody has approved just what the statement would delete now; nothing was changed. Start the "
+    "DAG again with the same statement, and approve it"
+)
+_POSITION = re.compile(r"at position (\d+)$")
+_TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
+
+
+class ReadStatementOperator(FormOperator):
+    """Reads a statement, and whether it deletes data; changes nothing.
+
+    The run's parameter `statement` has it; a semicolon at its end does no harm.
+
+    Raises:
+        AirflowFailException: It cannot be read, or there are several; the log shows the place.
+    """
+
+    def execute(self, context: Context) -> None:
+        """Read."""
+        from catalog import Catalog
+
+        with catalog_errors(), Catalog.open() as catalog:
+            self._read(catalog, _statement(context), asked_by(context))
+
+    def _read(self, catalog: Catalog, text: str, asker: str) -> None:
+        from catalog.errors import CatalogError
+        from catalog.statements.parser import parse_statement
+        from catalog.statements.session import position_of
+
+        statement = None
+        try:
+            statement = parse_statement(text)
+            _question(catalog, statement, asker)
+        except CatalogError as error:
+            position = position_of(error, statement.places if statement else {})
+            for line in _pointer(text, position):
+                self.log.error("%s", line)
+            raise
+
+
+class RunStatementOperator(SparkJobOperator):
+    """Runs a statement: here when the catalog alone can answer it, and otherwise as a Spark job.
+
+    A statement that has run is not run again by a retry or a cleared run. A deletion is carried out only if just that
+    was approved.
+
+    Args:
+        operation_id: The operation to journal (templated).
+
+    Returns:
+        `columns`, `rows`, and `limited`: whether there are more rows than these.
+
+    Raises:
+        AirflowFailException: The statement cannot be run; the log shows the place.
+    """
+
+    template_fields: Sequence[str] = ("operation_id",)
+
+    statement = ""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="run_statement", request={}, **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Run, and show the answer."""
+        from catalog import Catalog
+
+        self.statement = _statement(context)
+        with catalog_errors(), Catalog.open() as catalog:
+            outcome = self._outcome_here(catalog, context)
+        if outcome is None:
+            outcome = self._outcome_of_job(context)
+        with catalog_errors(), Catalog.open() as catalog:
+            self._finish(catalog)
+        left_out = outcome.get("rows_left_out", 0)
+        self._show(outcome, left_out)
+        return {"columns": outcome["columns"], "rows": outcome["rows"], "limited": left_out > 0}
+
+    def _outcome_here(self, catalog: Catalog, context: Context) -> dict[str, Any] | None:
+        """Run the statement in this process; return None when it needs Spark."""
+        from catalog.errors import CatalogError, EngineUnavailableError
+        from catalog.operations.journal import OperationKind
+        from catalog.statements.scripts import run_script, step_of, subject
+        from catalog.statements.session import Session
+
+        class SparkNeededError(EngineUnavailableError):
+            """The statement has come to where it needs Spark."""
+
+        def start(_: Catalog) -> Engine:
+            raise SparkNeededError("the statement needs Spark, and goes on as a job")
+
+        user = context["dag_run"].triggering_user_name
+        table = subject(self.statement)
+        self.request = {"table": table, "statements": self.statement}
+        request = {"statement": self.statement}
+        catalog.operations.begin(
+            self.operation_id, OperationKind.RUN_STATEMENT, table, request, is_fixed=True, requested_by=user
+        )
+        known = catalog.operations.get_job(self.operation_id, step_of(1))
+        if known is not None and known.state == "SUCCEEDED":
+            self.log.info("This run has run its statement already")
+            return dict(known.result)
+        if catalog.operations.get_job(self.operation_id, self.job) is not None:
+            return None
+        try:
+            self._require_approval(catalog, context)
+            confirmation = _approved(catalog, context)
+            with Session(catalog, start=start, requested_by=user, confirmation=confirmation) as session:
+                (outcome,) = run_script(catalog, session, self.operation_id, self.statement)
+        except SparkNeededError:
+            return None
+        except CatalogError as error:
+            self._show_place(error.position)
+            raise
+        return outcome
+
+    def _require_approval(self, catalog: Catalog, context: Context) -> None:
+        """Make sure that the statement deletes nothing, or just what was approved.
+
+        Raises:
+            AirflowFailException: It deletes something else.
+        """
+        from catalog.rebalancing.changes import DropPartitions
+        from catalog.statements.model import DropSchemePartitions
+        from catalog.statements.parser import parse_statement
+        from catalog.statements.scripts import operation_of
+
+        user = context["dag_run"].triggering_user_name
+        statement = parse_statement(self.statement)
+        own_operation = operation_of(self.operation_id, 1)
+        if isinstance(statement, DropSchemePartitions) and statement.with_data:
+            # It holds the table from here on, so that what is compared is what will be deleted.
+            change = DropPartitions(statement.partition_ids, with_data=True)
+            if catalog.rebalancing.begin(own_operation, _table(statement), change, requested_by=user).is_committed:
+                return
+        try:
+            asked = _question(catalog, statement, "")
+            if asked is not None and any(find_approval(catalog, context, key) is None for key in asked.keys):
+                raise AirflowFailException(_NOT_APPROVED)
+        except BaseException:
+            if catalog.operations.find(own_operation) is not None:
+                catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not carried out")
+            raise
+
+    def _outcome_of_job(self, context: Context) -> dict[str, Any]:
+        self.conf = {**_packages(self.statement), **(self.conf or {})}
+        try:
+            (outcome,) = super().execute(context)["outcomes"]
+        except (AirflowFailException, SparkJobFailedError) as error:
+            found = _POSITION.search(str(error))
+            self._show_place(int(found.group(1)) if found else None)
+            raise
+        return dict(outcome)
+
+    def _finish(self, catalog: Catalog) -> None:
+        from catalog.operations.journal import OperationState
+
+        with catalog.storage.write() as connection:
+            catalog.operations.advance(connection, self.operation_id, OperationState.CLEANED)
+
+    def _show(self, outcome: Mapping[str, Any], left_out: int) -> None:
+        rows = [dict(zip(outcome["columns"], row, strict=True)) for row in outcome["rows"]]
+        for line in markdown_table(rows) if rows else ["Done." if not outcome["columns"] else "No rows."]:
+            self.log.info("%s", line)
+        if left_out:
+            self.log.info("and %s more rows, which are not recorded", f"{left_out:,}")
+
+    def _show_place(self, position: int | None) -> None:
+        for line in _pointer(self.statement, position):
+            self.log.error("%s", line)
+
+
+def statement_question(catalog: Catalog, context: Context) -> Question | None:
+    """Return what has to be approved before a run's statement runs; None when it deletes nothing."""
+    from catalog.statements.parser import parse_statement
+
+    return _question(catalog, parse_statement(_statement(context)), asked_by(context))
+
+
+def give_up_statement(context: Context) -> None:
+    """Give up the operation of a failed run's statement, so that it holds no table. For `on_failure_callback`."""
+    from catalog import Catalog
+    from catalog.statements.scripts import operation_of
+
+    run = context["dag_run"]
+    with Catalog.open() as catalog:
+        operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
+        if operation is not None:
+            catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+
+
+def _approved(catalog: Catalog, context: Context) -> Confirmation:
+    """Return what lets a statement delete just what was approved: it may be something else than when that was checked.
+
+    Its methods raise AirflowFailException.
+    """
+    from catalog.operations.confirmation import Confirmation
+    from catalog.partitions.purging import digest_purged
+
+    def require(key: str | None) -> None:
+        if key is not None and find_approval(catalog, context, key) is None:
+            raise AirflowFailException(_NOT_APPROVED)
+
+    class Approved(Confirmation):
+        def drop_table(self, table: Table) -> None:
+            require(_drop_key(catalog, table))
+
+        def purge_partitions(self, table: Table, partitions: Sequence[PurgedPartition]) -> None:
+            require(digest_purged(catalog.storage, table, partitions))
+
+        def revert(self, table: Table) -> None:
+            lost = _lost_by_revert(catalog, table)
+            require(None if lost is None else _revert_key(table, lost[1]))
+
+    return Approved()
+
+
+def _packages(text: str) -> dict[str, str]:
+    """Return the Spark settings that give a statement what it needs besides Spark's own jars."""
+    from catalog import Catalog
+    from catalog.settings.environment import package_settings
+    from catalog.statements.model import InsertQuery, MigrationStatement, Select
+    from catalog.statements.parser import parse_statement
+
+    statement = parse_statement(text)
+    is_needed = isinstance(statement, MigrationStatement)
+    if isinstance(statement, Select | InsertQuery):
+        # Any table of a name that it says, to be on the safe side; in a view may be one, too.
+        said = text.lower()
+        with Catalog.open() as catalog:
+            is_needed = any(
+                table.name in said and (table.is_iceberg or table.is_view) for table in catalog.list_tables()
+            )
+    return package_settings(avro=True) if is_needed else {}
+
+
+def _statement(context: Context) -> str:
+    """Return the statement of a run, without blanks and comments around it.
+
+    Raises:
+        AirflowFailException: There are several, or none, or it is no string.
+    """
+    from catalog.settings.fields import text
+    from catalog.statements.splitting import split
+
+    with catalog_errors():
+        statement = text(STATEMENT, context["params"][STATEMENT])
+    statements = [part.text for part in split(statement)]
+    if len(statements) != 1:
+        raise AirflowFailException(
+            f"statement: there are {len(statements)} statements, and a run takes one; for several, use calve sql --file"
+        )
+    return statements[0]
+
+
+def _pointer(text: str, position: int | None) -> list[str]:
+    """Return the line of a statement with a place in it, and a mark below; of text literals only how long they are."""
+    from catalog.cli.statements import pointer
+
+    return pointer(_TEXT_LITERAL.sub(lambda literal: re.sub(r"[^'\"\n]", "*", literal[0]), text), position)
+
+
+def _table(statement: Any) -> str:
+    from catalog.model.identifiers import DEFAULT_DATABASE
+
+    return f"{statement.table.database or DEFAULT_DATABASE}.{statement.table.name}"
+
+
+def _question(catalog: Catalog, statement: Statement, asker: str) -> Question | None:
+    """Return what has to be approved before a statement runs; None when it deletes nothing."""
+    from catalog.rebalancing.changes import DropPartitions
+    from catalog.statements.model import DropSchemePartitions, DropTable, DropValuePartitions, RevertTable
+
+    if isinstance(statement, DropSchemePartitions) and statement.with_data:
+        plan = catalog.rebalancing.plan(_table(statement), DropPartitions(statement.partition_ids, with_data=True))
+        return deletion_question(plan, asker) if plan.is_destructive else None
+    if isinstance(statement, RevertTable) and statement.lose_data:
+        return _revert_question(catalog, statement, asker)
+    if isinstance(statement, DropValuePartitions) and statement.purge:
+        return _purge_question(catalog, statement, asker)
+    return _drop_question(catalog, statement, asker) if isinstance(statement, DropTable) and statement.purge else None
+
+
+def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Question | None:
+    table = catalog.get_table(_table(statement))
+    lost = _lost_by_revert(catalog, table)
+    if lost is None:
+        return None
+    written, changed = lost
+    elsewhere = f"\n\nWhat was committed through the metastore would be lost, too: {changed}." if changed else ""
+    body = (
+        f"{asker} asks for\n\n`CALL iceberg.system.revert(schema_name => '{table.database}', table_name => "
+        f"'{table.name}', lose_data => true)`\n\n"
+        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}."
+        f"{elsewhere}\n\nReject ends the run, and nothing is changed."
+    )
+    key = _revert_key(table, changed)
+    return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
+
+
+def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEntry | None] | None:
+    """Return what was written since the table's migration, and what of its entry in a metastore; None for nothing."""
+    from catalog.migration.reverting import written_since_migration
+
+    if table.metadata_location is None:
+        return None
+    written = written_since_migration(table.metadata_location)
+    changed = catalog.migrations.changed_entry(table)
+    return None if written.is_nothing and changed is None else (written, changed)
+
+
+def _revert_key(table: Table, changed: ChangedEntry | None) -> str:
+    """Return what stands for what a revert loses. Each commit has metadata of its own."""
+    return key_of(table.id, table.metadata_location, changed and changed.entry)
+
+
+def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str) -> Question | None:
+    from catalog.operations.confirmation import PurgedPartition
+    from catalog.partitions.purging import digest_purged
+    from catalog.statements.execution.partitions import condition_of
+
+    table = catalog.get_table(_table(statement))
+    condition = condition_of(table, statement)
+    partitions = [PurgedPartition.of(partition) for partition in catalog.get_partitions(table.full_name, condition)]
+    key = digest_purged(catalog.storage, table, partitions)
+    if key is None:
+        return None
+    rows, size_bytes = (
+        "unknown" if None in column else f"{sum(column):,}" for column in list(zip(*partitions, strict=True))[2:]
+    )
+    count = f"{len(partitions):,} partitions"
+    body = (
+        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
+        f"{code(condition)} would be gone for good, with all files in their folders (rows: {rows}, bytes: "
+        f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
+    )
+    return Question(f"Delete {count} of {table.full_name} and their files?", body, [key])
+
+
+def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Question | None:
+    from catalog.errors import NotFoundError
+
+    try:
+        table = catalog.get_table(_table(statement))
+    except NotFoundError:
+        if statement.if_exists:
+            return None
+        raise
+    key = _drop_key(catalog, table)
+    if key is None:
+        return None
+    body = (
+        f"{asker} asks for\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
+        f"The table **{table.full_name}**, and all files in its folder {code(table.location)}, would be gone for good: "
+        f"{_contents(catalog, table)}.\n\nReject ends the run, and nothing is changed."
+    )
+    return Question(f"Delete the table {table.full_name} and its files?", body, [key])
+
+
+def _drop_key(catalog: Catalog, table: Table) -> str | None:
+    """Return what stands for the deletion of a table with its files; None when no file goes."""
+    from catalog.model import TableKind
+    from catalog.partitions.counting import digest_contents
+
+    if table.kind is not TableKind.MANAGED:
+        return None
+    return key_of(table.id, digest_contents(catalog.storage, table))
+
+
+def _contents(catalog: Catalog, table: Table) -> str:
+    """Return how much is in a table, for people."""
+    from catalog.partitions.counting import count_visible
+    from catalog.tables.own_files import find_own_files
+
+    if table.scheme is not None:
+        partitions = catalog.scheme_partitions(table.full_name)
+        rows, size_bytes = (sum(each.row_count for each in partitions), sum(each.size_bytes for each in partitions))
+        return f"{len(partitions):,} partitions with {rows:,} rows ({size(size_bytes)})"
+    counts = count_visible(catalog.storage, table)
+    if table.partition_keys and counts.rows is not None and counts.size_bytes is not None:
+        return f"{counts.partitions:,} partitions with {counts.rows:,} rows ({size(counts.size_bytes)})"
+    files = find_own_files(table.location, catalog.storage.identity)
+    partitions_said = f"{counts.partitions:,} partitions, " if table.partition_keys else ""
+    return f"{partitions_said}{files.file_count:,} files ({size(files.size_bytes)})"

@@ -1,0 +1,67 @@
+"""The sensor for partition indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.triggers.indexes import IndexNames, PartitionIndexTrigger, read_indexes
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class PartitionIndexSensor(BaseSensorOperator):
+    """Waits until a partition index is ACTIVE, in the triggerer; fails at once when it cannot become so.
+
+    Args:
+        table: `database.name` (templated).
+        index: Name of the index, or a list of names (templated); None for all indexes of the table, of which there may
+            be none.
+        poke_interval: Seconds between two looks at the catalog.
+        timeout: Seconds after which the task fails.
+
+    Returns:
+        Index name → `ACTIVE`.
+
+    Raises:
+        AirflowFailException: The index FAILED (with code and detail), is being deleted, or does not exist.
+        AirflowSensorTimeout: It is still being built when the time is over.
+    """
+
+    template_fields: Sequence[str] = ("table", "index")
+
+    def __init__(self, *, table: str, index: IndexNames = None, poke_interval: float = 5.0, **kwargs: Any) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.table = table
+        self.index = index
+
+    def execute(self, context: Context) -> dict[str, str]:
+        """Return at once when there is nothing to wait for; otherwise leave the worker to others."""
+        from catalog.model import IndexState
+
+        with catalog_errors():
+            indexes = read_indexes(self.table, self.index)
+        for index in indexes:
+            if index.state is IndexState.FAILED:
+                raise AirflowFailException(
+                    f"partition index {index.name} of {self.table} FAILED: {index.failure_code}: {index.failure_detail}"
+                )
+            if index.state is IndexState.DELETING:
+                raise AirflowFailException(f"partition index {index.name} of {self.table} is being deleted")
+        if any(index.state is IndexState.CREATING for index in indexes):
+            self.defer(
+                trigger=PartitionIndexTrigger(self.table, self.index, self.poke_interval),
+                method_name="execute_complete",
+                timeout=timedelta(seconds=self.timeout),
+            )
+        return {index.name: index.state.value for index in indexes}
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
+        """Look again; the event tells that it is time to, the catalog tells what has become of the index."""
+        return self.execute(context)

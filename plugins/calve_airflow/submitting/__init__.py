@@ -1,0 +1,1 @@
+"""Spark jobs as processes: submitted, found again, watched."""

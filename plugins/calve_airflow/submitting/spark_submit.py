@@ -1,0 +1,119 @@
+"""The command line of a Spark job, through the connection and the hook of Airflow's Spark provider."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+
+from catalog.settings.environment import REPOSITORY, state_folder
+
+_CONNECTION_EXAMPLE = """AIRFLOW_CONN_SPARK_DEFAULT='{"conn_type": "spark", "host": "local[*]"}'"""
+
+
+def job_script(job: str) -> Path:
+    """Return the script of a Spark job, from the folder CALVE_SPARK_JOBS or the repository's `spark_jobs`.
+
+    Raises:
+        AirflowFailException: There is none.
+    """
+    script = Path(os.environ.get("CALVE_SPARK_JOBS") or REPOSITORY / "spark_jobs").absolute() / f"{job}.py"
+    if not script.is_file():
+        raise AirflowFailException(f"Spark job {job} has no script {script}; CALVE_SPARK_JOBS names the folder")
+    return script
+
+
+def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str]) -> list[str]:
+    """Return the spark-submit command that runs a script; the script's own arguments go behind it.
+
+    Args:
+        script: A Python file.
+        name: What Spark's own pages call the job.
+        conn_id: Airflow connection that names the master.
+        conf: Spark configuration; wins over the defaults for small jobs.
+
+    Raises:
+        AirflowFailException: The connection does not exist, or spark-submit cannot be found.
+    """
+    # Imported late: it takes longer than parsing all DAG files.
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+
+    _require_connection(conn_id)
+    defaults = {
+        "spark.log.level": "WARN",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(state_folder() / "spark-warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    hook = SparkSubmitHook(
+        conf={**defaults, **conf},
+        conn_id=conn_id,
+        name=name,
+        # In cluster mode the submitted process would not be the job; and standalone Spark refuses Python there.
+        deploy_mode="client",
+    )
+    program, *arguments = hook._build_spark_submit_command(str(script))
+    search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which(program, path=search_path)
+    if found is None:
+        raise AirflowFailException(f"{program} is not on the PATH of this Airflow worker; install pyspark there")
+    return [found, *arguments]
+
+
+MORE_ENVIRONMENT = "CALVE_JOB_ENVIRONMENT"
+"""The variable that names more variables for jobs, with commas between them; `NAME_*` means all that begin so."""
+
+_NEEDED = (
+    # The system, Java and Python.
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "LD_LIBRARY_PATH"),
+    *("JAVA_HOME", "JAVA_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "PYTHON*", "VIRTUAL_ENV"),
+    # Spark, Hadoop, and what runs them.
+    *("SPARK_*", "PYSPARK_*", "HADOOP_*", "YARN_*", "KUBECONFIG", "KUBERNETES_SERVICE_*", "KRB5*", "OMP_NUM_THREADS"),
+    # Calve and its database.
+    *("CALVE_*", "PG*", "GX_ANALYTICS_ENABLED"),
+    # Storage, and the way there.
+    *(
+        "AWS_*",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "AZURE_*",
+        "ARROW_*",
+        "LIBHDFS_*",
+        "CLASSPATH",
+    ),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+    *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
+)
+_NEVER = "AIRFLOW*"
+
+
+def submit_environment() -> dict[str, str]:
+    """Return the environment of a job: of this process's own, what jobs need; nothing of Airflow's.
+
+    Its Python is this process's, unless PYSPARK_PYTHON names another. `CALVE_JOB_ENVIRONMENT` adds variables.
+    """
+    more = [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
+    allowed = {
+        name: value
+        for name, value in os.environ.items()
+        if any(fnmatchcase(name, pattern) for pattern in (*_NEEDED, *more)) and not fnmatchcase(name, _NEVER)
+    }
+    return {"PYSPARK_PYTHON": sys.executable, **allowed}
+
+
+def _require_connection(conn_id: str) -> None:
+    # The hook takes a missing connection for YARN.
+    try:
+        BaseHook.get_connection(conn_id)
+    except AirflowNotFoundException as error:
+        raise AirflowFailException(
+            f"Airflow connection {conn_id!r} does not exist, so Spark's master is not known; "
+            f"create it, for instance {_CONNECTION_EXAMPLE}"
+        ) from error

@@ -1,0 +1,1 @@
+"""Verifications and quality checks."""

@@ -1,0 +1,99 @@
+"""Compare the summaries in an Iceberg table's manifest list with the entries of its manifests.
+
+Readers skip whole manifests by the values of partition keys in the list, and by the number of files in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.checking.file_metrics import SHOWN, WrongMetric
+from spark_jobs.migrating.tasks import run_tasks
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
+    from pyiceberg.types import IcebergType
+
+_LOCAL_MANIFESTS = 8
+"""Up to which they are read in this process, which is faster than to start tasks."""
+
+
+class _Key(NamedTuple):
+    name: str
+    type: IcebergType
+
+
+def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMetric]:
+    """Return the first values of partition keys, and counts, that the manifest list does not describe."""
+    from catalog.iceberg.metadata import current_manifests, read_metadata
+
+    count = len(current_manifests(read_metadata(metadata_location)))
+    if count <= _LOCAL_MANIFESTS:
+        return _wrong_of_manifests(metadata_location, range(count))[:SHOWN]
+    size = max(1, count // (4 * spark.sparkContext.defaultParallelism))
+    tasks = [range(first, min(first + size, count)) for first in range(0, count, size)]
+    found = run_tasks(spark, partial(_wrong_of_manifests, metadata_location), tasks)
+    return [metric for metrics in found for metric in metrics][:SHOWN]
+
+
+def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongMetric]:
+    from catalog.iceberg.metadata import current_manifests, read_metadata
+    from catalog.iceberg.storage import file_io
+
+    metadata = read_metadata(metadata_location)
+    manifests = current_manifests(metadata)
+    schema, specs = metadata.schema(), metadata.specs()
+    wrong: list[WrongMetric] = []
+    for position in positions:
+        manifest = manifests[position]
+        fields = specs[manifest.partition_spec_id].partition_type(schema).fields
+        keys = [_Key(field.name, field.field_type) for field in fields]
+        entries = manifest.fetch_manifest_entry(file_io(metadata_location))
+        wrong += _wrong(manifest, keys, entries)
+    return wrong[:SHOWN]
+
+
+def _wrong(manifest: ManifestFile, keys: Sequence[_Key], entries: Sequence[ManifestEntry]) -> Iterator[WrongMetric]:
+    files = [entry.data_file for entry in entries]
+    counts = (
+        ("file count", (manifest.added_files_count, manifest.existing_files_count), len(files)),
+        (
+            "row count",
+            (manifest.added_rows_count, manifest.existing_rows_count),
+            sum(file.record_count for file in files),
+        ),
+    )
+    for fact, (added, existing), actual in counts:
+        if added is not None and existing is not None and added + existing != actual:
+            declared = str(added + existing)
+            yield WrongMetric(manifest.manifest_path, None, f"{fact} in the manifest list", declared, str(actual))
+    for position, (key, summary) in enumerate(zip(keys, manifest.partitions or (), strict=False)):
+        yield from _wrong_of_key(key, summary, position, files)
+
+
+def _wrong_of_key(
+    key: _Key, summary: PartitionFieldSummary, position: int, files: Sequence[DataFile]
+) -> Iterator[WrongMetric]:
+    from pyiceberg.conversions import from_bytes
+
+    low, high = (
+        None if bound is None else from_bytes(key.type, bound)  # type: ignore[arg-type]
+        for bound in (summary.lower_bound, summary.upper_bound)
+    )
+    for file in files:
+        value: Any = file.partition[position]
+        if value is None:
+            wrong = ("contains null", "False", "null") if summary.contains_null is False else None
+        elif value != value:
+            wrong = ("contains NaN", "False", "NaN") if summary.contains_nan is False else None
+        elif low is None or value < low:
+            wrong = ("lower bound", str(low), str(value))
+        else:
+            wrong = ("upper bound", str(high), str(value)) if high is None or value > high else None
+        if wrong is not None:
+            fact, declared, actual = wrong
+            yield WrongMetric(file.file_path, key.name, f"{fact} in the manifest list", declared, actual)

@@ -1,0 +1,237 @@
+"""One row for each partition with everything that its quality is judged by, from one pass over the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, FileFormat, Partition, Table
+from catalog.errors import InvalidConfigurationError
+from catalog.model.partition_names import parse_partition_path
+from catalog.settings.quality_rules import QualityRules, RowCountRule
+from catalog.tables.columns import file_layout, is_plain_layout
+from catalog.types.key_types import KeyValueError
+from spark_jobs.queries.checked_plans import check_expression
+from spark_jobs.reading.sources import plain_path, read_path
+from spark_jobs.rows.file_formats import spark_type
+
+if TYPE_CHECKING:
+    import pandas
+
+
+_NOT_MERGED = "CANNOT_MERGE"
+"""In Spark's error about files that have a column under different types."""
+
+_INTEGERS = ("tinyint", "smallint", "int")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something in the data files that has to give a partition's value of a key.
+
+    Attributes:
+        column: The summary's column that says whether it does.
+        may_be_null: A null says nothing: files that lack a column read as null.
+    """
+
+    column: str
+    key: str
+    expression: str
+    may_be_null: bool = False
+
+
+def usual_ratios(
+    catalog: Catalog, table: Table, rule: RowCountRule, partitions: Sequence[Partition]
+) -> dict[int, float | None]:
+    """Return, for each partition, the rows of its group by the median of the table's other groups.
+
+    None when the rule does not ask for it, and when there is no other group.
+    """
+    if rule.usual is None:
+        return {}
+    positions = [table.key_names.index(key) for key in rule.per]
+    rows_of = catalog.quality.group_row_counts(table.full_name, rule.per)
+    ratio_of: dict[tuple[str | None, ...], float | None] = {}
+    for group in {tuple(partition.values[position] for position in positions) for partition in partitions}:
+        others = [rows for other, rows in rows_of.items() if other != group]
+        usual = median(others) if others else 0
+        ratio_of[group] = rows_of.get(group, 0) / usual if usual else None
+    return {
+        partition.id: ratio_of[tuple(partition.values[position] for position in positions)] for partition in partitions
+    }
+
+
+def summarise(
+    spark: SparkSession,
+    table: Table,
+    partitions: Sequence[Partition],
+    rules: QualityRules,
+    ratios: Mapping[int, float | None],
+) -> pandas.DataFrame:
+    """Return one row for each partition, in their order.
+
+    Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
+    `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
+    and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
+
+    Raises:
+        RefusedStatementError: An expression of the rules uses what it may not.
+    """
+    import pandas
+
+    known = pandas.DataFrame(
+        {
+            "location": [partition.location for partition in partitions],
+            "partition": [partition.name(table) for partition in partitions],
+            "partition_id": [partition.id for partition in partitions],
+            "registered_row_count": pandas.array([each.row_count for each in partitions], dtype="Int64"),
+            "usual_ratio": pandas.array([ratios.get(each.id) for each in partitions], dtype="Float64"),
+            "path_agrees": [_path_agrees(table, partition) for partition in partitions],
+            "values_fit": [_values_fit(table, partition) for partition in partitions],
+        }
+    )
+    for expression in rules.agree.values():
+        check_expression(spark, expression)
+    data = _read(spark, table, [read_path(partition.location) for partition in partitions])
+    found = _aggregate(data, table, rules)
+    summary = known.merge(found, how="left", on="location").drop(columns="location")
+    summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
+    difference = summary["row_count"] - summary["registered_row_count"]
+    summary["row_count_difference"] = difference
+    for claim in claims(table, data.columns, rules):
+        summary[claim.column] = _agreements(table, claim, partitions, summary)
+    return summary
+
+
+def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.DataFrame:
+    """Read all files once, and return one row for each folder that has any.
+
+    Raises:
+        InvalidConfigurationError: The rules name a column that the table does not have, or a bound of another type.
+    """
+    aggregates = [f.count(f.lit(1)).alias("row_count")]
+    types = dict(data.dtypes)
+    for name in rules.columns:
+        if name not in types:
+            raise InvalidConfigurationError(
+                f"quality.columns names {name}, which {table.full_name} does not have; its columns are "
+                f"{', '.join(types)}"
+            )
+        column, rule = f.col(f"`{name}`"), rules.columns[name]
+        aggregates.append((f.count_if(column.isNull()) / f.count(f.lit(1))).alias(f"{name}_null_ratio"))
+        if rule.minimum is not None:
+            aggregates.append(f.count_if(column < _bound(data, name, rule.minimum)).alias(f"{name}_below"))
+        if rule.maximum is not None:
+            aggregates.append(f.count_if(column > _bound(data, name, rule.maximum)).alias(f"{name}_above"))
+    for claim in claims(table, data.columns, rules):
+        aggregates += _found_values(claim)
+    folder = f.regexp_extract(f.col("_metadata.file_path"), "^(.*)/[^/]*$", 1).alias("location")
+    found: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
+    found["location"] = [plain_path(uri) for uri in found["location"]]
+    return found
+
+
+def _bound(data: DataFrame, name: str, bound: object) -> Column:
+    """Return a bound as a value of a column's type, so that the two compare as this type does.
+
+    Raises:
+        InvalidConfigurationError: It cannot be of this type.
+    """
+    column_type = dict(data.dtypes)[name]
+    typed = f.lit(str(bound)).try_cast(column_type)
+    if data.sparkSession.range(1).select(typed).first()[0] is None:  # type: ignore[index]
+        raise InvalidConfigurationError(
+            f"quality.columns.{name}: the bound {bound!r} is not of the column's type {column_type}"
+        )
+    return typed
+
+
+def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:
+    # A column that only some of the files have may be a key.
+    reader = spark.read.format(table.format).option("mergeSchema", "true")
+    layout = [f"`{each.name}` {spark_type(each.type)}" for each in file_layout(table, table.format)]
+    if table.format is FileFormat.CSV:
+        reader = reader.schema(", ".join(layout)).option("header", "true")
+    try:
+        data = reader.load(list(locations))
+    except (PySparkException, Py4JJavaError) as error:
+        if _NOT_MERGED not in str(error):
+            raise
+        # Some files are from before a column became wider.
+        keys = [
+            f"`{key.name}` {'bigint' if key.type in _INTEGERS else spark_type(key.type)}"
+            for key in table.partition_keys
+        ]
+        data = reader.schema(", ".join([*layout, *keys])).load(list(locations))
+    data = data.toDF(*[name.lower() for name in data.columns])
+    return data if is_plain_layout(table) else _under_own_names(data, table)
+
+
+def _under_own_names(data: DataFrame, table: Table) -> DataFrame:
+    """Return data, read under the names in files, under those that the table gives; without dropped columns."""
+    inside = set(data.columns)
+    stored = {name for column in file_layout(table, FileFormat.PARQUET) for name in column.stored_names}
+    columns = [f.col(f"`{name}`") for name in data.columns if name not in stored]
+    for column in table.columns:
+        names = (column.stored_name,) if table.format is FileFormat.CSV else column.stored_names[::-1]
+        if found := [f.col(f"`{name}`") for name in names if name in inside]:
+            columns.append(f.coalesce(*found).alias(column.name))
+    return data.select(*columns)
+
+
+def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Claim]:
+    """Return where else than in its registered values a partition's keys show."""
+    return [
+        *(Claim(f"{key}_agrees", key, expression) for key, expression in rules.agree.items()),
+        *(Claim(f"{key}_column_agrees", key, f"`{key}`", True) for key in table.key_names if key in columns),
+    ]
+
+
+def _found_values(claim: Claim) -> list[Column]:
+    """Return the least and the greatest value that the rows give; both null if a row has none that has to."""
+    value = f.expr(claim.expression)
+    is_complete = f.lit(True) if claim.may_be_null else f.count_if(value.isNull()) == 0
+    return [
+        f.when(is_complete, f.min(value)).cast("string").alias(f"{claim.column}_min"),
+        f.when(is_complete, f.max(value)).cast("string").alias(f"{claim.column}_max"),
+    ]
+
+
+def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], summary: pandas.DataFrame) -> list[bool]:
+    """Return, for each partition, whether every row gives the partition's value of a key; values compare by type."""
+    position = table.key_names.index(claim.key)
+    comparable = table.key_types[position].comparable
+    agreements = []
+    lows, highs = summary.pop(f"{claim.column}_min"), summary.pop(f"{claim.column}_max")
+    for partition, low, high in zip(partitions, lows, highs, strict=True):
+        value = partition.values[position]
+        if isinstance(low, str) and isinstance(high, str):
+            agreements.append(value is not None and comparable(low) == comparable(high) == comparable(value))
+        else:
+            agreements.append(claim.may_be_null)
+    return agreements
+
+
+def _path_agrees(table: Table, partition: Partition) -> bool:
+    """Say whether what the location's path says of the keys is what is registered; a path that says nothing agrees."""
+    said = {key.lower(): value for key, value in parse_partition_path(partition.location)}
+    registered = dict(zip(table.key_names, partition.values, strict=True))
+    return all(said[key] == registered[key] for key in said.keys() & registered.keys())
+
+
+def _values_fit(table: Table, partition: Partition) -> bool:
+    """Say whether all values are of their keys' types."""
+    try:
+        for key_type, value in zip(table.key_types, partition.values, strict=True):
+            if value is not None:
+                key_type.parse(value)
+    except KeyValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""The stage of a migration: folders listed, footers read, manifests written."""

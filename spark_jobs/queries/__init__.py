@@ -1,0 +1,1 @@
+"""SQL over tables of the catalog."""

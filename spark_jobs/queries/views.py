@@ -1,0 +1,65 @@
+"""Views in a SELECT: each is replaced by its own SELECT, and names without a database get theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from catalog import Catalog, Table
+from catalog.errors import InvalidTableError
+from catalog.types.literals import quoted_name
+from spark_jobs.queries.table_names import end_of, named_table, nodes_of_text, start_of
+
+MAXIMUM_DEPTH = 50
+"""How deep views may be made of views."""
+
+
+def with_views(catalog: Catalog, sql: str, database: str) -> str:
+    """Return a SELECT without views, that means the same wherever names without a database are looked up.
+
+    The rest of the text stays as it is; so does all of a text that is not one SELECT. In a view, a table without a
+    database is one of the view's database.
+
+    Args:
+        database: Where tables without a database are.
+
+    Raises:
+        InvalidTableError: A view is made of itself, or of too many others.
+    """
+    return _expanded(catalog, sql, database, ())
+
+
+def _expanded(catalog: Catalog, sql: str, database: str, outer: tuple[str, ...]) -> str:
+    edits = [
+        (start, end, text)
+        for node in nodes_of_text(sql)
+        if (table := named_table(catalog, node, database)) is not None
+        for start, end, text in _edit(catalog, node, table, outer)
+    ]
+    for start, end, text in sorted(edits, reverse=True):
+        sql = f"{sql[:start]}{text}{sql[end:]}"
+    return sql
+
+
+def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
+    start, end = start_of(node.parts[0]), end_of(node.parts[-1])
+    if table.is_view:
+        alias = "" if node.alias else f" AS {quoted_name(table.name)}"
+        # A comment at the end of the view's text would hide what follows.
+        yield start, end, f"({_query_of(catalog, table, outer)}\n){alias}"
+    elif not node.db:
+        yield start, start, f"{quoted_name(table.database)}."
+
+
+def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...]) -> str:
+    """Return the SELECT of a view, with the view's names for its columns."""
+    if view.full_name in outer:
+        raise InvalidTableError(f"view {view.full_name} is made of itself: {' → '.join((*outer, view.full_name))}")
+    if len(outer) >= MAXIMUM_DEPTH:
+        raise InvalidTableError(f"view {outer[0]} is made of views, more than {MAXIMUM_DEPTH} inside each other")
+    query = _expanded(catalog, view.view_text or "", view.database, (*outer, view.full_name))
+    if not view.columns:
+        return query
+    names = ", ".join(quoted_name(column.name) for column in view.columns)
+    return f"SELECT * FROM ({query}\n) AS calve_view ({names})"

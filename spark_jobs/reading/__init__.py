@@ -1,0 +1,1 @@
+"""DataFrames over sources and over tables of the catalog."""

@@ -1,0 +1,77 @@
+"""A filter expression as Spark's SQL, so that what the catalog cannot prune is checked on each row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from catalog.expressions.tree import NONE, And, Condition, Expression, LikePattern, Operator, Or
+from catalog.model import PARTITION_ID, Table
+from catalog.types.key_types import DecimalType, KeyType, KeyValue
+from spark_jobs.rows.placement import literal_sql, partition_id_sql, value_sql
+
+_ESCAPE = "!"
+
+
+def filter_sql(tree: Expression, table: Table) -> str:
+    """Return a condition over the columns of a table with a partition scheme; it is true for just the matching rows.
+
+    Args:
+        tree: An expression over the table as filters see it (`Table.filter_view`).
+    """
+    match tree:
+        case Condition():
+            return _condition(tree, table)
+        case And(operands=operands):
+            return " and ".join(f"({filter_sql(each, table)})" for each in operands)
+        case Or(operands=operands):
+            return " or ".join(f"({filter_sql(each, table)})" for each in operands)
+    return "false" if tree == NONE else "true"
+
+
+def _condition(condition: Condition, table: Table) -> str:
+    view = table.filter_view
+    name, value_type = view.key_names[condition.key], view.key_types[condition.key]
+    is_id = table.scheme is not None and name == PARTITION_ID
+    column = partition_id_sql(table.scheme) if is_id and table.scheme else value_sql(name, value_type)
+    match condition.operand:
+        case None:
+            return f"{column} {condition.operator}"
+        case LikePattern() as pattern:
+            return f"{column} {condition.operator} {_pattern(pattern, value_type)} escape '{_ESCAPE}'"
+        case frozenset() as members:
+            return _membership(column, condition.operator, members, value_type)
+        case value if isinstance(value_type, DecimalType) and value_type.floor(value) != value:
+            return _between_decimals(column, condition.operator, value_type, value)
+        case value:
+            return f"{column} {condition.operator} {literal_sql(value_type, value)}"
+
+
+def _membership(column: str, operator: Operator, members: Iterable[KeyValue], value_type: KeyType) -> str:
+    if isinstance(value_type, DecimalType):
+        members = [each for each in members if value_type.floor(each) == each]
+    literals = ", ".join(literal_sql(value_type, each) for each in sorted(members))
+    if literals:
+        return f"{column} {operator} ({literals})"
+    return "false" if operator is Operator.IN else f"{column} is not null"
+
+
+def _between_decimals(column: str, operator: Operator, value_type: DecimalType, value: KeyValue) -> str:
+    """Compare with a number that lies between two values of the type, or outside of all; Spark would round it."""
+    floor = value_type.floor(value)
+    if operator is Operator.EQUAL:
+        return "false"
+    if operator is Operator.NOT_EQUAL:
+        return f"{column} is not null"
+    is_less = operator in (Operator.LESS, Operator.LESS_OR_EQUAL)
+    if floor is None:
+        return "false" if is_less else f"{column} is not null"
+    return f"{column} {'<=' if is_less else '>'} {literal_sql(value_type, floor)}"
+
+
+def _pattern(pattern: LikePattern, value_type: KeyType) -> str:
+    """Return the pattern with an escape that no session reads in another way."""
+    text = "".join(
+        f"{_ESCAPE}{character}" if not is_wild and character in f"%_{_ESCAPE}" else character
+        for character, is_wild in pattern.pieces()
+    )
+    return literal_sql(value_type, text)

@@ -1,0 +1,301 @@
+"""Raw source files as a DataFrame: partition keys as texts, other columns typed, unreadable lines found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, StringType, StructField, StructType
+
+from catalog.errors import InvalidLocationError, SourceFileError
+from catalog.files.filesystem import FileInfo, Folder
+from catalog.model import Column, Table
+from catalog.model.identifiers import normalise_identifier
+from catalog.operations.job_requests import SourceJob
+from catalog.types.column_types import ColumnTextType, parse_column_type
+from catalog.types.key_types import DecimalType, FloatingType
+from spark_jobs.reading.source_lines import line_of
+from spark_jobs.rows.file_formats import spark_type
+from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_problem
+
+CORRUPT = "_calve_corrupt"
+"""Column with the text of a line that cannot be read as a row; null for all others."""
+
+PROBLEM = "_calve_problem"
+"""Column that says what is wrong with a row whose values do not fit their columns; null for all others."""
+
+_SHOWN = 10
+_WILDCARD = re.compile(r"[*?\[\]{}\\]")
+_TEXT_FORMATS = ("csv", "json")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a load.
+
+    Attributes:
+        rows: All columns, lower case, the partition keys as texts; and `CORRUPT` for text formats.
+        columns: The columns that go into the data files, with their types.
+        names: Column → its name as the files spell it.
+        given: The rows as they are in the files, before they are cast.
+        problem: What is wrong with a row of these; None when every value fits.
+    """
+
+    rows: DataFrame
+    columns: tuple[Column, ...]
+    files: Sequence[FileInfo]
+    names: Mapping[str, str]
+    job: SourceJob
+    given: DataFrame
+    problem: SparkColumn | None
+
+
+def spark_path(location: str) -> str:
+    """Return a location as Spark takes it: a plain path is one of this machine, whatever Spark's default is."""
+    return f"file://{location}" if location.startswith("/") else location
+
+
+def read_path(location: str) -> str:
+    """Return a location as Spark's readers take it for itself, whatever wildcards it has in it.
+
+    Not by Spark's option `__globPaths__`: with it, every path with a wildcard stands for all paths of the reader, so
+    that their rows come several times. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
+
+    Raises:
+        InvalidLocationError: It has a colon besides, which Hadoop's `Globber` takes for the end of a scheme.
+    """
+    path = spark_path(location)
+    if not _WILDCARD.search(path):
+        return path
+    if ":" in path.partition("://")[2].partition("/")[2]:
+        raise InvalidLocationError(
+            f"Spark cannot read {location!r}, because it has a colon and one of the characters * ? [ ] {{ }} \\; "
+            "rename the file or folder"
+        )
+    return _WILDCARD.sub(r"\\\g<0>", path)
+
+
+def plain_path(uri: str) -> str:
+    """Return what `spark_path` was given for a URI as Spark reports it, escaped and with any number of slashes."""
+    return re.sub("^file:/+", "/", unquote(uri))
+
+
+def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, table: Table | None) -> Source:
+    """Read source files with the types of the table, of the request, or inferred, in this order.
+
+    Raises:
+        SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table; or a
+            column of a type that can never become the table's.
+    """
+    paths = [read_path(file.path) for file in files]
+    reader = spark.read.format(job.source_format).options(**job.source_options)
+    keys = list(job.key_types) if table is None else list(table.key_names)
+    if job.source_format in _TEXT_FORMATS:
+        schema = _text_schema(spark, paths, job, table, keys)
+        reader = reader.schema(schema.add(CORRUPT, StringType())).options(
+            mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false"
+        )
+    elif len(paths) > 1:
+        # Otherwise Spark takes the columns of one file, and drops those that only others have.
+        reader = reader.option("mergeSchema", "true")
+    rows = reader.load(paths)
+    names = {normalise_identifier(name, "column"): name for name in rows.columns}
+    rows = rows.toDF(*[normalise_identifier(name, "column") for name in rows.columns])
+    _check_keys(rows, keys, files)
+    declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
+    given, checked = rows, _checked(rows, declared, keys)
+    changed = {key: f.col(quoted(key)).cast("string") for key in keys}
+    changed |= {one.column.name: one.value for one in checked}
+    if (problem := first_problem(checked)) is not None:
+        changed[PROBLEM] = problem
+    try:
+        rows = given.withColumns(changed)
+    except AnalysisException as error:
+        raise _not_castable(given, checked, files) or error from error
+    others = (*keys, CORRUPT, PROBLEM)
+    columns = tuple(
+        Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
+    )
+    if table is not None:
+        _check_columns(table, [column.name for column in columns], files)
+    return Source(rows, columns, files, names, job, given, problem)
+
+
+def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
+    """Return the columns of a source that are declared, but for the keys, which are checked as partitions are made."""
+    types = {field.name: field.dataType for field in rows.schema}
+    return [
+        checked_column(Column(name, text), f.col(quoted(name)), types[name])
+        for name, text in declared.items()
+        if name in types and name not in keys
+    ]
+
+
+def _not_castable(
+    rows: DataFrame, columns: Sequence[CheckedColumn], files: Sequence[FileInfo]
+) -> SourceFileError | None:
+    types = dict(rows.dtypes)
+    for checked in columns:
+        try:
+            rows.select(checked.value)
+        except AnalysisException:
+            name, type_text = checked.column.name, checked.column.type
+            return SourceFileError(
+                f"source {files[0].path}: column {name} is of type {types[name]}, which cannot become {type_text}; "
+                "correct the file, or alter the table first"
+            )
+    return None
+
+
+def _text_schema(
+    spark: SparkSession, paths: Sequence[str], job: SourceJob, table: Table | None, keys: Sequence[str]
+) -> StructType:
+    """Return the schema of a text source, in the order of the files."""
+    declared = {**job.column_types, **({} if table is None else {each.name: each.type for each in table.columns})}
+    has_names = job.source_format != "csv" or job.source_options.get("header", "false").lower() == "true"
+    if not has_names:
+        if missing := [key for key in keys if key not in declared]:
+            raise SourceFileError(
+                f"source {paths[0]} has no header, and `columns` does not say where {', '.join(missing)} is; list all "
+                "columns of the file, in their order, partition keys among them"
+            )
+        found = [(name, declared[name]) for name in job.column_types]
+    else:
+        sniffer = spark.read.format(job.source_format).options(**job.source_options)
+        sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
+        sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
+        # A JSON record may leave a field out.
+        optional = (*keys, *declared) if job.source_format == "json" else ()
+        spelled = {name.lower(): name for name in (*optional, *sample.columns) if name != CORRUPT}
+        names = [
+            spelled[name] for name in dict.fromkeys(map(str.lower, (*sample.columns, *optional))) if name in spelled
+        ]
+        undeclared = [name for name in names if name.lower() not in declared and name.lower() not in keys]
+        inferred: Mapping[str, str] = {}
+        if undeclared:
+            frame = sniffer.options(inferSchema="true").load(list(paths))
+            inferred = {field.name: field.dataType.simpleString() for field in frame.schema}
+        found = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
+    return StructType(
+        [
+            StructField(name, StringType() if name.lower() in keys else _read_type(name, text, declared))
+            for name, text in found
+        ]
+    )
+
+
+def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataType:
+    """Return the type to read a column of a text file with.
+
+    Spark's readers round, cut or do not check the values of some types, which are read as texts and cast later.
+    """
+    is_cast_later = isinstance(parse_column_type(type_text), ColumnTextType | DecimalType | FloatingType)
+    if is_cast_later and name.lower() in declared:
+        return StringType()
+    return DataType.fromDDL(spark_type(type_text))
+
+
+def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo]) -> None:
+    if missing := [key for key in keys if key not in rows.columns]:
+        raise SourceFileError(
+            f"source {files[0].path} has no column {', '.join(missing)}, which the table is partitioned by; its "
+            f"columns are {', '.join(name for name in rows.columns if name != CORRUPT)}"
+        )
+
+
+def _check_columns(table: Table, found: Sequence[str], files: Sequence[FileInfo]) -> None:
+    expected = [column.name for column in table.columns]
+    missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    if missing or extra:
+        raise SourceFileError(
+            f"source {files[0].path} does not have the columns of {table.full_name}: "
+            f"missing {', '.join(missing) or 'none'}, unknown {', '.join(extra) or 'none'}. "
+            "Correct the file, or alter the table first"
+        )
+
+
+def is_bad(source: Source) -> SparkColumn | None:
+    """Return whether a row of `Source.rows` cannot be read, or has a value that does not fit; None if none can."""
+    marks = [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
+    return reduce(lambda one, other: one | other, marks) if marks else None
+
+
+def bad_count(source: Source) -> SparkColumn:
+    """Return the number of rows that cannot be loaded, as an aggregate over `Source.rows`."""
+    bad = is_bad(source)
+    return f.count_if(f.lit(False) if bad is None else bad)
+
+
+def unreadable_lines(source: Source) -> SourceFileError:
+    """Return the error that names the file and line of the first rows that cannot be loaded."""
+    # All columns: Spark reads only those that are asked for, and would not notice what is wrong with the others.
+    columns = [f.col("_metadata.file_path").alias("_calve_file"), f.col("*")]
+    if source.problem is None:
+        bad = source.given.where(f.col(CORRUPT).isNotNull()).select(*columns)
+    else:
+        rows = source.given.withColumn(PROBLEM, source.problem)
+        is_corrupt = f.col(CORRUPT).isNotNull() if CORRUPT in rows.columns else f.lit(False)
+        bad = rows.where(is_corrupt | f.col(PROBLEM).isNotNull()).select(*columns)
+    places = []
+    for row in bad.limit(_SHOWN).collect():
+        record, path = row.asDict(), plain_path(row["_calve_file"])
+        if record.get(CORRUPT) is not None:
+            places.append(_place(path, record[CORRUPT]))
+        else:
+            line = line_of(path, record, source.job)
+            places.append(f"{path}{'' if line is None else f', line {line}'}: {record[PROBLEM]}")
+    return SourceFileError(
+        f"source lines cannot be read as rows: {'; '.join(sorted(places))}. Nothing was loaded. Correct these "
+        "lines, or the types and options of the table's entry"
+    )
+
+
+def _place(path: str, record: str) -> str:
+    """Return `path, line N: text` for a record that Spark could not read."""
+    first_line = record.splitlines()[0] if record else ""
+    shown = first_line if len(first_line) <= 120 else first_line[:120] + "…"
+    with Folder(path).open_text() as lines:
+        for number, line in enumerate(lines, 1):
+            if line.rstrip("\r\n") == first_line:
+                return f"{path}, line {number}: {shown}"
+    return f"{path}: {shown}"
+
+
+@contextmanager
+def source_errors() -> Iterator[None]:
+    """Turn what Spark says when a source file cannot be read into an error that names the file."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        message = str(error)
+        if found := _HEADER.search(message):
+            header, schema, path = (part.strip() for part in found.groups())
+            raise SourceFileError(
+                f"source {plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
+                f"{header}, expected {schema}"
+            ) from error
+        if found := _UNREADABLE.search(message):
+            causes = _CAUSE.findall(message)
+            raise SourceFileError(
+                f"source {plain_path(found.group(1))} cannot be read: {causes[-1] if causes else found.group()}"
+            ) from error
+        raise
+
+
+_HEADER = re.compile(r"Header: (.*)\n Schema: (.*)\n(?:.*\n)*?CSV file: (\S+)")
+_UNREADABLE = re.compile(r"rror while reading file (\S+?)\.(?:\s|$)")
+_CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as SQL writes it."""
+    return f"`{name.replace('`', '``')}`"

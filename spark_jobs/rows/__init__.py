@@ -1,0 +1,1 @@
+"""What holds for single rows and columns, whichever job reads or writes them."""

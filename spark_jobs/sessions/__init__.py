@@ -1,0 +1,1 @@
+"""Spark sessions, and what runs in executors."""

@@ -1,0 +1,176 @@
+"""Answers of Spark as values that JSON has, and its errors as errors of the catalog."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+)
+from sqlglot.errors import SqlglotError
+
+from catalog.errors import EngineError, InvalidQueryError, InvalidRowsError, TableNotFoundError
+from catalog.statements.results import Cell, StatementResult
+
+_NESTED = (ArrayType, MapType, StructType)
+_AS_THEY_ARE = (BooleanType, DecimalType, DoubleType, IntegralType, NullType, StringType)
+_JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]"}
+
+# Names that stand for tables while a statement runs (`spark_jobs.queries.query`).
+_STAND_IN = re.compile(r"`?calve_[0-9a-f]{32}_[0-9]+`?")
+_SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] [^\n]+")
+_LINE = re.compile(r"\(line (\d+), pos (\d+)\)")
+_UNFIT = ("CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE", "USER_RAISED_EXCEPTION")
+_LONGEST_MESSAGE = 500
+
+
+def answer_of(frame: DataFrame) -> StatementResult:
+    """Return all rows of a frame.
+
+    Numbers, booleans and texts are themselves; decimals are text, with all digits behind the point; dates, timestamps
+    and intervals are the text of Spark's cast, timestamps in UTC; bytes are hexadecimal digits; NaN and the infinities
+    are text. Inside arrays, maps and structs, which are lists and objects, decimals are numbers and bytes base 64.
+    """
+    types = [field.dataType for field in frame.schema.fields]
+    numbered = frame.toDF(*[f"c{number}" for number in range(len(types))])
+    shown = numbered.select(*[_shown(f.col(f"c{number}"), each) for number, each in enumerate(types)])
+    read = [_reader(each) for each in types]
+    rows: list[list[Cell]] = [
+        [None if value is None else cell(value) for cell, value in zip(read, row, strict=True)]
+        for row in shown.collect()
+    ]
+    return StatementResult(tuple(frame.columns), rows, is_data=True)
+
+
+def _shown(column: Column, data_type: DataType) -> Column:
+    if isinstance(data_type, _NESTED):
+        return f.to_json(column, _JSON_OPTIONS)
+    if isinstance(data_type, BinaryType):
+        return f.lower(f.hex(column))
+    if isinstance(data_type, FloatType):
+        # The shortest text that means the same number, not the same bits as a double.
+        return column.cast("string").cast("double")
+    return column if isinstance(data_type, _AS_THEY_ARE) else column.cast("string")
+
+
+def _reader(data_type: DataType) -> Callable[[Any], Cell]:
+    if isinstance(data_type, _NESTED):
+        return json.loads
+    if isinstance(data_type, DecimalType):
+        return _plain
+    if isinstance(data_type, FloatType | DoubleType):
+        return _number
+    return _itself
+
+
+def _plain(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _number(value: float) -> float | str:
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def _itself(value: Any) -> Cell:
+    cell: Cell = value
+    return cell
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+"""Marks of a terminal, with which sqlglot underlines."""
+
+
+@contextmanager
+def engine_errors(statement: str) -> Iterator[None]:
+    """Turn errors of Spark's into errors of the catalog, with the beginning of Spark's message.
+
+    Raises:
+        InvalidQueryError: Spark cannot make sense of the statement.
+        EngineError: Spark failed while it was running it.
+    """
+    try:
+        yield
+    except (ParseException, AnalysisException) as error:
+        if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+            raise _not_found(error, statement) from error
+        raise InvalidQueryError(_message(error), statement, _position(error, statement)) from error
+    except (PySparkException, Py4JError, RecursionError) as error:
+        if isinstance(error, RecursionError) or "StackOverflowError" in str(error):
+            raise InvalidQueryError("the SELECT is nested too deeply", statement) from error
+        raise EngineError(_message(error)) from error
+    except SqlglotError as error:
+        reason = _ANSI.sub("", str(error)).strip().split("\n")[0]
+        raise InvalidQueryError(f"the SELECT cannot be read: {reason}", statement) from error
+
+
+@contextmanager
+def row_errors() -> Iterator[None]:
+    """Turn what Spark says of values that a table's columns do not hold into an error of the catalog.
+
+    Raises:
+        InvalidRowsError: There are such values.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        if error.getCondition() in _UNFIT:
+            raise InvalidRowsError(f"{_message(error)} Nothing was added") from error
+        raise
+
+
+def _not_found(error: PySparkException, statement: str) -> TableNotFoundError:
+    name = str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "")
+    found = TableNotFoundError(f"table {name} does not exist; `calve tables` lists the tables there are")
+    found.position = _position(error, statement)
+    return found
+
+
+def _message(error: Exception) -> str:
+    """Return what is wrong in a sentence or two, without the plan and the stack."""
+    text = _STAND_IN.sub("a table", str(error))
+    if isinstance(error, Py4JJavaError) or "stage failure" in text:
+        causes = _CONDITION.findall(text)
+        text = causes[-1] if causes else text
+    text = _SQL_STATE.sub("", text.strip()).split("\n")[0].removeprefix("[USER_RAISED_EXCEPTION] ")
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+def _position(error: PySparkException, statement: str) -> int | None:
+    """Return the place that Spark means in a statement.
+
+    Spark's parser reads it as it is. Its analyzer reads an edited one: the place is told if no other has its text.
+    """
+    if isinstance(error, ParseException) and (found := _LINE.search(str(error))):
+        lines = statement.splitlines(keepends=True)[: int(found.group(1)) - 1]
+        return min(len(statement), sum(map(len, lines)) + int(found.group(2)))
+    for context in error.getQueryContext() or []:
+        fragment = context.fragment()
+        if fragment:
+            places = [each.start() for each in re.finditer(rf"(?<!\w){re.escape(fragment)}(?!\w)", statement)]
+            if len(places) == 1:
+                return places[0]
+    return None

@@ -1,0 +1,34 @@
+"""What Spark needs besides its own jars, and has to have when it starts.
+
+Executors do not find the classes of a jar that is added to a session later.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from catalog.errors import InvalidConfigurationError
+from catalog.settings.environment import spark_packages
+
+_ICEBERG_CLASS = "org.apache.iceberg.spark.source.IcebergSource"
+_AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
+
+
+def has_packages(spark: SparkSession, *, avro: bool = False) -> bool:
+    """Say whether a session can read Iceberg tables; with `avro`, Hive's Avro tables, too."""
+    loadable = spark._jvm.org.apache.spark.util.Utils.classIsLoadable  # type: ignore[union-attr]
+    return bool(loadable(_ICEBERG_CLASS)) and (not avro or bool(loadable(_AVRO_CLASS)))
+
+
+def require_packages(spark: SparkSession, *, avro: bool = False) -> None:
+    """Make sure that a session can read Iceberg tables; with `avro`, Hive's Avro tables, too.
+
+    Raises:
+        InvalidConfigurationError: It cannot.
+    """
+    if not has_packages(spark, avro=avro):
+        packages = ",".join(spark_packages(avro=avro)) or "its jars"
+        raise InvalidConfigurationError(
+            f"Spark was started without what it needs to read Iceberg tables; start it with spark.jars.packages set to "
+            f"{packages}, or put the jars into Spark's own folder"
+        )

@@ -1,0 +1,304 @@
+"""What every job's script does around its function: request in, session, sign of life, result or error out."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import uuid4
+
+from pyspark import SparkContext
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from catalog import Catalog
+from catalog.errors import CatalogError, FencedError
+from catalog.operations.job_requests import JobRequest
+from catalog.operations.journal import JobState, Operation
+
+HEARTBEAT_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+Request = TypeVar("Request", bound=JobRequest)
+
+
+def run_job(
+    request_type: type[Request],
+    function: Callable[[SparkSession, Catalog, Request], dict[str, Any] | None],
+    arguments: Sequence[str] | None = None,
+    *,
+    settings: Callable[[Catalog], Mapping[str, str]] | None = None,
+) -> int:
+    """Run a job's function for a request, and record its result or error in the catalog.
+
+    A function that records its result itself, in the transaction of its own commit, returns None.
+
+    Args:
+        settings: Returns what the session starts with besides; among them whatever is secret, because Spark redacts in
+            the events of its jobs only what it was started with.
+        arguments: The path of the file with the request; by default from the command line, which says no more, because
+            every user of the host can read it.
+
+    Returns:
+        The exit code: 0, or 1 when the job failed.
+    """
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("spark_jobs").setLevel(logging.INFO)
+    (argument,) = sys.argv[1:] if arguments is None else arguments
+    request = request_type.from_json(Path(argument).read_text(encoding="utf-8"))
+    with Catalog.open() as catalog:
+        try:
+            alive = SignOfLife(catalog, request, ends_process=True)
+            conf = settings(catalog) if settings else {}
+            with alive as life, spark_session(request, conf) as spark, life.watching(spark):
+                result = function(spark, catalog, request)
+            if result is not None:
+                catalog.operations.finish_job(request.operation_id, request.step, request.attempt, result)
+        except Exception as error:
+            _log_failure(error)
+            catalog.operations.fail_job(
+                request.operation_id, request.step, request.attempt, type(error).__name__, _message(error)
+            )
+            return 1
+    return 0
+
+
+def _log_failure(error: Exception) -> None:
+    """Log an error; of one of the catalog's no cause, in which Spark repeats the statement with its literals."""
+    if isinstance(error, CatalogError):
+        log.error("The job failed: %s: %s", type(error).__name__, error)
+    else:
+        log.exception("The job failed")
+
+
+def _message(error: BaseException) -> str:
+    """Return the message of an error; of Spark's, which carry a whole stack of the JVM, the beginning."""
+    text = str(error) or type(error).__name__
+    return text if isinstance(error, CatalogError) else text[:2000]
+
+
+def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:
+    """Start the session of a job; master and further settings come from spark-submit."""
+    builder = SparkSession.builder.appName(f"calve {request.step} {request.table}")
+    return configure(builder.config(map={**settings, "spark.ui.showConsoleProgress": "false"}).getOrCreate())
+
+
+def configure(spark: SparkSession) -> SparkSession:
+    """Set what the jobs' functions rely on, whoever started the session; return the session."""
+    # Partition values are texts, whatever they look like; the catalog knows their types.
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+    # With pruning, Spark would not notice that a line has too few or unreadable fields.
+    spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    # Texts such as `${env:PASSWORD}` in statements and values are data; Spark would put in what they name.
+    spark.conf.set("spark.sql.variable.substitute", "false")
+    # Errors arrive as exceptions; these loggers would add plans with the literals of statements.
+    for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(logger).disabled = True
+    return spark
+
+
+@contextmanager
+def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[int]:
+    """Run a step of an operation in the caller's process, with heartbeats; yield the attempt's number.
+
+    An error ends the operation, so that it holds no table; the same call takes it up again. When the attempt is given
+    up, its Spark jobs are cancelled; the caller's process and its other Spark jobs go on.
+
+    Raises:
+        FencedError: The attempt was given up meanwhile.
+        OperationConflictError: The operation was given up, and another is at work on the table in its place.
+    """
+    try:
+        with catalog.operations.attempt(operation.id, step) as attempt:
+            request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
+            with SignOfLife(catalog, request):
+                yield attempt
+    except FencedError:
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        catalog.operations.fail(operation.id, type(error).__name__, _message(error))
+        raise
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an attempt is in a part of its work.
+
+    Attributes:
+        done: Returns how many it has done; called from another thread.
+        total: How many there are.
+        note: What is counted: `files`.
+    """
+
+    done: Callable[[], int]
+    total: int
+    note: str
+
+
+@contextmanager
+def reporting(progress: Progress) -> Iterator[None]:
+    """Report this progress in place of Spark's tasks as long as the block runs, and once more at its end."""
+    life = _LIFE.get()
+    if life is None:
+        yield
+        return
+    with life.reporting(progress):
+        yield
+
+
+def require_attempt() -> None:
+    """Check that the attempt which this thread makes was not given up; does nothing outside of an attempt.
+
+    Raises:
+        FencedError: It was.
+    """
+    if (life := _LIFE.get()) is not None:
+        life.require()
+
+
+class SignOfLife:
+    """Tells the catalog, every few seconds, that an attempt is alive and how far it is.
+
+    When the attempt was given up, a process that was started for it ends at once: whatever it might still write would
+    be in the way of its successor. In a user's process, the Spark jobs of the attempt are cancelled instead, and the
+    block ends with `FencedError`.
+    """
+
+    def __init__(self, catalog: Catalog, request: JobRequest, *, ends_process: bool = False) -> None:
+        """Take the attempt to speak for.
+
+        Args:
+            ends_process: The process was started for this attempt, and ends with it.
+        """
+        self._catalog = catalog
+        self._request = request
+        self._ends_process = ends_process
+        self._fenced: FencedError | None = None
+        self._tag = f"calve-{uuid4().hex}"
+        self._spark: SparkSession | None = None
+        self._progress: Progress | None = None
+        self._token: Token[SignOfLife | None] | None = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
+
+    @contextmanager
+    def watching(self, spark: SparkSession) -> Iterator[None]:
+        """Report the tasks of a session's active stages as progress; the session lives longer than the block."""
+        self._spark = spark
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spark = None
+
+    @contextmanager
+    def reporting(self, progress: Progress) -> Iterator[None]:
+        """Report how far a part of the work is; see the function of this name."""
+        with self._lock:
+            before, self._progress = self._progress, progress
+        try:
+            yield
+            self._beat()
+        finally:
+            with self._lock:
+                self._progress = before
+
+    def __enter__(self) -> Self:
+        """Begin, at once with a first sign, so that a given-up attempt does not even start."""
+        self._beat()
+        if (context := SparkContext._active_spark_context) is not None:
+            context.addJobTag(self._tag)
+        self._thread.start()
+        self._token = _LIFE.set(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, before the result is recorded.
+
+        Raises:
+            FencedError: The attempt was given up.
+        """
+        if self._token is not None:
+            _LIFE.reset(self._token)
+        self._ended.set()
+        self._thread.join()
+        if (context := SparkContext._active_spark_context) is not None:
+            context.removeJobTag(self._tag)
+        # Its cancelled Spark jobs have ended with errors of their own.
+        if self._fenced is not None and (error is None or isinstance(error, Exception)) and error is not self._fenced:
+            raise self._fenced from error
+
+    def require(self) -> None:
+        """Check that the attempt was not given up.
+
+        Raises:
+            FencedError: It was.
+        """
+        if self._fenced is not None:
+            raise self._fenced
+        self._beat()
+
+    def _run(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            try:
+                self._beat()
+            except FencedError as error:
+                if self._has_succeeded():
+                    return
+                log.error("%s", error)
+                if self._ends_process:
+                    os._exit(1)
+                self._fenced = error
+                self._cancel_jobs()
+            except Exception:
+                log.exception("No sign of life could be given; trying again")
+
+    def _cancel_jobs(self) -> None:
+        """Cancel the Spark jobs that this attempt has running; the next beat cancels those that begin meanwhile."""
+        if (context := SparkContext._active_spark_context) is not None:
+            context.cancelJobsWithTag(self._tag)
+
+    def _has_succeeded(self) -> bool:
+        """Say whether the attempt has committed, and only its process has not come to the end yet."""
+        job = self._catalog.operations.get_job(self._request.operation_id, self._request.step)
+        return job is not None and job.attempt == self._request.attempt and job.state is JobState.SUCCEEDED
+
+    def _beat(self) -> None:
+        request = self._request
+        done, total, note = self._how_far()
+        self._catalog.operations.heartbeat(
+            request.operation_id, request.step, request.attempt, done=done, total=total, note=note
+        )
+
+    def _how_far(self) -> tuple[int | None, int | None, str | None]:
+        with self._lock:
+            if (progress := self._progress) is not None:
+                return min(progress.done(), progress.total), progress.total, progress.note
+            done, total = (None, None) if self._spark is None else _tasks(self._spark)
+            return done, total, None if done is None else f"tasks of {self._request.step}"
+
+
+_LIFE: ContextVar[SignOfLife | None] = ContextVar("sign of life", default=None)
+"""That of the attempt which this thread makes."""
+
+
+def _tasks(spark: SparkSession) -> tuple[int, int] | tuple[None, None]:
+    """Return how many tasks of the active stages are done, and how many there are; None when no stage is active."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    if not stages:
+        return None, None
+    return sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)

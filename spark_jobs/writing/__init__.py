@@ -1,0 +1,1 @@
+"""Data files of tables, written where no reader looks."""

@@ -1,0 +1,116 @@
+"""LOAD DATA: which files are meant, and how they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+
+from catalog import Table
+from catalog.errors import SourceFileError
+from catalog.files.filesystem import FileInfo
+from catalog.model import Column
+from catalog.model.identifiers import normalise_identifier
+from catalog.operations.job_requests import SourceJob
+
+FORMATS = ("csv", "parquet", "orc", "json")
+_SUFFIXES = {"csv": "csv", "txt": "csv", "tsv": "csv", "parquet": "parquet", "orc": "orc", "json": "json"}
+_COMPRESSED = ("gz", "bz2", "zst", "snappy", "lz4", "deflate")
+
+# CarbonData's names and Spark's own → Spark's.
+_CSV = {
+    "COMMENTCHAR": "comment",
+    "COMMENT": "comment",
+    "DELIMITER": "sep",
+    "SEP": "sep",
+    "ENCODING": "encoding",
+    "ESCAPECHAR": "escape",
+    "ESCAPE": "escape",
+    "HEADER": "header",
+    "MULTILINE": "multiLine",
+    "NULLVALUE": "nullValue",
+    "SERIALIZATION_NULL_FORMAT": "nullValue",
+    "QUOTECHAR": "quote",
+    "QUOTE": "quote",
+}
+_TIMES = {"DATEFORMAT": "dateFormat", "TIMESTAMPFORMAT": "timestampFormat"}
+_OPTIONS = {
+    "csv": {**_CSV, **_TIMES},
+    "json": {**_TIMES, "MULTILINE": "multiLine", "ENCODING": "encoding"},
+    "parquet": {},
+    "orc": {},
+}
+_DATES = "[yyyy-MM-dd][yyyy-M-d][yyyy/MM/dd][yyyy/M/d]"
+
+
+def source_job(
+    operation_id: str, table: Table, path: str, files: Sequence[FileInfo], options: Mapping[str, str]
+) -> SourceJob:
+    """Return how files are read for a table.
+
+    Args:
+        options: Names in capital letters: FORMAT; FILEHEADER with the columns of files without a header; those of
+            CarbonData's for CSV; DATEFORMAT and TIMESTAMPFORMAT.
+
+    Raises:
+        SourceFileError: The format cannot be told, or an option is not known.
+    """
+    left = dict(options)
+    source_format = _format(path, files, left.pop("FORMAT", None))
+    names = left.pop("FILEHEADER", "") if source_format == "csv" else ""
+    read = {"header": "false" if names else "true"} if source_format == "csv" else {}
+    if source_format in ("csv", "json"):
+        read["dateFormat"] = _DATES
+    known = _OPTIONS[source_format]
+    for name, value in left.items():
+        if name not in known:
+            raise SourceFileError(
+                f"option {name} is not known for {source_format.upper()}; use "
+                f"{', '.join(('FORMAT', *(['FILEHEADER'] if source_format == 'csv' else []), *sorted(known)))}"
+            )
+        read[known[name]] = value.lower() if name in ("HEADER", "MULTILINE") else value
+    columns = [*table.columns, *table.partition_keys]
+    return SourceJob(
+        operation_id=operation_id,
+        step="load",
+        attempt=0,
+        table=table.full_name,
+        source_format=source_format,
+        source_options=read,
+        columns=[(each.name, each.type) for each in _in_file_order(table, columns, names)],
+        keys=[(key.name, key.type) for key in table.partition_keys],
+    )
+
+
+def _format(path: str, files: Sequence[FileInfo], named: str | None) -> str:
+    if named is not None:
+        if named.lower() not in FORMATS:
+            raise SourceFileError(f"format {named!r} is not known; use {', '.join(FORMATS)}")
+        return named.lower()
+    found = {_SUFFIXES.get(_suffix(file.path)) for file in files}
+    if len(found) == 1 and (only := found.pop()) is not None:
+        return only
+    raise SourceFileError(
+        f"source {path}: the names of its files do not tell their format; write OPTIONS('FORMAT'='csv'), or "
+        f"{', '.join(FORMATS[1:])}"
+    )
+
+
+def _suffix(path: str) -> str:
+    parts = [part.lower() for part in PurePosixPath(path).name.split(".")[1:]]
+    while parts and parts[-1] in _COMPRESSED:
+        parts.pop()
+    return parts[-1] if parts else ""
+
+
+def _in_file_order(table: Table, columns: Sequence[Column], names: str) -> list[Column]:
+    if not names:
+        return list(columns)
+    known = {column.name: column for column in columns}
+    order = [normalise_identifier(name, "column") for name in re.split(r"\s*,\s*", names.strip())]
+    if unknown := [name for name in order if name not in known]:
+        raise SourceFileError(
+            f"FILEHEADER names {', '.join(unknown)}, which {table.full_name} does not have; its columns are "
+            f"{', '.join(known)}"
+        )
+    return [known[name] for name in order]

@@ -1,0 +1,77 @@
+"""Moving the rows of a rebalancing plan: into new files, out of just those that hold rows of several partitions."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from catalog import Catalog
+from catalog.operations.attempts import attempt_folder
+from catalog.rebalancing.changes import PartitionChange
+from catalog.rebalancing.planning import RebalancePlan
+from catalog.rebalancing.rebalancing import COMMIT
+from spark_jobs.reading.tables import read_data_files
+from spark_jobs.sessions.session import attempt_here
+from spark_jobs.writing.scheme_files import write_rows
+
+log = logging.getLogger("spark_jobs.writing.rebalancing")
+
+_MOST_FILES = 4
+"""Without a shuffle, at most so many times the files that the rows' size asks for are written."""
+
+
+def rebalance(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    change: PartitionChange,
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Change the partitions of a table, and move the rows that this concerns; done again, it returns the same report.
+
+    Readers see the table before or after, never between; files that were replaced stay for them until vacuum.
+
+    Raises:
+        TableNotFoundError, PartitionNotFoundError, InvalidSchemeError: The change does not fit the table.
+        OperationConflictError: Another operation is at work on the table.
+        VerificationFailedError: The new files do not hold as many rows as the old ones; nothing was changed.
+    """
+    operation = catalog.rebalancing.begin(operation_id, table, change, requested_by=requested_by)
+    if operation.is_committed:
+        return dict(operation.report[COMMIT])
+    with attempt_here(catalog, operation, COMMIT) as attempt:
+        plan = catalog.rebalancing.plan_of(operation)
+        folder = None
+        if plan.needs_spark:
+            folder = attempt_folder(operation, attempt)
+            rewrite(spark, plan, folder)
+        return catalog.rebalancing.commit(operation_id, COMMIT, attempt, plan, folder)
+
+
+def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
+    """Write the rows of a plan's files into files of their new partitions, with a manifest; return how many rows.
+
+    Args:
+        folder: Below the table's location; nothing is there yet.
+
+    Raises:
+        VerificationFailedError: One of the files has rows that its partition cannot have.
+    """
+    rows = read_data_files(spark, plan.table, plan.rewritten)
+    without_shuffle = len(plan.rewritten) * len(plan.targets)
+    shuffle = without_shuffle > _MOST_FILES * plan.estimated_files
+    log.info("%s: moving %d rows out of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
+    return write_rows(
+        rows,
+        plan.table,
+        plan.scheme,
+        folder,
+        shuffle=shuffle,
+        is_counted=False,
+        among=plan.targets,
+        size=plan.moved,
+    )

@@ -1,0 +1,152 @@
+"""Data files of tables with a partition scheme: written where no reader looks, and read by the catalog's list."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as f
+
+from catalog.datafiles.files import NewFile, Total
+from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.manifest import write_manifest
+from catalog.errors import VerificationFailedError
+from catalog.files.filesystem import Folder
+from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
+from catalog.rebalancing.planning import target_file_bytes
+from catalog.schemes.model import Scheme
+from catalog.tables.schemes import PARTITION_FOLDER
+from spark_jobs.reading.sources import spark_path
+from spark_jobs.rows.file_formats import as_stored
+from spark_jobs.rows.observing import metrics
+from spark_jobs.rows.placement import partition_id
+from spark_jobs.sessions.python_tasks import in_tasks
+
+log = logging.getLogger("spark_jobs.writing.scheme_files")
+
+_FOOTER_THREADS = 8
+_LOCAL_FOOTERS = 256
+"""Files up to which their footers are read in this process: a task in Python takes as long as some hundred of them."""
+
+_FOOTERS_A_TASK = 500
+_SHUFFLED_TO_WRITTEN = 2
+"""Shuffled rows take about so many times the bytes of the Parquet files that they become."""
+
+_OPEN_FILES = 4
+"""Files that a task may write at a time instead of sorting its rows by partition; each takes memory for its rows."""
+
+_ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
+_TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+
+
+def write_rows(
+    rows: DataFrame,
+    table: Table,
+    scheme: Scheme,
+    folder: str,
+    *,
+    shuffle: bool = True,
+    is_counted: bool = True,
+    among: Collection[int] | None = None,
+    size: Total | None = None,
+) -> int:
+    """Write rows as data files of their partitions, each file sorted, and the manifest beside them.
+
+    Args:
+        rows: The table's columns.
+        scheme: Which may be another one than the table has now.
+        folder: Below the table's location; nothing is there yet.
+        shuffle: Bring the rows of a partition together first, in as few files as their size allows; rows of a great
+            partition are spread over several. False writes what each task reads, for few and great files of few
+            partitions.
+        is_counted: Count the rows on their way, too, which whoever knows their number beforehand need not.
+        among: The partitions that the rows belong to, if they are known.
+        size: Of the files that the rows come from, which tells how many rows make a file of the table's size.
+
+    Returns:
+        The number of rows; of those that are not counted, in the files.
+
+    Raises:
+        VerificationFailedError: There is a row of a partition that rows cannot belong to.
+    """
+    spark, observed = rows.sparkSession, Observation() if is_counted else None
+    values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
+    placed = rows.select(*as_stored(table, values), partition_id(scheme, among).alias(PARTITION_FOLDER))
+    if shuffle:
+        placed = placed.hint("rebalance", f.col(PARTITION_FOLDER))
+    if observed is not None:
+        placed = placed.observe(observed, f.count(f.lit(1)).alias("rows"))
+    is_sorted = shuffle or bool(scheme.sort_columns)
+    if is_sorted:
+        placed = placed.sortWithinPartitions(PARTITION_FOLDER, *[f"`{name}`" for name in scheme.sort_columns])
+    writer = placed.write.partitionBy(PARTITION_FOLDER)
+    if size is not None and size.size_bytes:
+        most = max(1, target_file_bytes(table) * size.row_count // size.size_bytes)
+        # A file that is a little too great is better than another one that is tiny.
+        writer = writer.option("maxRecordsPerFile", most + most // 4)
+    with _settings(spark, table, is_sorted=is_sorted):
+        writer.parquet(f"{spark_path(table.location)}/{folder}")
+    reached(Point.FILES_WRITTEN)
+    written = 0
+
+    def files() -> Iterator[NewFile]:
+        nonlocal written
+        for file in _written_files(spark, table, scheme, folder):
+            if among is not None and file.partition_id not in among:
+                raise VerificationFailedError(
+                    f"table {table.full_name}: {file.path} has rows that belong to none of the partitions "
+                    f"{', '.join(map(str, sorted(among)))}, so one of the files that they come from is in a partition "
+                    "that it does not belong to; nothing was changed"
+                )
+            written += file.row_count
+            yield file
+
+    write_manifest(table, folder, files())
+    return written if observed is None else int(metrics(observed).get("rows", 0))
+
+
+@contextmanager
+def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
+    """Set the size of files, and write timestamps so that their footers have statistics."""
+    wanted = {
+        _ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)),
+        _TIMESTAMPS: "TIMESTAMP_MICROS",
+        # Beyond its open files, Spark would sort the rest anew, by partition alone.
+        _WRITERS: "0" if is_sorted else str(_OPEN_FILES),
+    }
+    before = {name: str(spark.conf.get(name)) for name in wanted}
+    for name, value in wanted.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: str) -> Iterable[NewFile]:
+    """Yield what the footers say of the files in a folder; those of many files are read by Spark's tasks."""
+    location = Folder(f"{table.location}/{folder}")
+    paths = [file.path.removeprefix(f"{location.location}/") for file in location.files()]
+    if len(paths) <= _LOCAL_FOOTERS:
+        return _footers(table, scheme, folder, paths)
+    slices = -(-len(paths) // _FOOTERS_A_TASK)
+    return in_tasks(spark, paths, slices, lambda some: _footers(table, scheme, folder, list(some))).toLocalIterator()
+
+
+def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:
+    location = Folder(table.location)
+    types = {column.name: column.type for column in table.columns}
+    columns = column_types((scheme.column, *scheme.sort_columns), types)
+
+    def footer(path: str) -> NewFile:
+        number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
+        return read_footer(location, f"{folder}/{path}", number, columns)
+
+    with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
+        yield from pool.map(footer, paths)

@@ -1,0 +1,150 @@
+"""Adding rows to tables without a partition scheme: to partitions that exist, new ones, and unpartitioned tables."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from catalog import Catalog, Table
+from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
+from catalog.operations.journal import OperationKind
+from catalog.operations.staging import STAGED_DATA
+from catalog.tables.checks import require_value_rows
+from catalog.types.key_types import FloatingType, parse_key_type
+from spark_jobs.reading.sources import spark_path
+from spark_jobs.reading.tables import reader_errors
+from spark_jobs.rows.file_formats import as_stored, writer_options
+from spark_jobs.rows.value_checks import CheckedColumn, RowCheck, first_problem, shaped_rows
+from spark_jobs.sessions.session import attempt_here, require_attempt
+from spark_jobs.writing.staged_files import list_staged
+
+log = logging.getLogger("spark_jobs.writing.value_loading")
+
+APPEND = "append_rows"
+"""The step of the operation that an append is."""
+
+
+def append_rows(
+    spark: SparkSession,
+    catalog: Catalog,
+    operation_id: str,
+    table: str,
+    frame: DataFrame,
+    *,
+    requested_by: str | None = None,
+) -> dict[str, Any]:
+    """Add rows to a table, in one operation; done again, it returns the same report.
+
+    Partitions that exist get further files, and new ones are added with their index items, when all files are in their
+    places. A reader that lists the folder of a partition, or of a table without partitions, may see some of the new
+    files before that, and until an append that was interrupted is undone, which the next load of the table begins with.
+    New partitions are seen as a whole or not at all.
+
+    A new partition whose default folder has files that the catalog does not know, as a dropped one leaves them, gets a
+    folder beside it, so that it has just the rows that were added.
+
+    Args:
+        frame: The table's columns and partition keys by name, in any order and case; a column that it lacks is null.
+            An empty text in a key is Hive's null.
+
+    Returns:
+        The report: `rows`, `files`, `bytes`, `partitions_added` and `partitions_extended`.
+
+    Raises:
+        TableNotFoundError: There is no such table.
+        NotATableError, UnsupportedFormatError, UnsupportedChangeError: Nothing can be added to it like this.
+        InvalidRowsError: The rows lack a key, have a column that the table does not have, or a value of another type.
+        InvalidPartitionError: A partition index does not admit a new partition.
+        OperationConflictError: Another operation is at work on the table.
+        ConflictError: A partition is quarantined, or was added by somebody else meanwhile.
+    """
+    definition = catalog.get_table(table)
+    _refuse_others(definition)
+    rows, columns = shaped_rows(definition, frame)
+    operation = catalog.operations.begin(
+        operation_id, OperationKind.APPEND_ROWS, table, is_exclusive=True, requested_by=requested_by
+    )
+    if operation.is_committed:
+        job = catalog.operations.get_job(operation_id, APPEND)
+        attempt = 0 if job is None else job.attempt
+        staging = catalog.loading.staging_name(operation, attempt)
+        return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+    with attempt_here(catalog, operation, APPEND) as attempt:
+        catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
+        try:
+            staging = catalog.loading.staging_name(operation, attempt)
+            _stage(spark, catalog, definition, staging, rows, columns)
+            return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
+        except FencedError:
+            raise
+        except Exception:
+            require_attempt()
+            # No other operation is at work on the table, so nobody needs what this attempt has written.
+            catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
+            raise
+
+
+def _refuse_others(table: Table) -> None:
+    require_value_rows(table)
+    if not table.columns:
+        raise InvalidRowsError(f"table {table.full_name} has only partition keys, so there is nothing to write")
+
+
+# --- the rows -------------------------------------------------------------------------------------------------------
+
+
+def _written(table: Table, columns: Sequence[CheckedColumn]) -> Iterator[SparkColumn]:
+    """Yield what is written: the columns as files have them, then each partition key as the text of a path."""
+    yield from as_stored(table, {checked.column.name: checked.value for checked in columns})
+    keys = [checked for checked in columns if checked.column.name in table.key_names]
+    yield from (_key_text(checked).alias(checked.column.name) for checked in keys)
+
+
+def _key_text(checked: CheckedColumn) -> SparkColumn:
+    """Return a key's value as Hive writes it into a path."""
+    key_type = parse_key_type(checked.column.type)
+    # Spark writes both zeros into folders of their own; what is added to zero has no sign.
+    is_float = isinstance(key_type, FloatingType)
+    value = checked.value + f.lit(0.0).cast(str(key_type)) if is_float else checked.value
+    return f.nullif(value.cast("string"), f.lit(""))
+
+
+# --- staging --------------------------------------------------------------------------------------------------------
+
+
+def _stage(
+    spark: SparkSession,
+    catalog: Catalog,
+    table: Table,
+    staging: str,
+    rows: DataFrame,
+    columns: Sequence[CheckedColumn],
+) -> None:
+    """Write the rows where no reader looks, and the list of the files beside them.
+
+    Raises:
+        InvalidRowsError: A value is not of its column's type.
+        VerificationFailedError: The files do not hold as many rows as were given.
+    """
+    check = RowCheck(table, first_problem(columns))
+    written = check.observe(rows).select(*_written(table, columns))
+    folder = f"{spark_path(table.location)}/{staging}"
+    keys = [f.col(f"`{key}`") for key in table.key_names]
+    writer = (written.hint("rebalance", *keys) if keys else written).write
+    if keys:
+        writer = writer.partitionBy(*table.key_names)
+    with reader_errors(spark, table):
+        writer.format(table.format).options(**writer_options(catalog, table.format)).save(f"{folder}/{STAGED_DATA}")
+    given_rows = check.finish()
+    listed = list_staged(spark, table, staging, given_rows)
+    if listed != given_rows:
+        raise VerificationFailedError(
+            f"table {table.full_name}: {given_rows:,} rows were given and {listed:,} are in the files written to "
+            f"{folder}; nothing was added. Append them again"
+        )
+    log.info("%s: %d rows are staged in %s", table.full_name, listed, folder)
