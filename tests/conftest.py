@@ -23,8 +23,8 @@ from standalone.state import write_private
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.glue_endpoint import GlueEndpoint
-    from tests.hive_metastore import HiveMetastoreServer
+    from tests.support.glue_endpoint import GlueEndpoint
+    from tests.support.hive_metastore import HiveMetastoreServer
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -193,7 +193,7 @@ def iceberg_jar() -> Path:
 @pytest.fixture(scope="session")
 def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMetastoreServer]:
     """A real Hive Metastore, for all tests: each takes databases of its own."""
-    from tests.hive_metastore import HiveMetastoreServer
+    from tests.support.hive_metastore import HiveMetastoreServer
 
     with HiveMetastoreServer(tmp_path_factory.mktemp("metastore")) as server:
         yield server
@@ -202,7 +202,7 @@ def hive_metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiveMet
 @pytest.fixture(scope="session")
 def glue_server() -> Iterator[GlueEndpoint]:
     """A running Glue endpoint, with credentials that it takes."""
-    from tests.glue_endpoint import running_glue
+    from tests.support.glue_endpoint import running_glue
 
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("AWS_")]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from tests.catalog.written_files import Load, data_files, hashed_table, known, on_disk
+from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from tests.hive_metastore import HiveMetastoreServer, Metastore
+from tests.support.hive_metastore import HiveMetastoreServer, Metastore
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -21,7 +21,7 @@ from catalog import Catalog, IndexState, NewPartition
 from catalog.operations.job_requests import BuildPartitionIndexJob
 from catalog.operations.journal import JobRun, JobState, OperationKind, OperationState
 from standalone.environment import REPOSITORY
-from tests.end_to_end.killing import (
+from tests.support.killing import (
     PATIENCE_SECONDS,
     job_of,
     jvm_of,

@@ -10,7 +10,7 @@ import pytest
 
 from catalog import Catalog
 from catalog.operations.journal import OperationState
-from tests.catalog.iceberg_tables import append, expected_rows, iceberg_rows, make_orders
+from tests.support.iceberg_tables import append, expected_rows, iceberg_rows, make_orders
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

@@ -9,7 +9,7 @@ import pytest
 
 from catalog import Catalog
 from tests.end_to_end.conftest import ADVISED
-from tests.end_to_end.delays import load_delays, make_delays, read_delays, row_counts
+from tests.support.delays import load_delays, make_delays, read_delays, row_counts
 
 pytestmark = [
     pytest.mark.airflow,

@@ -18,8 +18,8 @@ from catalog import Catalog
 from catalog.operations.journal import JobState, OperationState
 from catalog.rebalancing.rebalancing import REWRITE
 from standalone.errors import AirflowApiError
-from tests.end_to_end.delays import load_delays, make_delays, read_delays, row_counts
-from tests.end_to_end.killing import job_of, jvm_of, wait_until_running
+from tests.support.delays import load_delays, make_delays, read_delays, row_counts
+from tests.support.killing import job_of, jvm_of, wait_until_running
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

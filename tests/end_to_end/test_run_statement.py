@@ -10,8 +10,8 @@ import pytest
 from catalog import Catalog
 from catalog.operations.journal import OperationState
 from standalone.errors import AirflowApiError
-from tests.end_to_end.delays import make_delays, read_delays, row_counts
-from tests.end_to_end.killing import kill_task, wait_until_running
+from tests.support.delays import make_delays, read_delays, row_counts
+from tests.support.killing import kill_task, wait_until_running
 
 pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 

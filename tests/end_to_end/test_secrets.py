@@ -16,8 +16,8 @@ from catalog import Catalog
 from catalog.model import NewPartition
 from standalone.preparation import AIRFLOW_DATABASE
 from standalone.stack import CATALOG_DATABASE
-from tests.catalog.iceberg_tables import append, make_orders, migrate
 from tests.end_to_end.conftest import PLANTED
+from tests.support.iceberg_tables import append, make_orders, migrate
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import duckdb
     from pyspark.sql import SparkSession
 
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 
 class Loader:
@@ -104,7 +104,7 @@ def make_loader(spark: SparkSession, catalog: Catalog) -> Callable[..., Loader]:
 
 @pytest.fixture
 def migrator(spark: SparkSession, catalog: Catalog) -> Migrator:
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
     return Migrator(spark, catalog)
 

@@ -14,8 +14,8 @@ from catalog.indexes.items import count_items
 from catalog.operations.job_requests import BuildPartitionIndexJob
 from catalog.operations.journal import OperationKind, OperationState
 from spark_jobs.build_partition_index import build_partition_index
-from tests.catalog.index_items import assert_every_partition_has_its_item
-from tests.spark_jobs.writing import partitions_come_and_go
+from tests.support.index_items import assert_every_partition_has_its_item
+from tests.support.writing import partitions_come_and_go
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

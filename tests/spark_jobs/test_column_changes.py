@@ -28,7 +28,7 @@ from spark_jobs.verify_rewrite import verify_rewrite
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
-from tests.spark_jobs.migrating import Migrator
+from tests.support.migrating import Migrator
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

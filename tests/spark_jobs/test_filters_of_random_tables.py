@@ -29,8 +29,8 @@ from pyiceberg.table import StaticTable
 
 from catalog.iceberg.layout import Layout
 from catalog.model import FileFormat
-from tests.catalog.iceberg_files import layout, write_metadata
-from tests.spark_jobs import hive_files
+from tests.support import hive_files
+from tests.support.iceberg_files import layout, write_metadata
 
 if TYPE_CHECKING:
     import duckdb

@@ -25,15 +25,15 @@ from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.failpoints import DIE_AT, Point
 from catalog.operations.job_requests import JobRequest, StageMigrationJob, VerifyMigrationJob
-from tests.catalog.iceberg_tables import NAME, expected_rows, iceberg_rows, make_orders, sql_catalog
-from tests.catalog.test_killed_migrations import kill
-from tests.catalog.test_migrations import data_files, hive_state, make_old, metadata_files
+from tests.catalog.migration.test_killed_migrations import kill
+from tests.catalog.migration.test_migrations import data_files, hive_state, make_old, metadata_files
 from tests.conftest import iceberg_runtime
+from tests.support.iceberg_tables import NAME, expected_rows, iceberg_rows, make_orders, sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 pytestmark = pytest.mark.spark
 

@@ -285,7 +285,7 @@ def test_a_process_that_is_killed_is_succeeded_by_another(
     before = contents(fresh)
     asked: dict[str, Any] = {"url": catalog_url, "operation": "operation", "table": TABLE}
     asked |= {"first": 100, "end": 120} if change is None else {"change": change.as_json()}
-    command = [sys.executable, "-m", "tests.spark_jobs.killed_rebalances", json.dumps(asked)]
+    command = [sys.executable, "-m", "tests.support.killed_rebalances", json.dumps(asked)]
     environment = {**os.environ, DIE_AT: point, "PYTHONPATH": str(REPOSITORY)}
     ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, timeout=600, check=False)
     assert ended.returncode == -9, ended.stderr.decode()[-2000:]

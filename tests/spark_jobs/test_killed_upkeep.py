@@ -12,7 +12,7 @@ import pytest
 
 from catalog import Catalog
 from standalone.java import require_java
-from tests.catalog.iceberg_tables import make_orders, migrate
+from tests.support.iceberg_tables import make_orders, migrate
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +26,7 @@ def test_a_change_of_the_partition_spec_that_was_committed_is_not_made_again(
             catalog.create_database("demo")
             make_orders(catalog)
             migrate(catalog)
-    command = [sys.executable, "-m", "tests.spark_jobs.killed_upkeep", *urls]
+    command = [sys.executable, "-m", "tests.support.killed_upkeep", *urls]
     environment = {**os.environ, "JAVA_HOME": str(require_java()), "CALVE_WAREHOUSE": str(tmp_path)}
     done = subprocess.run(command, env=environment, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-5000:]

@@ -13,11 +13,11 @@ from catalog import Catalog, FileFormat
 from catalog.errors import SourceEntryChangedError
 from catalog.importing.reports import ImportOutcome
 from catalog.model import TableKind
-from tests.hive_metastore import HiveMetastoreServer
-from tests.hive_spark import SESSION_CATALOG, HiveSpark
+from tests.support.hive_metastore import HiveMetastoreServer
+from tests.support.hive_spark import SESSION_CATALOG, HiveSpark
 
 if TYPE_CHECKING:
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

@@ -27,12 +27,13 @@ from pyiceberg.types import DateType, IcebergType, ListType, MapType, StructType
 
 from catalog import Catalog, FileFormat, NewPartition
 from catalog.model.partition_names import NULL_VALUE
-from tests.catalog.iceberg_tables import sql_catalog
+from tests.support import hive_lake
+from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 REPOSITORY = Path(__file__).parent.parent.parent
 
@@ -97,7 +98,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return Path(ready)
     folder = tmp_path_factory.mktemp("lake")
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    program = Path(__file__).parent / "hive_lake.py"
+    program = Path(hive_lake.__file__)
     done = subprocess.run(
         [sys.executable, program, folder], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

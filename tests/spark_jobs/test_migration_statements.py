@@ -19,7 +19,7 @@ from catalog.migration.requests import MigrationRequest
 from catalog.operations.journal import OperationState
 from catalog.statements.results import as_text
 from catalog.statements.session import Session
-from tests.catalog.iceberg_tables import append, iceberg_rows
+from tests.support.iceberg_tables import append, iceberg_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,7 +35,7 @@ from pyiceberg.types import (
 )
 
 from catalog.model import FileFormat
-from tests.catalog.iceberg_files import layout, write_metadata
+from tests.support.iceberg_files import layout, write_metadata
 
 if TYPE_CHECKING:
     import duckdb

@@ -26,7 +26,7 @@ from catalog.migration.staging import ListingDigest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 NAME = "shop.orders"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from catalog.iceberg.footers.facts import FileFacts
     from catalog.iceberg.manifests import WrittenManifest
-    from tests.spark_jobs.migrating import Migrator
+    from tests.support.migrating import Migrator
 
 NAME = "shop.orders"
 COLUMNS = [("id", "bigint"), ("amount", "decimal(9,2)"), ("code", "char(4)")]

@@ -13,7 +13,7 @@ from catalog.indexes import verifying
 from catalog.operations.job_requests import VerifyPartitionIndexJob
 from catalog.operations.journal import OperationKind, OperationState
 from spark_jobs.verify_partition_index import verify_partition_index
-from tests.spark_jobs.writing import partitions_come_and_go
+from tests.support.writing import partitions_come_and_go
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 

@@ -1,0 +1,190 @@
+"""Filter expressions: what is read, what is refused, and where the fault lies."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from catalog import Column, FileFormat, Table
+from catalog.errors import (
+    ExpressionError,
+    ExpressionSyntaxError,
+    ExpressionTooComplexError,
+    LiteralTypeError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+)
+from catalog.expressions import Filter, parse_expression
+from catalog.expressions.parser import MAXIMUM_LENGTH
+from catalog.expressions.tree import ALL, Condition, Operator, conjuncts
+from catalog.types.key_types import KeyValue
+from tests.support.fuzz_expressions import fuzz
+from tests.support.strategies import TYPE_NAMES, values
+
+TABLE = Table(
+    database="demo",
+    name="t",
+    columns=(Column("v", "int"),),
+    partition_keys=(Column("s", "string"), Column("n", "int"), Column("d", "date"), Column("c", "char(3)")),
+    format=FileFormat.PARQUET,
+    location="/demo/t",
+)
+
+
+def matches(expression: str, s: str | None = None, n: int | None = None, d: str | None = None) -> bool | None:
+    """Return what an expression says of a partition: None if neither it nor its opposite is true."""
+    day = None if d is None else TABLE.key_types[2].parse(d)
+    is_true, is_false = (is_matched(text, s, n, day) for text in (expression, f"not ({expression})"))
+    assert not (is_true and is_false)
+    return True if is_true else False if is_false else None
+
+
+def is_matched(expression: str, *values: KeyValue | None) -> bool:
+    """Say whether a partition with these typed values, and nulls behind them, matches."""
+    columns = {number: (value,) for number, value in enumerate((*values, None, None, None, None))}
+    condition: Filter[KeyValue | None] = Filter(
+        parse_expression(expression, TABLE), dict.fromkeys(range(4), lambda value: value)
+    )
+    return next(iter(condition.mask(columns)))
+
+
+@pytest.mark.parametrize("text", [None, "", "  \n"])
+def test_an_empty_expression_means_all(text: str | None) -> None:
+    assert parse_expression(text, TABLE) == ALL
+
+
+@pytest.mark.parametrize(
+    ("expression", "answer"),
+    [
+        ("n = 1", True),
+        ("N = '1'", True),
+        ('`n` = "01"', True),
+        ("1 = n", True),
+        ("2 > n", True),
+        ("n <> 1", False),
+        ("not n = 2", True),
+        ("n between 1 and 1", True),
+        ("n not between 1 and 3", False),
+        ("n in (3, 2, '1')", True),
+        ("n = -1", False),
+        ("n = null", None),
+        ("not (n = null)", None),
+        ("n in (2, null)", None),
+        ("n in (1, null)", True),
+        ("n not in (2, null)", None),
+        ("c = 'a'", None),
+        ("c is null", True),
+        ("c is not null", False),
+        ("c = 'a' or n = 1", True),
+        ("c = 'a' and n = 2", False),
+        ("c = 'a' and n = 1", None),
+        ("true", True),
+        ("n = 1 and false", False),
+        ("s = 'it''s'", True),
+        ('s = "it\'s"', True),
+        ("s = 'it\\'s'", True),
+        ("s like 'it_s'", True),
+        ("s like 'IT%'", False),
+        ("s like 'it!_s' escape '!'", False),
+        ("s not like 'x%'", True),
+        ("d = '2023-02-01'", True),
+        ("d = date '2023-2-1'", True),
+        ("d < '2023-02-02' and d > '0000-02-29'", True),
+    ],
+)
+def test_an_expression_follows_three_valued_logic(expression: str, answer: bool | None) -> None:
+    assert matches(expression, s="it's", n=1, d="2023-02-01") is answer
+
+
+@pytest.mark.parametrize(
+    ("expression", "error", "named", "position"),
+    [
+        ("n =", ExpressionSyntaxError, "the end cannot be read", 3),
+        ("n = 1 and", ExpressionSyntaxError, "the end cannot be read", 9),
+        ("n in ()", ExpressionSyntaxError, "a literal", 6),
+        ("n = 1 n = 2", ExpressionSyntaxError, "'n'", 6),
+        ("s = 'open", ExpressionSyntaxError, "a quote is not closed", 4),
+        ("s = 'it\\'s", ExpressionSyntaxError, "a quote is not closed", 4),
+        ("n = 1; n = 2", ExpressionSyntaxError, "';'", 5),
+        ("missing = 1", UnknownColumnError, "'missing' is not a partition key of demo.t", 0),
+        ("n = 1 and V = 2", UnknownColumnError, "'V'", 10),
+        ("n = 'foo'", LiteralTypeError, "'foo' is not a whole number", 4),
+        ("n = 1.5", LiteralTypeError, "'1.5'", 4),
+        ("n in (1, 3000000000)", LiteralTypeError, "outside", 9),
+        ("d = '2023-02-30'", LiteralTypeError, "'2023-02-30'", 4),
+        ("s like 5", LiteralTypeError, "quoted pattern", 7),
+        ("n like '1%'", UnsupportedExpressionError, "'n' is of type int", 0),
+        ("d like '2023%'", UnsupportedExpressionError, "'d' is of type date", 0),
+        ("n = n", UnsupportedExpressionError, "two partition keys", 4),
+        ('"n" = "s"', UnsupportedExpressionError, "two partition keys", 6),
+        ("1 in (n)", UnsupportedExpressionError, "a literal stands where a partition key", 0),
+        ("n between n and 2", UnsupportedExpressionError, "a partition key stands where a literal", 10),
+        ("1 = 'a'", UnsupportedExpressionError, "a number is compared with a text", 0),
+        ("s like 'a' escape 'xx'", UnsupportedExpressionError, "one quoted character", 18),
+        ("n + 1 = 2", ExpressionSyntaxError, "'+'", 2),
+        ("upper(s) = 'A'", ExpressionSyntaxError, "'('", 5),
+        ("n", ExpressionSyntaxError, "the end", 1),
+        ("n = 1 x", ExpressionSyntaxError, "'x'", 6),
+        ("t.n = 1", ExpressionSyntaxError, "'.'", 1),
+        ("n in (select 1)", ExpressionSyntaxError, "'1'", 13),
+        ("n is true", ExpressionSyntaxError, "'true'", 5),
+        ("select 1", ExpressionSyntaxError, "'1'", 7),
+    ],
+)
+def test_a_faulty_expression_is_refused_where_it_is_wrong(
+    expression: str, error: type[ExpressionError], named: str, position: int | None
+) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        parse_expression(expression, TABLE)
+    assert type(refused.value) is error
+    assert named in str(refused.value)
+    assert expression in str(refused.value)
+    if position is not None:
+        assert refused.value.position == position
+
+
+def test_a_long_list_of_alternatives_is_read() -> None:
+    expression = " or ".join(f"n = {number}" for number in range(3000))
+    assert matches(expression, n=2999) is True
+    assert matches(expression, n=3000) is False
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "n = 1 or " * (MAXIMUM_LENGTH // 9) + "n = 1000",
+        "n > 1 and (n < 2 or (" * 2_000 + "n = 3" + "))" * 2_000,
+    ],
+)
+def test_an_expression_beyond_reason_is_too_complex(expression: str) -> None:
+    with pytest.raises(ExpressionTooComplexError):
+        parse_expression(expression, TABLE)
+
+
+@pytest.mark.parametrize("depth", [1, 10, 50, 100, 200, 400, 800])
+@pytest.mark.parametrize(("opened", "closed"), [("not (", ")"), ("n = 1 and (n = 2 or (", "))")])
+def test_what_is_read_can_be_evaluated_however_deep_it_is(depth: int, opened: str, closed: str) -> None:
+    expression = opened * depth + "n = 1" + closed * depth
+    try:
+        parsed = parse_expression(expression, TABLE)
+    except ExpressionTooComplexError:
+        assert depth >= 50
+    else:
+        assert conjuncts(parsed)
+        assert is_matched(expression, "", 1) in (True, False)
+
+
+@given(st.data())
+@pytest.mark.parametrize("name", TYPE_NAMES)
+def test_a_typed_value_is_written_as_a_literal_that_reads_as_the_same_value(name: str, data: st.DataObject) -> None:
+    table = Table("demo", "t", (), (Column("k", name),), FileFormat.PARQUET, "/demo/t")
+    [key_type] = table.key_types
+    value = key_type.parse(str(data.draw(values(name))))
+    assert parse_expression(f"k = {key_type.format(value)}", table) == Condition(0, Operator.EQUAL, value)
+
+
+def test_no_text_makes_the_parser_fail_in_another_way() -> None:
+    outcomes, _, _ = fuzz(5_000)
+    usual = {error.__name__ for error in ExpressionError.__subclasses__()} - {ExpressionTooComplexError.__name__}
+    assert {"parsed", *usual} <= set(outcomes)

@@ -1,0 +1,566 @@
+"""Loading source files: what is new, publishing, being interrupted at any point; on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from catalog import Catalog, IndexDefinition, NewPartition, OnInvalid, PartitionState, Table
+from catalog.errors import (
+    FencedError,
+    InvalidPartitionError,
+    LocationNotEmptyError,
+    OperationConflictError,
+    OperationReusedError,
+    PartitionAlreadyExistsError,
+    SourceFileError,
+    UnsupportedChangeError,
+    VerificationFailedError,
+)
+from catalog.files.filesystem import Folder
+from catalog.loading import publishing
+from catalog.loading.loading import Loading
+from catalog.model.partition_names import partition_path
+from catalog.operations.journal import OperationState
+from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
+from catalog.schemes.hashing import HashScheme
+from tests.support.index_items import assert_every_partition_has_its_item
+
+TABLE = "demo.t"
+ROWS = {("JFK", "1"): 10, ("LGA", "1"): 20, ("a/b", None): 30}
+
+
+@pytest.fixture
+def table(catalog: Catalog) -> Table:
+    """The table `demo.t` with the keys (origin string, month int) and an index on month."""
+    return catalog.create_table(
+        TABLE,
+        columns=[("v", "int")],
+        partition_keys=[("origin", "string"), ("month", "int")],
+        indexes=[IndexDefinition("by_month", ("month",))],
+    )
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    """A folder with two raw files."""
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    for name in ("01.csv", "02.csv"):
+        (folder / name).write_text(name)
+    return folder
+
+
+class Load:
+    """One load, taken step by step as the DAG takes it; what Spark does is done by hand."""
+
+    def __init__(self, catalog: Catalog, table: Table, landing: Path, name: str = "run-1") -> None:
+        self.catalog, self.table, self.landing, self.name = catalog, table, landing, name
+        self.folder = Path(table.location)
+        self.staging = ""
+
+    def discover(self, *, reload: bool = False, is_dry_run: bool = False) -> list[str]:
+        source = str(self.landing)
+        files = self.catalog.loading.discover(self.name, TABLE, source, reload=reload, is_dry_run=is_dry_run)
+        return [Path(each.path).name for each in files]
+
+    def stage(self, rows: dict[tuple[str | None, ...], int] | None = None) -> None:
+        """Write what the Spark job writes: a folder with data for each partition, and the list of the files."""
+        rows = ROWS if rows is None else rows
+        attempt = self.catalog.operations.start_job(self.name, "write")
+        self.staging = Loading.staging_name(self.catalog.operations.get(self.name), attempt)
+        self.catalog.loading.discard_staging(self.table, (self.name, "write", attempt), keep=self.staging)
+        # As Calve's own names do, those of each catalog, and of each attempt, differ.
+        name = f"{self.catalog.storage.identity} {self.name} {attempt}.parquet"
+        for values in rows:
+            folder = self.folder / self.staging / STAGED_DATA / partition_path(self.table.key_names, values)
+            folder.mkdir(parents=True)
+            (folder / name).write_text(f"{self.name} {attempt}")
+        listed = self.folder / self.staging / STAGED_FILES
+        listed.mkdir(parents=True)
+        columns = {
+            "values": pa.array([list(values) for values in rows], pa.list_(pa.string())),
+            "files": pa.array([[name]] * len(rows), pa.list_(pa.string())),
+            "row_count": pa.array(rows.values(), pa.int64()),
+            "size_bytes": pa.array([100] * len(rows), pa.int64()),
+        }
+        pyarrow.parquet.write_table(pa.table(columns), listed / "part-0.parquet")
+        (listed / "_SUCCESS").touch()
+        self.catalog.operations.finish_job(self.name, "write", attempt, {"staging": self.staging})
+
+    def publish(
+        self, *, skip: bool = False, is_quarantined: bool = False, attempt: int | None = None
+    ) -> dict[str, object]:
+        attempt = attempt or self.catalog.operations.start_job(self.name, "register")
+        on_invalid = OnInvalid.SKIP if skip else OnInvalid.REFUSE
+        return self.catalog.loading.publish(
+            self.name, "register", attempt, self.staging, on_invalid=on_invalid, is_quarantined=is_quarantined
+        )
+
+    def run(self, rows: dict[tuple[str | None, ...], int] | None = None, *, skip: bool = False) -> dict[str, object]:
+        self.discover()
+        self.stage(rows)
+        return self.publish(skip=skip)
+
+    @property
+    def state(self) -> OperationState:
+        return self.catalog.operations.get(self.name).state
+
+
+@pytest.fixture
+def load(catalog: Catalog, table: Table, landing: Path) -> Load:
+    """A load of the two files."""
+    return Load(catalog, table, landing)
+
+
+def files_below(table: Table) -> dict[str, str]:
+    """Return every file below a table's location, hidden ones included: path → text; the lists left out."""
+    root = Path(table.location)
+    found = (path for path in root.rglob("*") if path.is_file() and STAGED_FILES not in path.parts)
+    return {str(path.relative_to(root)): path.read_text() for path in sorted(found)}
+
+
+def folders_of(files: Iterable[str]) -> list[str]:
+    """Return the folder of each file."""
+    return [path.rpartition("/")[0] for path in files]
+
+
+def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, ...], int], *texts: str) -> None:
+    """The table has these partitions, each with its files and items, and nothing else is below its location."""
+    partitions = list(catalog.get_partitions(TABLE))
+    assert {partition.values: partition.row_count for partition in partitions} == rows
+    files = files_below(table)
+    assert sorted(folders_of(files)) == sorted(partition_path(table.key_names, values) for values in rows)
+    assert not texts or set(files.values()) == set(texts)
+    for partition in partitions:
+        assert [*Path(partition.location).iterdir()]
+    assert_every_partition_has_its_item(catalog, TABLE)
+
+
+# --- discover -------------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_a_partition_scheme_is_refused_before_anything_is_journaled(
+    catalog: Catalog, landing: Path
+) -> None:
+    catalog.create_table(TABLE, columns=[("v", "int")], scheme=HashScheme("v", "int", (), 4))
+    with pytest.raises(UnsupportedChangeError, match=r"HASH on v.*LOAD DATA INPATH '…' INTO TABLE demo\.t"):
+        catalog.loading.discover("run-1", TABLE, str(landing))
+    assert catalog.operations.find("run-1") is None
+
+
+def test_new_files_are_journaled_with_the_operation_that_loads_them(load: Load, catalog: Catalog) -> None:
+    assert load.discover() == ["01.csv", "02.csv"]
+    operation = catalog.operations.get("run-1")
+    assert (operation.table, operation.state) == (TABLE, OperationState.PLANNED)
+    assert [Path(each.path).name for each in catalog.loading.source_files(operation)] == ["01.csv", "02.csv"]
+
+
+def test_files_are_new_until_their_load_has_committed(load: Load, catalog: Catalog, table: Table) -> None:
+    load.discover()
+    load.stage()
+    assert load.discover() == ["01.csv", "02.csv"]
+    load.publish()
+    assert load.discover() == ["01.csv", "02.csv"], "a retry of the same run returns what it loaded"
+
+    later = Load(catalog, table, load.landing, "run-2")
+    assert later.discover() == []
+    assert catalog.operations.find("run-2") is None
+    (load.landing / "03.csv").write_text("new")
+    assert later.discover() == ["03.csv"]
+
+
+@pytest.mark.parametrize("change", ["size", "time"])
+def test_a_file_that_changed_after_it_was_loaded_is_refused_by_name(load: Load, catalog: Catalog, change: str) -> None:
+    load.run()
+    path = load.landing / "02.csv"
+    if change == "size":
+        path.write_text("more rows than before")
+    else:
+        path.touch()
+    later = Load(catalog, load.table, load.landing, "run-2")
+    with pytest.raises(SourceFileError, match=r"02\.csv.*reload") as refused:
+        later.discover()
+    assert "01.csv" not in str(refused.value)
+    assert later.discover(reload=True) == ["01.csv", "02.csv"]
+
+
+def test_a_table_that_is_not_there_yet_has_no_files(catalog: Catalog, landing: Path) -> None:
+    assert len(catalog.loading.discover("run-1", "demo.later", str(landing))) == 2
+    assert len(catalog.loading.discover("run-2", "nowhere.later", str(landing))) == 2
+
+
+def test_two_loads_do_not_work_on_one_table_but_a_dry_run_may_look(load: Load, catalog: Catalog) -> None:
+    load.discover()
+    other = Load(catalog, load.table, load.landing, "run-2")
+    with pytest.raises(OperationConflictError, match="run-1"):
+        other.discover()
+    assert other.discover(is_dry_run=True) == ["01.csv", "02.csv"]
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+def test_checking_says_what_adding_would_refuse_and_adds_nothing(catalog: Catalog, table: Table) -> None:
+    indexes = catalog.get_partition_indexes(TABLE)
+    partitions = [NewPartition(["JFK", "1"]), NewPartition(["JFK", "foo"])]
+    [refused] = catalog.loading.check(table, indexes, partitions)
+    assert (refused.key, refused.value) == ("month", "foo")
+    assert list(catalog.get_partitions(TABLE)) == []
+    catalog.add_partitions(TABLE, partitions[:1])
+    with pytest.raises(PartitionAlreadyExistsError, match="origin=JFK/month=01"):
+        list(catalog.loading.check(table, indexes, [NewPartition(["JFK", "01"])]))
+
+
+# --- publish --------------------------------------------------------------------------------------------------------
+
+
+def test_a_load_becomes_visible_with_its_files_and_counts(load: Load, catalog: Catalog, table: Table) -> None:
+    report = load.run()
+    assert report == {
+        "partitions": 3,
+        "row_count": 60,
+        "file_count": 3,
+        "size_bytes": 300,
+        "refused": 0,
+        "refused_rows": 0,
+        "refused_reasons": [],
+        "refused_folder": None,
+    }
+    assert load.state is OperationState.CLEANED
+    assert catalog.operations.get("run-1").report["register"] == report
+    assert_loaded(catalog, table, ROWS)
+    assert {partition.values for partition in catalog.operation_partitions("run-1")} == set(ROWS)
+
+
+def test_publishing_again_returns_the_same_report(load: Load, catalog: Catalog, table: Table) -> None:
+    report = load.run()
+    assert load.publish() == report
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_an_id_that_is_used_again_does_not_answer_for_another_load(
+    load: Load, catalog: Catalog, table: Table, tmp_path: Path
+) -> None:
+    catalog.create_table("demo.u", columns=[("v", "int")], partition_keys=[("month", "int")])
+    (tmp_path / "other.csv").write_text("1")
+    load.discover()
+    load.stage()
+    load.publish()
+    assert load.discover() == ["01.csv", "02.csv"]
+    discover = catalog.loading.discover
+    for name, source in (("demo.u", load.landing), (TABLE, tmp_path / "other.csv")):
+        with pytest.raises(OperationReusedError, match=r"begun for another request, loading demo\.t from .*landing;"):
+            discover(load.name, name, str(source))
+    with pytest.raises(OperationReusedError):
+        load.discover(reload=True)
+
+
+def test_a_quarantined_load_is_invisible_until_it_is_released(load: Load, catalog: Catalog, table: Table) -> None:
+    load.discover()
+    load.stage()
+    load.publish(is_quarantined=True)
+    assert list(catalog.get_partitions(TABLE)) == []
+    assert {partition.state for partition in catalog.operation_partitions("run-1")} == {PartitionState.QUARANTINED}
+    assert catalog.release_partitions(TABLE) == 3
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_an_attempt_that_was_given_up_publishes_nothing(load: Load, catalog: Catalog, table: Table) -> None:
+    load.discover()
+    load.stage()
+    given_up = catalog.operations.start_job("run-1", "register")
+    catalog.operations.start_job("run-1", "register")
+    before = files_below(table)
+    with pytest.raises(FencedError):
+        load.publish(attempt=given_up)
+    assert list(catalog.get_partitions(TABLE)) == []
+    assert files_below(table) == before
+    load.publish(attempt=2)
+    assert_loaded(catalog, table, ROWS)
+
+
+@pytest.mark.parametrize("gone", ["_SUCCESS", "folder"])
+def test_a_staging_folder_that_is_not_complete_is_not_taken_for_an_empty_load(
+    load: Load, catalog: Catalog, gone: str
+) -> None:
+    load.discover()
+    load.stage()
+    if gone == "folder":
+        load.staging = f"{STAGING}/99-1"
+    else:
+        (load.folder / load.staging / STAGED_FILES / "_SUCCESS").unlink()
+    with pytest.raises(VerificationFailedError, match="no complete list"):
+        load.publish()
+    assert load.state is OperationState.RUNNING
+    assert len(Load(catalog, load.table, load.landing, "run-1").discover()) == 2
+
+
+def test_a_partition_that_exists_refuses_the_load(load: Load, catalog: Catalog, table: Table) -> None:
+    catalog.add_partitions(TABLE, [NewPartition(["JFK", "01"], location="/elsewhere")])
+    with pytest.raises(PartitionAlreadyExistsError, match="origin=JFK/month=1"):
+        load.run()
+    assert len(list(catalog.get_partitions(TABLE))) == 1
+    assert not (Path(table.location) / "origin=LGA").exists()
+
+
+def test_files_that_the_catalog_does_not_know_are_not_overwritten(load: Load, catalog: Catalog, table: Table) -> None:
+    foreign = Path(table.location) / "origin=LGA/month=1/mine.parquet"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("mine")
+    with pytest.raises(LocationNotEmptyError, match="origin=LGA/month=1"):
+        load.run()
+    assert list(catalog.get_partitions(TABLE)) == []
+
+    load.stage()
+    assert foreign.read_text() == "mine", "undoing the first try leaves what was there before"
+    foreign.unlink()
+    load.publish()
+    assert_loaded(catalog, table, ROWS, "run-1 2")
+
+
+# --- refused partitions ---------------------------------------------------------------------------------------------
+
+MIXED: dict[tuple[str | None, ...], int] = {("JFK", "1"): 10, ("JFK", "foo"): 7, ("LGA", "bar"): 8}
+
+
+def test_a_refused_partition_refuses_the_whole_load(load: Load, catalog: Catalog, table: Table) -> None:
+    with pytest.raises(InvalidPartitionError, match="'foo'"):
+        load.run(MIXED)
+    assert list(catalog.get_partitions(TABLE)) == []
+    assert {path.split("/")[0] for path in files_below(table)} == {STAGING}
+
+
+def test_refused_partitions_are_kept_apart_when_the_rest_is_asked_for(
+    load: Load, catalog: Catalog, table: Table
+) -> None:
+    report = load.run(MIXED, skip=True)
+    assert (report["partitions"], report["row_count"], report["refused"], report["refused_rows"]) == (1, 10, 2, 15)
+    kept = f"{REJECTED}/{catalog.operations.get('run-1').folder}"
+    assert report["refused_folder"] == f"{table.location}/{kept}"
+    assert any("'foo', expected int" in reason for reason in report["refused_reasons"])  # type: ignore[attr-defined]
+    assert sorted(folders_of(files_below(table))) == [
+        f"{kept}/origin=JFK/month=foo",
+        f"{kept}/origin=LGA/month=bar",
+        "origin=JFK/month=1",
+    ]
+    assert [partition.values for partition in catalog.get_partitions(TABLE)] == [("JFK", "1")]
+
+
+# --- interrupted ----------------------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+def kill_before_commit(
+    monkeypatch: pytest.MonkeyPatch, load: Load, *, moved: int | None = None, skip: bool = False
+) -> None:
+    """Publish up to the moment when all folders, or so many of them, have moved and nothing is committed."""
+
+    def in_turn(function: Callable[[Any], None], items: Iterable[Any]) -> Iterator[None]:
+        if function.__name__ != "_move":
+            yield from map(function, items)
+            return
+        yield from map(function, list(items)[:moved])
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publishing, "in_parallel", in_turn)
+        with pytest.raises(Killed):
+            load.publish(skip=skip)
+
+
+def kill_after_commit(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
+    """Publish up to the moment when everything is committed and the staging folder is still there."""
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", die)
+        with pytest.raises(Killed):
+            load.publish()
+
+
+@pytest.mark.parametrize("moved", range(4))
+def test_files_that_moved_without_a_commit_are_no_visible_partitions(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    load.discover()
+    load.stage()
+    kill_before_commit(monkeypatch, load, moved=moved)
+    assert sum(not path.startswith(STAGING) for path in files_below(table)) == moved
+    assert list(catalog.get_partitions(TABLE)) == []
+    assert load.state is OperationState.RUNNING
+
+    report = load.publish()
+    assert (report["partitions"], report["row_count"]) == (3, 60)
+    assert_loaded(catalog, table, ROWS, "run-1 1")
+
+
+@pytest.mark.parametrize(("moved", "is_same_run"), [(1, True), (3, True), (2, False), (3, False)])
+def test_a_load_that_was_given_up_is_undone_by_the_next(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, moved: int, is_same_run: bool
+) -> None:
+    first = Load(catalog, table, load.landing, "run-0")
+    (load.landing / "00.csv").write_text("earlier")
+    earlier: dict[tuple[str | None, ...], int] = {("EWR", "1"): 5}
+    first.run(earlier)
+    (load.landing / "03.csv").write_text("later")
+
+    load.discover()
+    load.stage()
+    kill_before_commit(monkeypatch, load, moved=moved)
+    if not is_same_run:
+        catalog.operations.fail("run-1", "CANCELLED", "by hand")
+        load = Load(catalog, table, load.landing, "run-2")
+        load.discover()
+    other: dict[tuple[str | None, ...], int] = {("JFK", "1"): 11, ("JFK", "2"): 12}
+    load.stage(other)
+    load.publish()
+    assert_loaded(catalog, table, {**earlier, **other}, "run-0 1", "run-1 2" if is_same_run else "run-2 1")
+
+
+def test_undoing_is_repeated_when_it_was_interrupted(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_before_commit(monkeypatch, load, moved=1)
+    foreign = Path(table.location) / "origin=LGA/month=1/mine.parquet"
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("mine")
+    delete = Folder.delete
+
+    def die_halfway(folder: Folder, name: str) -> None:
+        if name.endswith(STAGED_DATA):
+            delete(folder, f"{name}/origin=LGA")
+            raise Killed
+        delete(folder, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", die_halfway)
+        with pytest.raises(Killed):
+            load.stage({})
+    load.stage({})
+    assert files_below(table) == {"origin=LGA/month=1/mine.parquet": "mine"}
+
+
+def test_refused_partitions_of_a_load_that_was_given_up_do_not_stay(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage(MIXED)
+    kill_before_commit(monkeypatch, load, skip=True)
+    load.stage(MIXED)
+    staged = f"{load.staging}/{STAGED_DATA}"
+    assert set(folders_of(files_below(table))) == {
+        f"{staged}/{partition_path(table.key_names, values)}" for values in MIXED
+    }
+    report = load.publish(skip=True)
+    assert (report["partitions"], report["refused"]) == (1, 2)
+
+
+def test_a_load_killed_after_its_commit_is_only_cleaned_up(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_after_commit(monkeypatch, load)
+    assert load.state is OperationState.COMMITTED
+    assert load.publish()["partitions"] == 3
+    assert load.state is OperationState.CLEANED
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_the_next_load_leaves_the_files_of_a_committed_one_where_they_are(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_after_commit(monkeypatch, load)
+    catalog.drop_partitions(TABLE, "origin = 'JFK'")
+    (load.landing / "03.csv").write_text("new")
+    later = Load(catalog, table, load.landing, "run-2")
+    assert later.discover() == ["03.csv"]
+    later.stage({("EWR", "3"): 1})
+    later.publish()
+    files = files_below(table)
+    assert len(files) == 4
+    assert "origin=JFK/month=1" in folders_of(files), "dropping a partition does not touch its files"
+
+
+# --- vacuum ---------------------------------------------------------------------------------------------------------
+
+NOW = timedelta(0)
+"""A grace period for which everything is old enough."""
+
+
+def test_vacuum_undoes_a_load_that_was_given_up_after_its_grace_period(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_before_commit(monkeypatch, load)
+    before = files_below(table)
+    assert set(folders_of(before)) == {partition_path(table.key_names, values) for values in ROWS}
+    for grace, state in ((NOW, OperationState.RUNNING), (timedelta(hours=1), OperationState.FAILED)):
+        if state is OperationState.FAILED:
+            catalog.operations.fail("run-1", "TEST", "given up by the test")
+        assert catalog.vacuum(grace=grace).tables == ()
+        assert files_below(table) == before
+    would = catalog.vacuum(grace=NOW, dry_run=True)
+    assert files_below(table) == before
+    assert catalog.vacuum(grace=NOW).tables == would.tables
+    assert would.total.staging_folders == 1
+    assert files_below(table) == {}
+    load.discover()
+    load.stage()
+    load.publish()
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_vacuum_clears_up_after_a_load_that_was_killed_after_its_commit(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    kill_after_commit(monkeypatch, load)
+    assert catalog.vacuum(TABLE, grace=NOW).operations_cleaned == 1
+    assert load.state is OperationState.CLEANED
+    assert not (Path(table.location) / STAGING).exists()
+    assert_loaded(catalog, table, ROWS)
+
+
+def test_what_vacuum_has_begun_to_discard_is_not_published(
+    load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load.discover()
+    load.stage()
+    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    delete = Folder.delete
+
+    def die(folder: Folder, name: str) -> None:
+        if name == load.staging:
+            delete(folder, f"{name}/{STAGED_DATA}/origin=LGA")
+            raise Killed
+        delete(folder, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "delete", die)
+        with pytest.raises(Killed):
+            catalog.vacuum(grace=NOW)
+    with pytest.raises(VerificationFailedError, match="Run the load again"):
+        load.publish()
+    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    catalog.vacuum(grace=NOW)
+    assert files_below(table) == {}
+    assert list(catalog.get_partitions(TABLE)) == []

@@ -1,0 +1,732 @@
+"""Hive tables become Iceberg tables in place, and Hive tables again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Barrier, Thread
+from typing import Any
+
+import pyarrow
+import pytest
+from sqlalchemy import select, update
+
+from catalog import Catalog, NewPartition, Table
+from catalog.errors import (
+    AlreadyIcebergError,
+    CatalogError,
+    DataWrittenError,
+    FencedError,
+    FileProblem,
+    FilesNeededError,
+    IcebergTableError,
+    MigrationConflictError,
+    NotIcebergTableError,
+    OperationConflictError,
+    RefusedFile,
+    TableNotFoundError,
+    UnusableFilesError,
+    VerificationFailedError,
+)
+from catalog.files.filesystem import Folder
+from catalog.iceberg.metadata import read_metadata
+from catalog.migration import flipping
+from catalog.migration.migrations import STAGE
+from catalog.migration.requests import MigrationRequest, OnUnusable
+from catalog.operations.journal import OperationState
+from catalog.storage.schema import IndexItemRow, OperationRow, PartitionIndexRow, PartitionRow
+from tests.support.iceberg_tables import (
+    NAME,
+    PARTITIONS,
+    REQUEST,
+    append,
+    expected_rows,
+    iceberg_rows,
+    make_orders,
+    migrate,
+    pretend_verified,
+    sql_catalog,
+    stage,
+    staged_files,
+    write_rows,
+)
+
+
+def hive_state(catalog: Catalog, table: Table) -> dict[str, Any]:
+    """Return all that the catalog keeps of a Hive table."""
+    with catalog.storage.read() as connection:
+        return {
+            row.__tablename__: sorted(map(repr, connection.execute(select(row.__table__).where(condition))))
+            for row, condition in (
+                (PartitionRow, PartitionRow.table_id == table.id),
+                (PartitionIndexRow, PartitionIndexRow.table_id == table.id),
+                (IndexItemRow, IndexItemRow.partition_id > 0),
+            )
+        }
+
+
+def data_files(table: Table) -> dict[str, bytes]:
+    """Return the data files below a table's location."""
+    files = Path(table.location).rglob("part-*.parquet")
+    return {str(each): each.read_bytes() for each in files}
+
+
+def metadata_files(location: str, folder: str = "metadata") -> list[str]:
+    """Return all files of an Iceberg table's metadata."""
+    return sorted(str(each) for each in Path(location, folder).rglob("*") if each.is_file())
+
+
+def make_old(catalog: Catalog, location: str, operation_id: str, folder: str = "metadata") -> None:
+    """Let an operation, and what it wrote, be older than every grace period."""
+    import os
+
+    for each in metadata_files(location, folder):
+        os.utime(each, (1, 1))
+    with catalog.storage.write() as connection:
+        connection.execute(update(OperationRow).where(OperationRow.id == operation_id).values(heartbeat_at_ms=1_000))
+
+
+# --- there ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_migrated_table_is_read_by_pyiceberg_from_the_same_database(catalog: Catalog, catalog_url: str) -> None:
+    hive = make_orders(catalog)
+    before, files = hive_state(catalog, hive), data_files(hive)
+    report = migrate(catalog)
+
+    assert iceberg_rows(catalog_url) == expected_rows()
+    table = catalog.get_table(NAME)
+    assert table.is_iceberg
+    assert table.metadata_location == report["metadata_location"]
+    assert (report["files"], report["rows"]) == (4, 7)
+    assert hive_state(catalog, hive) == before
+    assert data_files(hive) == files
+    assert catalog.list_tables("demo") == [table]
+    assert catalog.list_tables("demo")[0].metadata_location == report["metadata_location"]
+
+
+def test_readers_skip_the_files_of_other_partitions(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    assert iceberg_rows(catalog_url, row_filter="year = 9") == expected_rows({("de/at", "9"): [4, 5, 6]})
+    assert iceberg_rows(catalog_url, row_filter="country is null") == expected_rows({(None, "2025"): [7]})
+    with sql_catalog(catalog_url) as iceberg:
+        scan = iceberg.load_table(NAME).scan(row_filter="year = 9")
+        assert len(list(scan.plan_files())) == 1
+
+
+def test_the_first_snapshot_and_the_properties_are_those_that_engines_expect(catalog: Catalog) -> None:
+    make_orders(catalog)
+    catalog.alter_table(
+        NAME, properties={"transient_lastDdlTime": "17", "serialization.format": "1"}, description="what was sold"
+    )
+    metadata = read_metadata(migrate(catalog)["metadata_location"])
+    snapshot = metadata.current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    summary = snapshot.summary.additional_properties
+    assert snapshot.summary.operation.value == "append"
+    assert (summary["total-data-files"], summary["total-records"]) == ("4", "7")
+    assert summary["added-data-files"] == "4"
+    assert summary["changed-partition-count"] == "4"
+    assert int(summary["total-files-size"]) == int(summary["added-files-size"]) > 0
+    assert metadata.format_version == 2
+    assert metadata.location == catalog.get_table(NAME).location
+    mapping = json.loads(metadata.properties["schema.name-mapping.default"])
+    assert [each["names"] for each in mapping] == [["id"], ["note"], ["country"], ["year"]]
+    rest = {name: value for name, value in metadata.properties.items() if not name.startswith("schema.")}
+    assert rest == {
+        "owner": "ann",
+        "comment": "what was sold",
+        "migrated": "true",
+        "write.format.default": "parquet",
+    }
+
+
+def test_a_table_without_partition_keys_is_one_folder(catalog: Catalog, catalog_url: str) -> None:
+    table = catalog.create_table("demo.flat", columns=[("id", "bigint"), ("note", "string")])
+    write_rows(table.location, [1, 2])
+    write_rows(table.location, [3], "part-1.parquet")
+    migrate(catalog, "demo.flat")
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2, 3]
+
+
+def test_readers_of_a_folder_without_partitions_never_see_what_iceberg_writes(
+    catalog: Catalog, catalog_url: str
+) -> None:
+    table = catalog.create_table("demo.flat", columns=[("id", "bigint"), ("note", "string")])
+    folder = Folder(table.location)
+
+    def seen() -> set[str]:
+        return folder.visible_names("") - {"part-0.parquet"}
+
+    write_rows(table.location, [1, 2])
+    stage(catalog, catalog.migrations.begin("m1", "demo.flat", REQUEST))
+    assert not seen()
+    migrate(catalog, "demo.flat")
+    with sql_catalog(catalog_url) as iceberg:
+        rows = {"id": pyarrow.array([3], pyarrow.int64()), "note": pyarrow.array(["n3"])}
+        iceberg.load_table("demo.flat").append(pyarrow.table(rows))
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2, 3]
+    assert not seen()
+    catalog.migrations.revert("r1", "demo.flat", lose_data=True)
+    make_old(catalog, table.location, "m1", "_iceberg")
+    (cleared,) = catalog.vacuum(grace=timedelta(0)).tables
+    # A manifest, a manifest list, what was staged, and the first metadata; what PyIceberg wrote is not judged.
+    assert cleared.orphan_files == 4
+    assert not seen()
+    # What was written as Iceberg and lost does not come back.
+    migrate(catalog, "demo.flat", "m2", MigrationRequest(verify=False, recursive_directory="true"))
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2]
+
+
+def test_an_empty_table_becomes_an_empty_one(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog, partitions={})
+    migrate(catalog)
+    assert iceberg_rows(catalog_url) == []
+    append(catalog_url, [8])
+    assert [row[0] for row in iceberg_rows(catalog_url)] == [8]
+
+
+def test_partitions_outside_the_tables_folder_are_read_from_where_they_are(
+    catalog: Catalog, catalog_url: str, tmp_path: Path
+) -> None:
+    make_orders(catalog)
+    catalog.add_partitions(NAME, [NewPartition(("at", "7"), location=f"file:{tmp_path}/far away/a=b")])
+    write_rows(f"{tmp_path}/far away/a=b", [70])
+    plan = catalog.migrations.plan(NAME, REQUEST)
+    assert plan.as_json()["partitions_elsewhere"] == 1
+    migrate(catalog)
+    assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, ("at", "7"): [70]})
+
+
+def test_folders_come_in_the_order_of_typed_values_whatever_fits_into_memory(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(catalog, partitions={})
+    values = [(country, str(year)) for country in ("b", "a", None) for year in (10, 9, 100, -1)]
+    catalog.add_partitions(NAME, [NewPartition(each) for each in values])
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    monkeypatch.setattr("catalog.migration.sources._RUN", 5)
+    pages = list(catalog.migrations.folders(operation, 7))
+    assert [len(page) for page in pages] == [7, 5]
+    found = [folder for page in pages for folder in page]
+    assert [folder.ordinal for folder in found] == list(range(12))
+    ordered = [(each.values[0], int(each.values[1] or 0)) for each in found]
+    assert ordered == sorted(ordered, key=lambda each: (each[0] is not None, each[0] or "", each[1]))
+    monkeypatch.undo()
+    assert [each for page in catalog.migrations.folders(operation) for each in page] == found
+
+
+@pytest.mark.parametrize("fits_into_memory", [True, False])
+def test_many_listings_under_way_hold_no_connection(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, fits_into_memory: bool
+) -> None:
+    make_orders(catalog, partitions={})
+    catalog.add_partitions(NAME, [NewPartition(("a", str(year))) for year in range(10)])
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    monkeypatch.setattr("catalog.migration.sources._RUN", 100 if fits_into_memory else 5)
+    listings = [catalog.migrations.folders(operation, 2) for _ in range(40)]
+    assert [len(next(pages)) for pages in listings] == [2] * 40
+    assert catalog.get_table(NAME).name == "orders"
+    assert [len(list(pages)) for pages in listings] == [4] * 40
+
+
+# --- what an Iceberg table cannot do ----------------------------------------------------------------------------------
+
+WHOLE = {"country": "nl", "year": "2024"}
+REFUSED: dict[str, Callable[[Catalog], object]] = {
+    "partitions": lambda c: list(c.get_partitions(NAME)),
+    "explain": lambda c: c.explain_partitions(NAME, "year = 9"),
+    "partition": lambda c: c.get_partition(NAME, ("nl", "2024")),
+    "files": lambda c: c.scan_files(NAME),
+    "scheme": lambda c: c.scheme_partitions(NAME),
+    "add": lambda c: c.add_partitions(NAME, [NewPartition(("be", "1"))]),
+    "drop": lambda c: c.drop_partitions(NAME),
+    "drop one": lambda c: c.drop_partition(NAME, WHOLE),
+    "alter": lambda c: c.alter_partition(NAME, WHOLE, location="/x"),
+    "repair": lambda c: c.repair_table(NAME),
+    "release": lambda c: c.release_partitions(NAME),
+    "index": lambda c: c.create_partition_index(NAME, "i", ["year"]),
+    "build": lambda c: c.build_partition_index(NAME, "by_country"),
+    "verify": lambda c: c.verify_partition_index(NAME, "by_country"),
+    "indexes": lambda c: c.get_partition_indexes(NAME),
+    "delete index": lambda c: c.delete_partition_index(NAME, "by_country"),
+    "cancel index": lambda c: c.cancel_partition_index_build(NAME, "by_country"),
+    "rename": lambda c: c.alter_table(NAME, rename_to="o"),
+    "properties": lambda c: c.alter_table(NAME, properties={"a": "b"}),
+    "advice": lambda c: c.rebalancing.advise(NAME),
+    "groups": lambda c: c.quality.group_row_counts(NAME, ["year"]),
+    "discover": lambda c: c.loading.discover("l", NAME, "/nowhere"),
+}
+
+
+@pytest.mark.parametrize("asked", REFUSED)
+def test_what_a_hive_table_can_do_is_refused_with_the_way_back(catalog: Catalog, asked: str) -> None:
+    table = make_orders(catalog)
+    list(catalog.get_partitions(NAME))
+    before = hive_state(catalog, table)
+    migrate(catalog)
+    with pytest.raises(IcebergTableError, match=r"demo\.orders is an Iceberg table .*metadata\.json.*revert"):
+        REFUSED[asked](catalog)
+    assert hive_state(catalog, table) == before
+
+
+def test_a_search_that_was_planned_before_the_flip_finds_nothing_after_it(catalog: Catalog) -> None:
+    make_orders(catalog)
+    search = "country = 'nl'"
+    assert len(list(catalog.get_partitions(NAME, search))) == 2
+    with Catalog.open(warehouse="/w") as other:
+        migrate(other)
+    with pytest.raises(IcebergTableError):
+        list(catalog.get_partitions(NAME, search))
+
+
+# --- back -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reverted_table_is_the_hive_table_with_its_partitions_and_indexes(catalog: Catalog) -> None:
+    hive = make_orders(catalog)
+    before, files = hive_state(catalog, hive), data_files(hive)
+    migrate(catalog)
+    report = catalog.migrations.revert("r1", NAME)
+    assert catalog.get_table(NAME) == hive
+    assert hive_state(catalog, hive) == before
+    assert data_files(hive) == files
+    assert len(list(catalog.get_partitions(NAME, "country = 'nl'"))) == 2
+    assert catalog.verify_partition_index(NAME, "by_country").is_exact
+    assert report["lost"]["snapshots"] == 0
+    assert catalog.migrations.revert("r1", NAME) == report
+    with pytest.raises(NotIcebergTableError, match="nothing to take back"):
+        catalog.migrations.revert("r2", NAME)
+
+
+def test_a_reverted_table_migrates_again(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    catalog.migrations.revert("r1", NAME)
+    catalog.add_partitions(NAME, [NewPartition(("be", "1"))])
+    write_rows(catalog.get_partition(NAME, ("be", "1")).location, [11])
+    migrate(catalog, operation_id="m2")
+    assert iceberg_rows(catalog_url) == expected_rows({**PARTITIONS, ("be", "1"): [11]})
+
+
+def test_what_was_written_as_iceberg_is_not_lost_unless_told(catalog: Catalog, catalog_url: str) -> None:
+    hive = make_orders(catalog)
+    before = hive_state(catalog, hive)
+    migrate(catalog)
+    append(catalog_url, [8, 9])
+    with pytest.raises(DataWrittenError, match=r"1 commit\(s\) .*2 row\(s\) in 1 file\(s\) added, 0 row"):
+        catalog.migrations.revert("r1", NAME)
+    assert catalog.operations.find("r1") is None
+    assert len(iceberg_rows(catalog_url)) == 9
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.load_table(NAME).delete("year = 9")
+    with pytest.raises(DataWrittenError, match=r"2 commit\(s\) .*3 row\(s\) in 1 file\(s\) deleted"):
+        catalog.migrations.revert("r1", NAME)
+    report = catalog.migrations.revert("r1", NAME, lose_data=True)
+    assert report["lost"] == {
+        "snapshots": 2,
+        "files_added": 1,
+        "files_deleted": 1,
+        "rows_added": 2,
+        "rows_deleted": 3,
+        "is_traceable": True,
+    }
+    assert catalog.get_table(NAME) == hive
+    assert hive_state(catalog, hive) == before
+
+
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_what_was_written_into_a_branch_is_not_lost_unless_told(catalog: Catalog, catalog_url: str, kind: str) -> None:
+    make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(NAME)
+        first = table.current_snapshot()
+        assert first is not None
+        table.manage_snapshots().create_branch(first.snapshot_id, "audit").commit()
+        rows = pyarrow.table({"id": pyarrow.array([8], pyarrow.int64()), "note": ["n8"]})
+        rows = rows.append_column("country", [["fr"]]).append_column("year", pyarrow.array([2026], pyarrow.int32()))
+        table.append(rows, branch="audit")
+        if kind == "tag":
+            head = table.refs()["audit"].snapshot_id
+            table.manage_snapshots().create_tag(head, "kept").remove_branch("audit").commit()
+    with pytest.raises(DataWrittenError, match=r"1 commit\(s\) wrote data .* 1 row\(s\) in 1 file\(s\) added"):
+        catalog.migrations.revert("r1", NAME)
+    assert catalog.migrations.revert("r1", NAME, lose_data=True)["lost"]["rows_added"] == 1
+
+
+def test_a_change_of_the_schema_alone_loses_nothing(catalog: Catalog, catalog_url: str) -> None:
+    hive = make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg, iceberg.load_table(NAME).update_schema() as change:
+        from pyiceberg.types import StringType
+
+        change.add_column("more", StringType())
+    catalog.migrations.revert("r1", NAME)
+    assert catalog.get_table(NAME) == hive
+
+
+def test_a_table_that_an_engine_dropped_comes_back_only_when_told(catalog: Catalog, catalog_url: str) -> None:
+    hive = make_orders(catalog)
+    migrate(catalog)
+    with sql_catalog(catalog_url) as iceberg:
+        iceberg.drop_table(NAME)
+    assert catalog.get_table(NAME).metadata_location is None
+    with pytest.raises(DataWrittenError, match="files of the Hive table may be gone"):
+        catalog.migrations.revert("r1", NAME)
+    catalog.migrations.revert("r1", NAME, lose_data=True)
+    assert catalog.get_table(NAME) == hive
+
+
+# --- what changes meanwhile -------------------------------------------------------------------------------------------
+
+CHANGES: dict[str, Callable[[Catalog], object]] = {
+    "a partition": lambda c: c.add_partitions(NAME, [NewPartition(("be", "1"))]),
+    "one less": lambda c: c.drop_partitions(NAME, "year = 9"),
+    "a folder": lambda c: c.alter_partition(NAME, WHOLE, location="/elsewhere"),
+    "a format": lambda c: c.alter_partition(NAME, WHOLE, format="orc"),
+    "a property": lambda c: c.alter_table(NAME, properties={"a": "b"}),
+    "an index": lambda c: c.create_partition_index(NAME, "i", ["year"]),
+    "a file": lambda c: write_rows(c.get_partition(NAME, ("nl", "2024")).location, [99], "part-9.parquet"),
+    "another file": lambda c: write_rows(c.get_partition(NAME, ("nl", "2024")).location, [99, 98, 97]),
+    "no file": lambda c: Path(c.get_partition(NAME, ("nl", "2024")).location, "part-0.parquet").unlink(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_before_the_flip_is_noticed(catalog: Catalog, catalog_url: str, change: str) -> None:
+    table = make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    stage(catalog, operation)
+    CHANGES[change](catalog)
+    before = hive_state(catalog, table)
+    with pytest.raises(MigrationConflictError, match="the plan has to be made anew"):
+        catalog.migrations.flip("m1")
+    assert not catalog.get_table(NAME).is_iceberg
+    assert hive_state(catalog, table) == before
+    # The operation does not hold the table any more, and goes on with a new plan.
+    assert catalog.operations.get("m1").state is OperationState.FAILED
+    if change not in ("a folder", "a format"):
+        migrate(catalog)
+        rows = {row[0] for row in iceberg_rows(catalog_url)}
+        assert (99 in rows, 1 in rows) == (
+            "file" in change and change != "no file",
+            change not in ("another file", "no file"),
+        )
+
+
+def test_a_file_that_arrives_while_the_flip_prepares_is_noticed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    prepared = catalog.migrations.target
+
+    def prepare_while_a_file_arrives(*arguments: Any) -> Any:
+        write_rows(location, [99], "late.parquet")
+        return prepared(*arguments)
+
+    monkeypatch.setattr(catalog.migrations, "target", prepare_while_a_file_arrives)
+    with pytest.raises(MigrationConflictError, match="files changed"):
+        catalog.migrations.flip("m1")
+
+
+@pytest.mark.parametrize("kind", ["new", "longer"])
+def test_a_file_that_arrives_between_the_listing_and_the_commit_is_named(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    location = catalog.get_partition(NAME, ("nl", "2025")).location
+    name = "late.parquet" if kind == "new" else "part-0.parquet"
+    insert_pointer = flipping.insert_pointer
+
+    def insert_while_a_file_arrives(*arguments: Any) -> None:
+        write_rows(location, [99] * 1_000, name)
+        insert_pointer(*arguments)
+
+    monkeypatch.setattr(flipping, "insert_pointer", insert_while_a_file_arrives)
+    report = catalog.migrations.flip("m1")
+    late = report["late_files"]
+    assert (late["count"], late["paths"]) == (1, [f"{location}/{name}"])
+    assert "revert and migrate again" in late["advice"]
+    assert f"{location}/{name}" in caplog.text
+    # It is journaled, so that a caller that died meanwhile learns of it.
+    assert catalog.migrations.flip("m1") == report
+    # As the advice says.
+    catalog.migrations.revert("r1", NAME)
+    monkeypatch.undo()
+    assert "late_files" not in migrate(catalog, operation_id="m2")
+    assert 99 in {row[0] for row in iceberg_rows(catalog_url)}
+
+
+def test_files_are_not_listed_again_when_told(catalog: Catalog) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    CHANGES["a file"](catalog)
+    catalog.migrations.flip("m1", relist=False)
+
+
+def test_a_listing_from_elsewhere_is_compared(catalog: Catalog) -> None:
+    make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    listing = stage(catalog, operation)["listing"]
+    assert str(catalog.migrations.list_again(operation)) == listing
+    with pytest.raises(MigrationConflictError, match="its files changed"):
+        catalog.migrations.flip("m1", listing="4-00")
+    assert migrate(catalog)["files"] == 4
+
+
+def test_an_agreed_plan_is_kept_to(catalog: Catalog) -> None:
+    make_orders(catalog)
+    plan = catalog.migrations.plan(NAME, REQUEST)
+    catalog.alter_table(NAME, properties={"a": "b"})
+    with pytest.raises(MigrationConflictError, match=f"fingerprint {plan.fingerprint}"):
+        catalog.migrations.begin("m1", NAME, replace(REQUEST, fingerprint=plan.fingerprint))
+    again = catalog.migrations.plan(NAME, REQUEST)
+    assert again.fingerprint != plan.fingerprint
+    catalog.migrations.begin("m1", NAME, replace(REQUEST, fingerprint=again.fingerprint))
+    assert catalog.migrations.plan(NAME, REQUEST, operation_id="m1").fingerprint == again.fingerprint
+
+
+# --- steps ----------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_flips_that_was_not_staged(catalog: Catalog) -> None:
+    make_orders(catalog)
+    catalog.migrations.begin("m1", NAME, REQUEST)
+    with pytest.raises(VerificationFailedError, match="not staged"):
+        catalog.migrations.flip("m1")
+
+
+def test_nothing_flips_that_was_not_verified_unless_told(catalog: Catalog) -> None:
+    make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME)
+    stage(catalog, operation)
+    with pytest.raises(VerificationFailedError, match="not compared"):
+        catalog.migrations.flip("m1")
+    pretend_verified(catalog, "m1")
+    stage(catalog, operation)
+    with pytest.raises(VerificationFailedError, match="not compared"):
+        catalog.migrations.flip("m1")
+    pretend_verified(catalog, "m1")
+    catalog.migrations.flip("m1")
+    assert catalog.get_table(NAME).is_iceberg
+
+
+def test_a_flip_done_again_returns_the_same_report(catalog: Catalog) -> None:
+    make_orders(catalog)
+    report = migrate(catalog)
+    assert catalog.migrations.flip("m1") == report
+    assert catalog.migrations.begin("m1", NAME, REQUEST).is_committed
+
+
+def test_an_attempt_that_was_given_up_stages_nothing(catalog: Catalog) -> None:
+    make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    first = catalog.operations.start_job("m1", STAGE)
+    staged = staged_files(catalog, operation, first)
+    catalog.operations.start_job("m1", STAGE)
+    with pytest.raises(FencedError):
+        catalog.migrations.record_staged("m1", first, staged)
+    assert not catalog.migrations.is_staged("m1")
+
+
+def test_files_that_cannot_be_the_tables_are_refused_or_reported(catalog: Catalog) -> None:
+    make_orders(catalog)
+    empty, damaged = (
+        RefusedFile("/a/b", FileProblem.EMPTY, "it is empty"),
+        RefusedFile("/a/c", FileProblem.DAMAGED, "its end is cut off"),
+    )
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    with pytest.raises(UnusableFilesError, match="/a/b: it is empty") as error:
+        stage(catalog, operation, [empty])
+    assert error.value.problems == (empty,)
+    operation = catalog.migrations.begin("m1", NAME, replace(REQUEST, unusable_files=OnUnusable.SKIP))
+    with pytest.raises(UnusableFilesError, match=r"/a/c: .*DAMAGED"):
+        stage(catalog, operation, [empty, damaged])
+    report = stage(catalog, operation, [empty])
+    assert report["problems"] == [{"path": "/a/b", "problem": "EMPTY", "message": "it is empty"}]
+    catalog.migrations.flip("m1")
+
+
+def test_manifests_that_do_not_hold_what_was_counted_are_refused(catalog: Catalog) -> None:
+    make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    attempt = catalog.operations.start_job("m1", STAGE)
+    staged = staged_files(catalog, operation, attempt)
+    short = replace(staged, totals=staged.totals[1:])
+    with pytest.raises(VerificationFailedError, match="4 file"):
+        catalog.migrations.record_staged("m1", attempt, short)
+
+
+# --- two at once ------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_migrations_at_once_one_wins_and_the_other_says_why(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    barrier, outcomes = Barrier(2), dict[str, object]()
+
+    def run(operation_id: str) -> None:
+        with Catalog.open(catalog_url) as own:
+            barrier.wait()
+            try:
+                outcomes[operation_id] = migrate(own, operation_id=operation_id)
+            except CatalogError as error:
+                outcomes[operation_id] = error
+
+    threads = [Thread(target=run, args=(each,)) for each in ("a", "b")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    lost = [each for each in outcomes.values() if isinstance(each, Exception)]
+    assert len(lost) == 1
+    assert isinstance(lost[0], OperationConflictError | AlreadyIcebergError), lost
+    assert iceberg_rows(catalog_url) == expected_rows()
+
+
+def test_two_runs_of_one_operation_give_one_table(catalog: Catalog, catalog_url: str) -> None:
+    make_orders(catalog)
+    stage(catalog, catalog.migrations.begin("m1", NAME, REQUEST))
+    outcomes: list[object] = []
+    barrier = Barrier(3)
+
+    def flip() -> None:
+        with Catalog.open(catalog_url) as own:
+            barrier.wait()
+            try:
+                outcomes.append(own.migrations.flip("m1"))
+            except CatalogError as error:
+                outcomes.append(error)
+
+    threads = [Thread(target=flip) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    reports = [each for each in outcomes if isinstance(each, dict)]
+    assert reports
+    assert all(each == reports[0] for each in reports)
+    assert all(isinstance(each, dict | FencedError) for each in outcomes), outcomes
+    assert iceberg_rows(catalog_url) == expected_rows()
+
+
+def test_a_table_at_work_is_not_migrated_and_one_being_migrated_is_not_worked_on(catalog: Catalog) -> None:
+    make_orders(catalog)
+    catalog.migrations.begin("m1", NAME, REQUEST)
+    for attempt in (
+        lambda: catalog.migrations.plan(NAME, REQUEST),
+        lambda: catalog.migrations.begin("m2", NAME, REQUEST),
+        lambda: catalog.repair_table(NAME),
+    ):
+        with pytest.raises(OperationConflictError, match="operation m1"):
+            attempt()
+    catalog.operations.fail("m1", "GIVEN_UP", "")
+    catalog.migrations.begin("m2", NAME, REQUEST)
+
+
+# --- drop and vacuum --------------------------------------------------------------------------------------------------
+
+
+def test_dropping_an_iceberg_table_removes_both_entries_and_no_file(catalog: Catalog, catalog_url: str) -> None:
+    table = make_orders(catalog)
+    files = data_files(table)
+    migrate(catalog)
+    with pytest.raises(FilesNeededError, match="drop it without PURGE"):
+        catalog.drop_table(NAME, purge=True)
+    catalog.drop_table(NAME)
+    with pytest.raises(TableNotFoundError):
+        catalog.get_table(NAME)
+    with sql_catalog(catalog_url) as iceberg:
+        assert not iceberg.table_exists(NAME)
+    assert data_files(table) == files
+    make_orders(catalog)
+
+
+def test_vacuum_keeps_the_metadata_of_iceberg_tables(catalog: Catalog, catalog_url: str) -> None:
+    table = make_orders(catalog)
+    migrate(catalog)
+    append(catalog_url, [8])
+    make_old(catalog, table.location, "m1")
+    before = metadata_files(table.location)
+    report = catalog.vacuum(grace=timedelta(0))
+    assert report.problems == ()
+    assert metadata_files(table.location) == before
+    assert len(iceberg_rows(catalog_url)) == 8
+
+
+def test_vacuum_removes_what_attempts_left_that_were_given_up(catalog: Catalog, catalog_url: str) -> None:
+    table = make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    files = data_files(table)
+    stage(catalog, operation)
+    assert catalog.vacuum(grace=timedelta(0)).tables == ()
+    stage(catalog, operation)
+    catalog.operations.fail("m1", "GIVEN_UP", "")
+    assert catalog.vacuum().tables == ()
+    make_old(catalog, table.location, "m1")
+    found = len(metadata_files(table.location))
+    assert catalog.vacuum(grace=timedelta(0), dry_run=True).total.orphan_files == found
+    assert catalog.vacuum(grace=timedelta(0)).total.orphan_files == found
+    assert metadata_files(table.location) == []
+    assert data_files(table) == files
+    # A retry notices that nothing is staged any more.
+    catalog.migrations.begin("m1", NAME, REQUEST)
+    assert not catalog.migrations.is_staged("m1")
+    migrate(catalog)
+    assert iceberg_rows(catalog_url) == expected_rows()
+
+
+def test_vacuum_removes_the_other_attempts_of_a_committed_migration(catalog: Catalog, catalog_url: str) -> None:
+    table = make_orders(catalog)
+    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    stage(catalog, operation)
+    kept = stage(catalog, operation)
+    catalog.migrations.flip("m1")
+    make_old(catalog, table.location, "m1")
+    catalog.vacuum(grace=timedelta(0))
+    left = metadata_files(table.location)
+    assert left == [each for each in left if f"/{kept['folder']}/" in each or each == kept["metadata_location"]]
+    assert len(left) == 4
+    assert iceberg_rows(catalog_url) == expected_rows()
+
+
+def test_vacuum_removes_the_metadata_of_a_table_that_is_hive_again(catalog: Catalog, catalog_url: str) -> None:
+    table = make_orders(catalog)
+    migrate(catalog)
+    catalog.migrations.revert("r1", NAME)
+    make_old(catalog, table.location, "m1")
+    migrate(catalog, operation_id="m2")
+    catalog.vacuum(grace=timedelta(0))
+    assert iceberg_rows(catalog_url) == expected_rows()
+    assert len(metadata_files(table.location)) == 4
+    catalog.migrations.revert("r2", NAME)
+    make_old(catalog, table.location, "m2")
+    catalog.vacuum(grace=timedelta(0))
+    assert metadata_files(table.location) == []
+    assert len(data_files(table)) == 4
+
+
+def test_operations_stay_in_the_journal_while_their_metadata_is_there(catalog: Catalog) -> None:
+    table = make_orders(catalog)
+    migrate(catalog)
+    make_old(catalog, table.location, "m1")
+    catalog.operations.begin("later", catalog.operations.get("m1").kind, "demo.none", {"location": None})
+    assert catalog.maintenance.expire_operations(older_than=timedelta(days=1)).kept == 1
+
+
+def test_a_table_in_the_folder_of_the_metadata_is_not_taken_for_data(catalog: Catalog, catalog_url: str) -> None:
+    table = catalog.create_table("demo.flat", columns=[("id", "bigint"), ("note", "string")])
+    write_rows(table.location, [1])
+    nested = MigrationRequest(verify=False, recursive_directory="true")
+    migrate(catalog, "demo.flat", request=nested)
+    catalog.migrations.revert("r1", "demo.flat")
+    migrate(catalog, "demo.flat", "m2", request=nested)
+    assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1]

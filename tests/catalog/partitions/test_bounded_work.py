@@ -1,0 +1,222 @@
+"""Work on tables with many partitions: no full scans, no connection held by a reader, no long transaction."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from catalog import Catalog, IndexDefinition, NewPartition, Table
+from catalog.errors import TableNotFoundError
+from catalog.model import OnInvalid
+from catalog.operations.failpoints import Point
+from catalog.operations.journal import OperationKind
+from catalog.partitions.adding import PartitionAdder
+from catalog.partitions.queries import Queries
+from catalog.storage.schema import (
+    DataFileRow,
+    IndexItemRow,
+    PartitionIndexRow,
+    PartitionRow,
+    SourceFileRow,
+)
+from catalog.tables.neighbours import neighbours
+from catalog.tables.own_files import OthersFiles
+from tests.support import killed_changes
+
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["catalog.catalog", killed_changes.__name__])
+
+TABLE = "demo.t"
+
+
+def add_many(catalog: Catalog, count: int) -> None:
+    """Create a table with so many partitions."""
+    catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=[("n", "int")])
+    catalog.add_partitions(TABLE, [NewPartition([str(number)]) for number in range(count)])
+
+
+# --- partitions of an operation -------------------------------------------------------------------------------------
+
+
+def test_partitions_of_an_operation_are_found_by_an_index(catalog: Catalog) -> None:
+    add_many(catalog, 5_000)
+    operation = catalog.operations.begin("run-1", OperationKind.ADD_PARTITIONS, TABLE)
+    with catalog.storage.write() as connection:
+        adder = PartitionAdder(connection, catalog._definitions, TABLE, operation_number=operation.number)
+        added = [NewPartition([str(-number)]) for number in range(1, 4)]
+        adder.add(added, if_not_exists=False, on_invalid=OnInvalid.REFUSE)
+    assert {partition.values for partition in catalog.operation_partitions("run-1")} == {("-1",), ("-2",), ("-3",)}
+    is_postgresql = catalog.storage.is_postgresql
+    query = Queries(is_postgresql).partitions_of_operation(catalog.get_table(TABLE).id, operation.number)
+    with catalog.storage.write() as connection:
+        if is_postgresql:
+            connection.exec_driver_sql("ANALYZE calve_partition")
+        explain = "EXPLAIN" if is_postgresql else "EXPLAIN QUERY PLAN"
+        plan = str(connection.exec_driver_sql(f"{explain} {query.sql}", query.parameters).all())
+    assert "ix_calve_partition_table_id_operation_number" in plan
+
+
+# --- open iterators -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("connections", ["2", "5"])
+def test_open_iterators_leave_connections_to_others(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch, connections: str
+) -> None:
+    add_many(catalog, 12_000)
+    monkeypatch.setenv("CALVE_CONNECTIONS", connections)
+    monkeypatch.setenv("CALVE_CONNECTION_TIMEOUT_SECONDS", "1")
+    # As if they were many: the rest goes into a file.
+    monkeypatch.setattr("catalog.partitions.spooling._ROWS_IN_MEMORY", 6_000)
+    with Catalog.open(catalog_url) as limited:
+        readers = [limited.get_partitions(TABLE, expression) for expression in (None, "n >= 0", "n < 99999") * 5]
+        read = [[next(reader)] for reader in readers]
+        assert limited.drop_partitions(TABLE, "n >= 11000") == 1_000
+        for partitions, reader in zip(read, readers, strict=True):
+            partitions.extend(reader)
+            # All see the state in which they began.
+            assert {partition.values for partition in partitions} == {(str(number),) for number in range(12_000)}
+            assert len(partitions) == 12_000
+        assert sum(1 for _ in limited.get_partitions(TABLE)) == 11_000
+
+
+def test_iterators_that_are_given_up_give_their_connection_back(
+    catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_many(catalog, 12_000)
+    monkeypatch.setenv("CALVE_CONNECTIONS", "2")
+    monkeypatch.setenv("CALVE_CONNECTION_TIMEOUT_SECONDS", "1")
+    with Catalog.open(catalog_url) as limited:
+        for _ in range(3):
+            reader = limited.get_partitions(TABLE)
+            next(reader)
+            assert not limited.storage.streams.acquire(blocking=False)
+            del reader
+            assert limited.storage.streams.acquire(blocking=False)
+            limited.storage.streams.release()
+
+
+# --- dropping ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def indexed(catalog: Catalog) -> Table:
+    """A table of 350 partitions and two indexes, with rows of each kind that a table may have."""
+    indexes = [IndexDefinition("by_n", ("n",)), IndexDefinition("by_s", ("s", "n"))]
+    keys = [("n", "int"), ("s", "string")]
+    catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=keys, indexes=indexes)
+    new = [NewPartition([str(number), "a"]) for number in range(350)]
+    catalog.add_partitions(TABLE, new)
+    catalog.alter_partition(TABLE, ("0", "a"), rename_to=("0", "b"))
+    table = catalog.get_table(TABLE)
+    source = {"table_id": table.id, "size_bytes": 1, "modified_at_ms": 1, "operation_number": 1}
+    file = {"table_id": table.id, "row_count": 1, "size_bytes": 1, "statistics": "{}", "operation_number": 1}
+    with catalog.storage.write() as connection:
+        connection.execute(insert(SourceFileRow), [{**source, "path": f"{number:03}"} for number in range(350)])
+        connection.execute(
+            insert(DataFileRow), [{**file, "path": str(number), "partition_id": number % 3} for number in range(350)]
+        )
+    return table
+
+
+def rows_left(catalog: Catalog, table: Table) -> dict[str, int]:
+    """Return the number of rows that the catalog has of a table of old, by kind; items are those of any table."""
+    with catalog.storage.read() as connection:
+        counts = {
+            row.__tablename__: connection.scalar(select(func.count()).where(row.table_id == table.id)) or 0
+            for row in (PartitionRow, DataFileRow, SourceFileRow, PartitionIndexRow)
+        }
+        return counts | {"items": connection.scalar(select(func.count()).select_from(IndexItemRow)) or 0}
+
+
+def killed(work: Callable[..., None], *arguments: str) -> bool:
+    """Do something in a process of its own; return whether it was killed."""
+    process = context.Process(target=work, args=arguments)
+    process.start()
+    process.join(300)
+    assert process.exitcode in (0, -9)
+    return process.exitcode == -9
+
+
+def test_a_drop_of_a_table_that_is_killed_between_its_transactions_is_finished_by_vacuum(
+    catalog: Catalog, catalog_url: str, indexed: Table
+) -> None:
+    assert killed(killed_changes.drop_table, catalog_url, TABLE, Point.COMMITTED)
+    with pytest.raises(TableNotFoundError):
+        catalog.get_table(TABLE)
+    # The name and the values are free at once.
+    catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=[("n", "int"), ("s", "string")])
+    catalog.add_partitions(TABLE, [NewPartition(["1", "a"])])
+    new = catalog.get_table(TABLE)
+    assert [partition.values for partition in catalog.get_partitions(TABLE)] == [("1", "a")]
+    counts = [sum(rows_left(catalog, indexed).values())]
+    assert counts[0] == 5 * 250
+    assert catalog.vacuum(dry_run=True).purged == ()
+    for _ in range(3):
+        assert killed(killed_changes.vacuum, catalog_url, Point.PARTLY_COMMITTED)
+        counts.append(sum(rows_left(catalog, indexed).values()))
+    assert counts == [1250, 1150, 1050, 1000]
+    assert not killed(killed_changes.vacuum, catalog_url, "")
+    assert set(rows_left(catalog, indexed).values()) == {0}
+    assert [operation.state for operation in catalog.operations.list(TABLE)] == ["CLEANED"]
+    assert rows_left(catalog, new)["calve_partition"] == 1
+
+
+def test_a_drop_of_partitions_that_is_killed_between_its_transactions_goes_on(
+    catalog: Catalog, catalog_url: str, indexed: Table
+) -> None:
+    for left in (250, 150, 50):
+        assert killed(killed_changes.drop_partitions, catalog_url, TABLE, "n >= 50", Point.PARTLY_COMMITTED)
+        assert rows_left(catalog, indexed)["calve_partition"] == left
+        for name in ("by_n", "by_s"):
+            assert catalog.verify_partition_index(TABLE, name).is_exact
+    assert catalog.drop_partitions(TABLE, "n >= 50") == 0
+    assert catalog.drop_partitions(TABLE) == 50
+
+
+def test_nobody_waits_while_a_table_or_its_partitions_are_dropped(
+    catalog: Catalog, catalog_url: str, indexed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = [NewPartition([str(number)]) for number in range(400)]
+    catalog.create_table("demo.other", columns=[("x", "int")], partition_keys=[("n", "int")])
+    done: list[int] = []
+
+    def work(point: Point) -> None:
+        """Write, as others would, where any lock that is held would be waited for in vain."""
+        if point is Point.PARTLY_COMMITTED:
+            others.add_partitions("demo.other", [add[len(done)]])
+            done.append(len(done))
+
+    monkeypatch.setenv("CALVE_CONNECTION_TIMEOUT_SECONDS", "5")
+    with Catalog.open(catalog_url) as others, killed_changes.small_batches(), monkeypatch.context() as patched:
+        for module in ("catalog.tables.dropping", "catalog.partitions.changing"):
+            patched.setattr(f"{module}.reached", work)
+        assert catalog.drop_partitions(TABLE, "n >= 100") == 250
+        assert len(done) == 3
+        catalog.add_partitions(TABLE, [NewPartition([str(number), "c"]) for number in range(300)])
+        catalog.drop_table(TABLE)
+    assert len(done) > 10
+    assert set(rows_left(catalog, indexed).values()) == {0}
+
+
+def test_a_small_table_is_dropped_in_one_transaction(catalog: Catalog, indexed: Table) -> None:
+    catalog.drop_table(TABLE)
+    assert set(rows_left(catalog, indexed).values()) == {0}
+    assert catalog.operations.list() == []
+
+
+def test_partitions_of_a_dropped_table_keep_no_files_of_others(
+    catalog: Catalog, indexed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = f"{indexed.location}/own"
+    catalog.add_partitions(TABLE, [NewPartition(["1", "own"], location=folder)])
+    monkeypatch.setattr("catalog.catalog.finish_drop", lambda *_: OthersFiles())
+    with killed_changes.small_batches():
+        catalog.drop_table(TABLE)
+    assert rows_left(catalog, indexed)["calve_partition"] == 251
+    with catalog.storage.read() as connection:
+        assert list(neighbours(connection, [indexed.location])) == []
+    assert catalog.create_table("demo.own", columns=[("x", "int")], location=folder).location == folder

@@ -1,0 +1,91 @@
+"""GetPartitions returns the same with any index, with none, with a half-built one, and as another database.
+
+Each test asks some 20 filters of each example, on both databases. CALVE_TEST_EXAMPLES=300 asks more than 20,000.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import count
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvalid
+from tests.support.filters import Given, Oracle, cases, distinct, fits
+
+TABLE_NUMBERS = count()
+EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
+
+
+def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:
+    """Create the table of a case; return its name."""
+    name = f"demo.table_{next(TABLE_NUMBERS)}"
+    names = case.key_names
+    definitions = [
+        IndexDefinition(f"index_{number}", tuple(names[position] for position in keys))
+        for number, keys in enumerate(case.indexes)
+    ]
+    catalog.create_table(
+        name,
+        columns=[("flight", "int")],
+        partition_keys=list(zip(names, case.key_types, strict=True)),
+        indexes=definitions if with_indexes else (),
+    )
+    return name
+
+
+def numbered(rows: list[tuple[str | None, ...]]) -> Iterator[NewPartition]:
+    """Yield the partitions; each one's row count is its number, by which it is known again."""
+    for number, row in enumerate(rows):
+        yield NewPartition(row, location=f"/elsewhere/{number}", row_count=number)
+
+
+def check_answers(catalog: Catalog, table: str, case: Given, rows: list[tuple[str | None, ...]]) -> None:
+    """Compare all answers with the oracle's."""
+    with Oracle(case.key_types, rows) as oracle:
+        for condition in case.filters:
+            expected = oracle.matching(condition)
+            for use_indexes in (True, False):
+                found = catalog.get_partitions(table, condition.text, use_indexes=use_indexes)
+                assert sorted(partition.row_count or 0 for partition in found) == expected, condition.text
+
+
+@settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases())
+def test_a_table_created_with_indexes_answers_as_the_oracle_does(catalog: Catalog, case: Given) -> None:
+    table = create_table(catalog, case, with_indexes=True)
+    rows = distinct(case.key_types, case.rows)
+    fitting = [row for row in rows if fits(case, row)]
+
+    first = catalog.add_partitions(table, numbered(fitting), if_not_exists=True)
+    again = catalog.add_partitions(
+        table, [NewPartition(row, "/x") for row in case.rows], if_not_exists=True, on_invalid=OnInvalid.SKIP
+    )
+
+    assert (first.added, first.existing) == (len(fitting), 0)
+    assert again.added == 0
+    assert len(again.refused) == sum(not fits(case, row) for row in case.rows)
+    assert again.existing == len(case.rows) - len(again.refused)
+    assert all(index.state is IndexState.ACTIVE for index in catalog.get_partition_indexes(table))
+    check_answers(catalog, table, case, fitting)
+
+
+@settings(max_examples=EXAMPLES * 2 // 3, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(case=cases(), is_built=st.sampled_from([True, True, False]))
+def test_a_table_that_gets_its_indexes_later_answers_as_the_oracle_does(
+    catalog: Catalog, case: Given, is_built: bool
+) -> None:
+    table = create_table(catalog, case, with_indexes=False)
+    rows = distinct(case.key_types, case.rows)
+    catalog.add_partitions(table, numbered(rows))
+
+    for number, keys in enumerate(case.indexes):
+        catalog.create_partition_index(table, f"index_{number}", [case.key_names[position] for position in keys])
+        if is_built:
+            built = catalog.build_partition_index(table, f"index_{number}")
+            alone = Given(case.key_types, (keys,), case.rows, case.filters)
+            does_fit = all(fits(alone, row) for row in rows)
+            assert built.state is (IndexState.ACTIVE if does_fit else IndexState.FAILED)
+    check_answers(catalog, table, case, rows)

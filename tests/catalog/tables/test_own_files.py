@@ -1,0 +1,163 @@
+"""Five attempts to delete files that Calve did not write; none succeeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from catalog import Catalog, NewPartition
+from catalog.errors import CatalogError
+from catalog.model import TableKind
+from catalog.statements.engine import Engine
+from catalog.statements.session import Session
+from tests.support.written_files import SPARK_NAME, own_name
+
+pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A folder below an allowed one, with a file that somebody else wrote."""
+    folder = tmp_path / "warehouse" / "shop.db" / "foreign"
+    folder.mkdir(parents=True)
+    (folder / "theirs.parquet").write_text("theirs")
+    return folder
+
+
+@pytest.fixture
+def session(catalog_url: str, tmp_path: Path, foreign: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    def start(_catalog: Catalog) -> Engine:
+        raise AssertionError("no engine is needed")
+
+    monkeypatch.setenv("CALVE_ALLOWED_LOCATIONS", "")
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
+    with Catalog.open(catalog_url) as catalog, Session(catalog, database="shop", start=start) as session:
+        catalog.create_database("shop", location=str(foreign.parent))
+        session.execute("CREATE TABLE own (id int) PARTITIONED BY (k int) STORED AS PARQUET")
+        yield session
+
+
+ATTEMPTS = {
+    "a table over the folder": ["CREATE TABLE x (id int) STORED AS PARQUET LOCATION '{foreign}'", "DROP TABLE x PURGE"],
+    "a table of the folder's name": ["CREATE TABLE foreign (id int) STORED AS PARQUET", "DROP TABLE foreign PURGE"],
+    "a table that moves there": [
+        "CREATE TABLE x (id int) STORED AS PARQUET",
+        "ALTER TABLE x SET LOCATION '{foreign}'",
+        "DROP TABLE x PURGE",
+    ],
+    "a partition there": [
+        "ALTER TABLE own ADD PARTITION (k=1) LOCATION '{foreign}'",
+        "ALTER TABLE own DROP PARTITION (k=1)",
+        "DROP TABLE own PURGE",
+    ],
+    "a table around it": [
+        "CREATE TABLE x (id int) STORED AS PARQUET LOCATION '{foreign}/..'",
+        "DROP TABLE x PURGE",
+    ],
+    "a table of a scheme": [
+        "CREATE TABLE x (id int) PARTITIONED BY (k int) STORED BY 'carbondata' LOCATION '{foreign}' TBLPROPERTIES "
+        "('PARTITION_TYPE'='HASH', 'PARTITION_NUM'='2')",
+        "DROP TABLE x PURGE",
+    ],
+}
+
+
+@pytest.mark.parametrize("statements", ATTEMPTS.values(), ids=ATTEMPTS)
+def test_foreign_files_stay(session: Session, foreign: Path, catalog_url: str, statements: list[str]) -> None:
+    for statement in statements:
+        try:
+            session.execute(statement.format(foreign=foreign))
+        except CatalogError:
+            break
+    with Catalog.open(catalog_url) as catalog:
+        catalog.vacuum(grace=timedelta(0))
+    assert (foreign / "theirs.parquet").read_text() == "theirs"
+
+
+CREATIONS: dict[str, Callable[[Catalog, Path], object]] = {
+    "given": lambda catalog, folder: catalog.create_table("shop.x", columns=[("id", "int")], location=str(folder)),
+    "moved": lambda catalog, folder: [
+        catalog.create_table("shop.x", columns=[("id", "int")]),
+        catalog.alter_table("shop.x", location=str(folder)),
+    ],
+}
+
+
+@pytest.mark.parametrize("create", CREATIONS.values(), ids=CREATIONS)
+def test_a_table_is_managed_only_in_a_folder_that_was_empty(
+    session: Session, foreign: Path, catalog_url: str, create: Callable[[Catalog, Path], object]
+) -> None:
+    with Catalog.open(catalog_url) as catalog:
+        create(catalog, foreign)
+        assert catalog.get_table("shop.x").kind is TableKind.EXTERNAL
+        catalog.drop_table("shop.x", purge=True)
+        create(catalog, foreign.parent / "empty")
+        assert catalog.get_table("shop.x").kind is TableKind.MANAGED
+        assert catalog.add_partitions("shop.own", [NewPartition(["1"])]).added == 1
+
+
+# --- files that others put into the folder of a managed table --------------------------------------------------------
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(path.name)
+    return path
+
+
+@pytest.fixture
+def name_of_own(catalog_url: str) -> str:
+    with Catalog.open(catalog_url) as catalog:
+        return own_name(catalog)
+
+
+def test_purge_of_partitions_leaves_and_names_the_files_of_others(
+    session: Session, foreign: Path, name_of_own: str
+) -> None:
+    root = foreign.parent / "own"
+    own = [put(root / name / name_of_own) for name in ("k=1", "k=2", "k=2/deep")]
+    names = ("000000_0", "_SUCCESS", SPARK_NAME, "deep/notes.txt")
+    others = [put(root / "k=2" / name) for name in names]
+    session.execute("ALTER TABLE own ADD PARTITION (k=1) PARTITION (k=2)")
+    answer = session.execute("ALTER TABLE own DROP PARTITION (k>0) PURGE")
+    assert "deleted the files of 2. Left 4 file(s) that Calve did not write: " in (answer.text or "")
+    assert all(str(path) in (answer.text or "") for path in others)
+    assert [path.exists() for path in (*own, *others)] == [False] * 3 + [True] * 4
+    assert sorted(path.name for path in root.iterdir()) == ["k=2"]
+
+
+def test_purge_of_a_table_leaves_and_names_the_files_of_others(
+    session: Session, foreign: Path, name_of_own: str
+) -> None:
+    root = foreign.parent / "own"
+    for name in (
+        f"k=1/{name_of_own}",
+        f"k=1/.{name_of_own}.crc",
+        f"k=2/.calve-{name_of_own}",
+        "_calve_staging/1-1/data/x",
+        "_calve_staging/1-1/data/_SUCCESS",
+    ):
+        put(root / name)
+    others = [put(root / name) for name in (f"k=1/{SPARK_NAME}", "k=3/theirs.orc", "README")]
+    elsewhere = put(foreign / name_of_own)
+    (root / "k=4").symlink_to(foreign)
+    answer = session.execute("DROP TABLE own PURGE")
+    assert (answer.text or "").startswith("Dropped shop.own. Left 4 file(s) that Calve did not write: ")
+    assert all(str(path) in (answer.text or "") for path in (*others, root / "k=4"))
+    assert sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()) == [
+        "README",
+        f"k=1/{SPARK_NAME}",
+        "k=3/theirs.orc",
+    ]
+    assert elsewhere.exists()
+
+
+def test_many_files_of_others_are_counted(session: Session, foreign: Path) -> None:
+    for number in range(12):
+        put(foreign.parent / "own" / f"k={number}" / "x.parquet")
+    answer = session.execute("DROP TABLE own PURGE")
+    assert "Left 12 file(s) that Calve did not write: " in (answer.text or "")
+    assert (answer.text or "").endswith(" and 7 more")

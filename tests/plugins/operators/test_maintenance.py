@@ -1,0 +1,179 @@
+"""What the regular clearing away does, and what its summary says of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from airflow.sdk import Context
+from airflow.sdk.exceptions import AirflowFailException
+from sqlalchemy import update
+
+from calve_airflow.operators.approval import Question
+from calve_airflow.operators.maintenance import (
+    CLEAR,
+    EXPIRE,
+    VACUUM,
+    ClearFailedBuildsOperator,
+    ExpireOperationsOperator,
+    SummariseMaintenanceOperator,
+    VacuumOperator,
+    maintenance_question,
+)
+from catalog import Catalog
+from catalog.indexes import building
+from catalog.operations.journal import LEASE_MS, OperationKind
+from catalog.storage.schema import ApprovalRow, OperationRow
+from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
+
+
+class Pushed(dict[str, Any]):
+    """The XComs of one task."""
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def context(**form: Any) -> Context:
+    fields = {"dry_run": False, "grace_hours": 24, "retention_days": 90, **form}
+    run = SimpleNamespace(triggering_user_name="asker", dag_id="catalog_maintenance", run_id="run")
+    return cast(Context, {"dag_run": run, "params": fields})
+
+
+def approve(**form: Any) -> Question | None:
+    """Return what a run with this form asks, and approve it."""
+    with Catalog.open() as catalog:
+        asked = maintenance_question(catalog, context(**form))
+        catalog.approvals.record("catalog_maintenance/run", asked.keys if asked else [], "boss")
+        return asked
+
+
+def vacuum(dry_run: bool, grace_hours: float) -> dict[str, Any]:
+    return VacuumOperator(task_id=VACUUM, grace_hours=grace_hours, is_dry_run=dry_run).execute(context())
+
+
+def expire(dry_run: bool, retention_days: float) -> dict[str, Any]:
+    operator = ExpireOperationsOperator(task_id=EXPIRE, retention_days=retention_days, is_dry_run=dry_run)
+    return operator.execute(context())
+
+
+def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
+    """Run the tasks, and return what each returned."""
+    approve(dry_run=dry_run, grace_hours=grace_hours)
+    return {
+        VACUUM: vacuum(dry_run, grace_hours),
+        EXPIRE: expire(dry_run, 90),
+        CLEAR: ClearFailedBuildsOperator(task_id=CLEAR, is_dry_run=dry_run).execute(context()),
+    }
+
+
+def summarise(planned: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+    """Return the rows of the summary, and why it failed."""
+    pushed = Pushed()
+    operator = SummariseMaintenanceOperator(task_id="summarise", operation_id="run", planned=planned)
+    failure = None
+    try:
+        operator.execute(cast(Context, {"ti": SimpleNamespace(xcom_push=pushed.xcom_push)}))
+    except AirflowFailException as error:
+        failure = str(error)
+    (rows,) = pushed.values()
+    return rows, failure
+
+
+@pytest.fixture
+def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog in which there is something of everything to clear away."""
+    table = hashed_table(catalog)
+    Load(catalog, table, "one").run()
+    Load(catalog, table, "two").run(retired=data_files(catalog, table))
+    Load(catalog, table, "dead").begin().write()
+    catalog.operations.begin("latest", OperationKind.VERIFY_INDEX, "demo.flights")
+    catalog.operations.heartbeat("dead", "load", catalog.operations.start_job("dead", "load"))
+    with catalog.storage.write() as connection:
+        connection.execute(
+            update(OperationRow)
+            .where(OperationRow.id == "dead")
+            .values(heartbeat_at_ms=OperationRow.heartbeat_at_ms - LEASE_MS)
+        )
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "clear_ended", lambda *_: None)
+        catalog.create_partition_index("demo.flights", "by_month", ["month"])
+        catalog.build_partition_index("demo.flights", "by_month")
+    return catalog
+
+
+def test_what_is_cleared_away_is_said_table_by_table(littered: Catalog) -> None:
+    would, _ = summarise(run(dry_run=True))
+    returned = run()
+    rows, failure = summarise(returned)
+    assert failure is None
+    said = [(row["task"], row["table"], row["outcome"]) for row in rows]
+    (vacuumed, abandoned, cleared) = said
+    assert vacuumed[:2] == ("vacuum", "demo.h")
+    assert vacuumed[2].startswith("deleted: 10 file(s), ")
+    assert abandoned == ("expire_operations", None, "given up, nobody works on it: dead")
+    assert cleared == ("clear_failed_builds", "demo.flights", "leftovers of partition index by_month")
+    assert [row["outcome"].replace("would be ", "") for row in would] == [row["outcome"] for row in rows]
+    table = littered.get_table("demo.h")
+    assert on_disk(table.location) == known(littered, table)
+
+
+def test_there_may_be_nothing_to_do(catalog: Catalog) -> None:
+    assert summarise(run(grace_hours=24)) == ([], None)
+
+
+def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) -> None:
+    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    rows, failure = summarise(run())
+    assert failure is not None
+    assert failure.startswith("1 of 1 failed: demo.far: nowhere://host/t could not be cleared up")
+    assert rows[0]["outcome"] in failure
+
+
+def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
+    _, failure = summarise({**run(), VACUUM: None})
+    assert failure == "1 of 1 failed: vacuum failed; its log says why"
+
+
+def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) -> None:
+    assert approve(dry_run=True, grace_hours=0) is None
+    assert approve() is None
+    before = on_disk(littered.get_table("demo.h").location)
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            vacuum(False, 0)
+        asked = approve(grace_hours=1)
+        assert asked is not None
+        assert asked.subject == "Delete replaced files after 1 hours?"
+    assert on_disk(littered.get_table("demo.h").location) == before
+
+
+def test_an_approval_does_not_count_for_what_came_after_it(littered: Catalog) -> None:
+    littered.operations.begin("ended", OperationKind.VERIFY_INDEX, "demo.flights")
+    littered.operations.fail("ended", "TEST", "ended")
+    approve(grace_hours=0, retention_days=0)
+    with littered.storage.write() as connection:
+        connection.execute(update(ApprovalRow).values(approved_at_ms=ApprovalRow.approved_at_ms - 60_000))
+    before = on_disk(littered.get_table("demo.h").location)
+    vacuum(False, 0)
+    assert on_disk(littered.get_table("demo.h").location) == before
+    assert expire(False, 0)["removed"] == 0
+    approve(grace_hours=0, retention_days=0)
+    vacuum(False, 0)
+    assert on_disk(littered.get_table("demo.h").location) != before
+    assert expire(False, 0)["removed"] > 0
+
+
+def test_a_journal_kept_shorter_than_usual_waits_for_a_person(catalog: Catalog) -> None:
+    catalog.operations.begin("ended", OperationKind.VERIFY_INDEX, "demo.flights")
+    catalog.operations.fail("ended", "TEST", "ended")
+    for _ in range(2):
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            expire(False, 0)
+        approve(retention_days=1)
+    assert catalog.operations.find("ended") is not None
+    asked = approve(retention_days=0)
+    assert asked is not None
+    assert asked.subject == "Forget ended operations after 0 days?"
+    assert expire(False, 0)["removed"] == 1

@@ -1,0 +1,179 @@
+"""Heartbeats of attempts that end, or are given up, while one is sent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from catalog import Catalog
+from catalog.errors import FencedError
+from catalog.operations.job_requests import JobRequest, RunStatementJob
+from catalog.operations.journal import JobState, OperationKind, OperationState
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
+
+
+@pytest.fixture
+def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The codes with which the process would have ended itself, with heartbeats all the time."""
+    from spark_jobs.sessions import session
+
+    codes: list[int] = []
+    monkeypatch.setattr(session, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr(os, "_exit", codes.append)
+    return codes
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "waited for two minutes"
+        time.sleep(0.01)
+
+
+def begin(catalog: Catalog) -> JobRequest:
+    catalog.operations.begin("load", OperationKind.APPEND_ROWS, "demo.flights")
+    attempt = catalog.operations.start_job("load", "commit")
+    return JobRequest(operation_id="load", step="commit", attempt=attempt, table="demo.flights")
+
+
+@on_sqlite
+@pytest.mark.parametrize("ends_process", [True, False])
+def test_a_process_that_has_committed_may_come_to_its_end(
+    catalog: Catalog, exits: list[int], ends_process: bool
+) -> None:
+    from spark_jobs.sessions.session import SignOfLife
+
+    request = begin(catalog)
+    with SignOfLife(catalog, request, ends_process=ends_process) as life:
+        catalog.operations.finish_job("load", "commit", request.attempt, {"rows": 1})
+        # The thread ends by itself at the first beat that is refused.
+        wait_for(lambda: not life._thread.is_alive())
+    assert exits == []
+
+
+@on_sqlite
+def test_a_process_that_was_given_up_ends_at_once(catalog: Catalog, exits: list[int]) -> None:
+    from spark_jobs.sessions.session import SignOfLife
+
+    request = begin(catalog)
+
+    def be_given_up() -> None:
+        with SignOfLife(catalog, request, ends_process=True):
+            second = catalog.operations.start_job("load", "commit")
+            catalog.operations.finish_job("load", "commit", second, {"rows": 1})
+            # Here the process goes on, because the exit is only recorded.
+            wait_for(lambda: bool(exits))
+
+    with pytest.raises(FencedError):
+        be_given_up()
+    assert exits[:1] == [1]
+
+
+def test_a_users_process_survives_an_attempt_that_was_given_up(
+    catalog: Catalog, spark: SparkSession, exits: list[int]
+) -> None:
+    """Its Spark jobs are cancelled, and those of others in the same session are not."""
+    from pyspark import InheritableThread
+
+    from spark_jobs.sessions.session import attempt_here
+
+    context = spark.sparkContext
+    # A task that sees that it was cancelled: one that sleeps would keep its core.
+    endless = spark.range(0, 10**15, 1, numPartitions=1).where("id < 0")
+    cancelled: list[Exception] = []
+    # Other tests may have left a stage that Spark still counts as active.
+    before = set(context.statusTracker().getActiveStageIds())
+
+    def run_other() -> None:
+        context.addJobTag("other")
+        try:
+            endless.collect()
+        except Exception as error:
+            cancelled.append(error)
+
+    def active() -> int:
+        return len(set(context.statusTracker().getActiveStageIds()) - before)
+
+    other = InheritableThread(target=run_other)
+    other.start()
+    wait_for(lambda: active() == 1)
+    operation = catalog.operations.begin("load", OperationKind.APPEND_ROWS, "demo.flights")
+
+    def give_up() -> None:
+        wait_for(lambda: active() == 2)
+        catalog.operations.fail("load", "GIVEN_UP", "given up by a test")
+
+    giving_up = threading.Thread(target=give_up)
+    giving_up.start()
+    with pytest.raises(FencedError), attempt_here(catalog, operation, "commit"):
+        endless.collect()
+    giving_up.join()
+    wait_for(lambda: active() == 1)
+    assert cancelled == []
+    context.cancelJobsWithTag("other")
+    other.join()
+    assert len(cancelled) == 1
+    assert exits == []
+    assert catalog.operations.get("load").state is OperationState.FAILED
+    assert spark.range(3).count() == 3
+
+
+SECRET = "planted-90210-secret"
+
+RUN = """
+import sys
+from catalog.operations.job_requests import RunStatementJob
+from spark_jobs.run_statement import run_statement
+from spark_jobs.sessions.session import run_job
+sys.exit(sum(run_job(RunStatementJob, run_statement, [path]) for path in sys.argv[1:]))
+"""
+
+
+@on_sqlite
+def test_the_log_of_a_job_has_no_text_literal_of_its_statement(catalog: Catalog, tmp_path: Path) -> None:
+    catalog.create_database("demo")
+    catalog.create_table("demo.flights", columns=[("id", "int"), ("name", "string")])
+    statements = {
+        f"SELECT missing, '{SECRET}' FROM demo.flights": "function parameter with name `missing` cannot be resolved",
+        f"SELECT '{SECRET}' FRM demo.flights WHERE (": "Syntax error at or near",
+    }
+    paths = []
+    for statement in statements:
+        operation = f"run_statement/{len(paths)}"
+        catalog.operations.begin(operation, OperationKind.RUN_STATEMENT, "demo.flights")
+        attempt = catalog.operations.start_job(operation, "run_statement")
+        job = RunStatementJob(
+            operation_id=operation, step="run_statement", attempt=attempt, table="demo.flights", statements=statement
+        )
+        paths.append(tmp_path / f"{len(paths)}.json")
+        paths[-1].write_text(job.to_json())
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "CALVE_CATALOG_URL": str(catalog.storage.url), "PYTHONPATH": str(root)}
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, paths)],
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert ended.returncode == len(statements), ended.stderr
+    for number, message in enumerate(statements.values()):
+        assert message in ended.stderr
+        run = catalog.operations.get_job(f"run_statement/{number}", "run_statement")
+        assert run is not None
+        assert (run.state, run.error_class) == (JobState.FAILED, "InvalidQueryError")
+        assert message in str(run.error_message)
+    assert SECRET not in ended.stdout + ended.stderr

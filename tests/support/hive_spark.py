@@ -1,0 +1,145 @@
+"""Spark on a Hive Metastore, in a process of its own, because Hive's support is a property of a whole JVM.
+
+The process takes a line of JSON for each statement, and answers each with one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Self
+
+from standalone.class_archive import jvm_options
+from standalone.java import require_java
+
+if TYPE_CHECKING:
+    from tests.support.hive_metastore import HiveMetastoreServer
+
+_REPOSITORY = Path(__file__).parents[2]
+_END_SECONDS = 60
+
+SESSION_CATALOG = {
+    "spark.sql.catalog.spark_catalog": "org.apache.iceberg.spark.SparkSessionCatalog",
+    "spark.sql.catalog.spark_catalog.type": "hive",
+}
+"""By these, Spark reads the tables of its metastore that are Iceberg's as such, and all others as Hive's."""
+
+
+class HiveSpark:
+    """A Spark that takes its tables from a metastore; a context manager that stops it."""
+
+    def __init__(self, metastore: HiveMetastoreServer, folder: Path, jar: Path) -> None:
+        """Take a folder to work in, and the jar of Iceberg's runtime."""
+        self._folder = folder
+        self._settings = {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "1g",
+            "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+            "spark.hadoop.hive.metastore.uris": metastore.uri,
+            # A metastore that makes its tables of locks by itself takes it for a mistake that Iceberg does not say what
+            # a lock is for; without locks, it compares the entry with what Iceberg expects.
+            "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
+            "spark.jars": str(jar),
+            "spark.log.level": "ERROR",
+            "spark.sql.catalogImplementation": "hive",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": f"file:{metastore.warehouse}",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
+        self._log: IO[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        """Start the process; the first statement waits for it."""
+        java_home = require_java()
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home),
+            "PYTHONPATH": str(_REPOSITORY),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_SUBMIT_OPTS": jvm_options(java_home),
+        }
+        self._log = (self._folder / "spark.log").open("wb")
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, json.dumps(self._settings)],
+            env=environment,
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the process end, which its input tells it to."""
+        assert self._process is not None
+        assert self._log is not None
+        try:
+            self._process.communicate(timeout=_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            # In the midst of a statement. Its JVM ends with it.
+            self._process.kill()
+            self._process.communicate()
+        self._log.close()
+
+    def begin(self, settings: Mapping[str, str] | None = None) -> None:
+        """Begin a session with some settings, which knows nothing of what earlier ones have read."""
+        self._ask({"settings": dict(settings or {})})
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """Run a statement; return its rows, in which what JSON does not have is text."""
+        return [tuple(each) for each in self._ask({"statement": statement})["rows"]]
+
+    def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"{json.dumps(question)}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+        if not line:
+            said = (self._folder / "spark.log").read_text(errors="replace")[-4_000:]
+            raise RuntimeError(f"Spark has ended; it said: {said}")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise RuntimeError(f"{question}: {answer['error']}")
+        return answer
+
+
+def main(settings: Mapping[str, str]) -> None:
+    # What the JVM prints is no answer.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[1]").appName("hive spark")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with builder.getOrCreate() as first:
+        session = first
+        for line in sys.stdin:
+            question = json.loads(line)
+            answer: dict[str, Any]
+            try:
+                if "settings" in question:
+                    session = first.newSession()
+                    for name, value in question["settings"].items():
+                        session.conf.set(name, value)
+                    answer = {}
+                else:
+                    answer = {"rows": [list(row) for row in session.sql(question["statement"]).collect()]}
+            except Exception as error:
+                answer = {"error": str(error)[:4_000]}
+            print(json.dumps(answer, default=str), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,35 @@
+"""What the processes of the tests of killed migrations do."""
+
+from __future__ import annotations
+
+import os
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
+
+from catalog import Catalog
+from catalog.errors import CatalogError
+from catalog.migration.requests import MigrationRequest
+from catalog.operations.failpoints import DIE_AT
+from tests.support.iceberg_tables import migrate
+
+
+def run(url: str, operation_id: str, table: str, request: dict[str, object] | None, point: str) -> None:
+    """Migrate a table, or take it back without a request, and die at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        if request is None:
+            catalog.migrations.revert(operation_id, table)
+        else:
+            migrate(catalog, table, operation_id, MigrationRequest.from_json(request))
+
+
+def race(url: str, operation_id: str, table: str, barrier: Barrier, outcomes: SimpleQueue[tuple[str, str]]) -> None:
+    """Migrate a table when the others do, and say how that ended: an empty text, or why it did not."""
+    with Catalog.open(url) as catalog:
+        barrier.wait()
+        try:
+            migrate(catalog, table, operation_id)
+        except CatalogError as error:
+            outcomes.put((operation_id, f"{type(error).__name__}: {error}"))
+        else:
+            outcomes.put((operation_id, ""))

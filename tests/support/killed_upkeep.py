@@ -1,0 +1,106 @@
+"""A process whose Spark has Iceberg's statements, in which the upkeep of a table dies after each of its commits."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from catalog import Catalog
+from catalog.errors import CatalogError
+from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
+from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.operations.failpoints import DIE_AT, Point
+from catalog.operations.job_requests import MaintainIcebergJob
+from catalog.operations.journal import OperationKind
+from catalog.settings.environment import package_settings
+from tests.support.iceberg_tables import NAME, sql_catalog
+
+
+class Died(BaseException):
+    """Goes through every `except Exception`, as a death does."""
+
+
+def main(urls: Sequence[str]) -> None:
+    """Change the partition specs of a table in each catalog; print, as JSON, how often it died, and what came out."""
+    from pyspark.sql import SparkSession
+
+    settings = EXTENSIONS
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    for url in urls:
+        with Catalog.open(url) as catalog:
+            database = catalog.storage.url.get_backend_name()
+            drivers = package_settings(database=database)["spark.jars.packages"]
+            settings = {**settings, **catalog_settings(catalog.storage.url)}
+        packages = {*drivers.split(","), *settings.get("spark.jars.packages", drivers).split(",")}
+        settings["spark.jars.packages"] = ",".join(sorted(packages))
+    spark = builder.config(map=settings).config("spark.driver.host", "127.0.0.1").getOrCreate()
+    for url in urls:
+        with Catalog.open(url) as catalog:
+            session = spark.newSession()
+            for name, value in catalog_settings(catalog.storage.url).items():
+                session.conf.set(name, value)
+            print(json.dumps(_change_specs(session, catalog, url)))
+
+
+def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, object]:
+    from spark_jobs.maintain_iceberg import maintain_iceberg
+
+    changes = ["ADD PARTITION FIELD bucket(4, id)", "DROP PARTITION FIELD country"]
+    changes += ["REPLACE PARTITION FIELD year WITH truncate(10, year)", "ADD PARTITION FIELD country AS land"]
+    form = {"tables": [NAME], "partition_fields": changes, "rewrite_data_files": False, "expire_snapshots": False}
+    catalog.operations.begin("upkeep", OperationKind.MAINTAIN_ICEBERG, NAME)
+
+    def run(operation: str, statements: Sequence[str]) -> dict[str, Any]:
+        job = MaintainIcebergJob(operation_id=operation, step="m", attempt=1, table=NAME, statements=statements)
+        return maintain_iceberg(session, catalog, job)  # type: ignore[arg-type]
+
+    statements = list(Upkeep.read(form).statements(NAME, None))  # type: ignore[arg-type]
+    deaths = 0
+    for _ in statements:
+        with (
+            patch.dict(os.environ, {DIE_AT: Point.COMMITTED}),
+            patch("catalog.operations.failpoints.die", side_effect=Died),
+        ):
+            try:
+                run("upkeep", statements)
+            except Died:
+                deaths += 1
+    answers = run("upkeep", statements)["answers"]
+    with sql_catalog(url) as iceberg:
+        spec = iceberg.load_table(NAME).spec()
+        fields = [f"{field.transform} {field.name}" for field in spec.fields if str(field.transform) != "void"]
+    # What an earlier attempt has not done fails as it should, however often it is tried.
+    catalog.operations.begin("wrong", OperationKind.MAINTAIN_ICEBERG, NAME)
+    errors = []
+    for _ in range(2):
+        try:
+            run("wrong", statements[:1])
+        except CatalogError as error:
+            errors.append(str(error))
+    orphans = _remove_orphans(catalog, run)
+    return {"deaths": deaths, "answers": answers, "fields": fields, "errors": errors, "orphans": orphans}
+
+
+def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[str, Any]]) -> dict[str, Any]:
+    """Remove 50 files that no snapshot has; return the answer, and how many are left."""
+    folder = Path(catalog.get_table(NAME).location)
+    for number in range(50):
+        orphan = folder / f"orphan-{number}.parquet"
+        orphan.touch()
+        os.utime(orphan, (0, 0))
+    form = {"tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False, "remove_orphan_files": True}
+    catalog.operations.begin("orphans", OperationKind.MAINTAIN_ICEBERG, NAME)
+    statements = list(Upkeep.read(form).statements(NAME, datetime.now(UTC)))
+    (answer,) = run("orphans", statements)["answers"]
+    left = sum(1 for _ in folder.glob("orphan-*"))
+    return {"rows": len(answer["rows"]), "row_count": answer["row_count"], "left": left}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
