@@ -1,11 +1,15 @@
-"""How the catalog's errors, and those of Spark jobs, become Airflow's: to be retried, or not."""
+"""The catalog as tasks open it, and its errors and those of Spark jobs as Airflow's: to be retried, or not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from catalog import Catalog
 
 
 class SparkJobFailedError(RuntimeError):
@@ -31,6 +35,20 @@ def catalog_errors() -> Iterator[None]:
         if error.retryable:
             raise
         raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def open_catalog() -> Iterator[Catalog]:
+    """Open the installation's catalog for a task; errors are those of `catalog_errors`.
+
+    Yields:
+        The catalog that `CALVE_CATALOG_URL` names.
+    """
+    # Imported late: DAG files are read again and again, and none of that needs the catalog.
+    from catalog import Catalog
+
+    with catalog_errors(), Catalog.open() as catalog:
+        yield catalog
 
 
 def job_error(job: str, error_class: str | None, message: str | None) -> Exception:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
@@ -46,12 +46,11 @@ class LookAtPartitionsOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
         """Look."""
-        from catalog import Catalog
         from catalog.operations.journal import OperationKind
         from catalog.settings.fields import texts
 
         to_count = []
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             asked = texts("tables", context["params"]["tables"])
             names = [catalog.get_table(name).full_name for name in asked]
             if not asked:
@@ -87,9 +86,7 @@ class CountValuesOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Count."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
             self.operation_id = operation.id
             self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
@@ -129,13 +126,12 @@ class ProposeOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Propose."""
-        from catalog import Catalog
         from catalog.errors import NotFoundError
 
         if self.tables is None:
             raise AirflowFailException("no table was looked at; the log of `look` says why")
         proposals: list[dict[str, Any]] = []
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             for table in [_chosen(context, name) for name in self.tables]:
                 try:
                     proposals += self._propose(catalog, context, table)
@@ -200,9 +196,7 @@ class ApplyProposalOperator(TriggerDagRunOperator):
 
     def execute(self, context: Context) -> None:
         """Run it."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table = _chosen(context, self.table)
             if not _is_to_apply(context, table):
                 raise AirflowSkipException(f"proposals for {table} are not done, as the form or its entry says")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 
 if TYPE_CHECKING:
@@ -128,9 +128,7 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
 
     def execute(self, context: Context) -> None:
         """Ask, and wait."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             asked = self.ask(catalog, context)
         if asked is None:
             raise AirflowSkipException("nothing is deleted, so nobody has to approve it")
@@ -146,13 +144,11 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
 
     def execute_complete(self, context: Context, event: dict[str, Any], keys: Sequence[str] = ()) -> dict[str, Any]:
         """Record the approval, or skip the rest."""
-        from catalog import Catalog
-
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         _refuse_own_approval(context, user)
         approved_by = user and user["name"]
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             catalog.approvals.record(operation_of(context), keys, approved_by)
         return {"approved_by": approved_by, "approved_at": answer["responded_at"].isoformat()}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, catalog_errors
+from calve_airflow.catalog_access import SparkJobFailedError, SparkJobLostError, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.indexes import begin_build, build_operation_id, current_index
@@ -42,9 +42,7 @@ class PlanBackfillOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Compare what is wanted with what is there."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             existing = {table.full_name: table for table in catalog.list_tables()}
             wanted = _wanted(existing.values(), context)
             missing = {
@@ -112,11 +110,10 @@ class BackfillIndexesOperator(SparkJobOperator):
         return list(indexes)
 
     def _indexes(self, context: Context) -> Indexes:
-        from catalog import Catalog
         from catalog.errors import WrongFieldError
         from catalog.settings.fields import text
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             wanted = _wanted(catalog.list_tables(), context).indexes
             table = text("table", self.table)
             if table not in wanted:
@@ -124,9 +121,9 @@ class BackfillIndexesOperator(SparkJobOperator):
         return wanted[table]
 
     def _build(self, context: Context, name: str, keys: Sequence[str]) -> None:
-        from catalog import Catalog, IndexState
+        from catalog import IndexState
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             index = current_index(catalog, self.table, name)
             if index is None or index.state is IndexState.FAILED or index.keys != tuple(keys):
                 index = catalog.create_partition_index(self.table, name, keys)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowSkipException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks, refuse_templates
 from calve_airflow.operators.approval import Question, asked_by, code, key_of, operation_of, require_approval
@@ -44,9 +44,7 @@ class PlanIcebergUpkeepOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
         """Plan."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             upkeep, planned = _plan(catalog, context)
         for plan in planned:
             self.log.info("%s: %s", plan["table"], plan["reason"] or plan["left_out"] or "")
@@ -87,13 +85,12 @@ class MaintainIcebergOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal, and run."""
-        from catalog import Catalog
         from catalog.iceberg.jdbc import EXTENSIONS
         from catalog.operations.journal import OperationKind
         from catalog.settings.environment import package_settings
         from catalog.settings.fields import text
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             upkeep, (planned,) = _plan(catalog, context, text("table", self.table))
             if upkeep.dry_run:
                 raise AirflowSkipException("this is a dry run; nothing is run")

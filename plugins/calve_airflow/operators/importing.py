@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import Question, asked_by, code, key_of, operation_of, require_approval
@@ -41,10 +41,8 @@ class PlanImportOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
         """Ask the source for its tables."""
-        from catalog import Catalog
-
         options = _options(context["params"])
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             plan = catalog.imports.plan(*_selection(context["params"]))
             if not options.is_dry_run:
                 for difference in catalog.imports.import_databases(plan, updates=options.updates):
@@ -75,10 +73,9 @@ class ImportTableOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Import."""
-        from catalog import Catalog
         from catalog.settings.fields import text
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             report = self._import(catalog, context, text("table", self.table))
         self.log.info("%s: %s, %d partition(s), %d added", *report.row()[:4])
         if report.summary:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import operation_of
 
@@ -73,11 +73,11 @@ class CreatePartitionIndexOperator(FormOperator):
 
     def execute(self, context: Context) -> str:
         """Create the index."""
-        from catalog import Catalog, IndexState
+        from catalog import IndexState
         from catalog.operations.journal import OperationKind
 
         request = {"index": self.index, "keys": list(self.keys)}
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table = catalog.get_table(self.table).full_name
             catalog.operations.begin(
                 self.operation_id,

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from calve_airflow.assets import announce, announcement_batches
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.forms import AS_LISTED
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
@@ -57,11 +57,10 @@ class DiscoverSourcesOperator(FormOperator):
 
     def execute(self, context: Context) -> int:
         """Look for new files."""
-        from catalog import Catalog
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             said = {name: value for name, value in form.items() if value not in (None, AS_LISTED)}
             config = configured_load(said)
             dry_run = bool(form.get("dry_run"))
@@ -102,9 +101,7 @@ class LoadJobOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit or join the job."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             self.request = _settings(catalog, self.operation_id)[self.setting]
         return self._run(context)
 
@@ -146,10 +143,10 @@ class RegisterPartitionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Publish the load, or return what an earlier try published."""
-        from catalog import Catalog, OnInvalid
+        from catalog import OnInvalid
 
         step = self.task_id
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             operation = catalog.operations.get(self.operation_id)
             staged = operation.report.get(_WRITE)
             if staged is None:
@@ -203,9 +200,9 @@ class CreateIndexesOperator(BaseOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
         """Create what is missing."""
-        from catalog import Catalog, IndexState
+        from catalog import IndexState
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table = catalog.operations.get(self.operation_id).table
             wanted = _settings(catalog, self.operation_id)["indexes"]
             indexes = {name: _created(catalog, table, name, keys) for name, keys in wanted.items()}
@@ -235,12 +232,11 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal the build, and submit or join the job."""
-        from catalog import Catalog
         from catalog.errors import WrongFieldError
         from catalog.settings.fields import text
 
         load = operation_of(context)
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             name, wanted = text("index", self.index), _settings(catalog, load)["indexes"]
             if name not in wanted:
                 known = ", ".join(wanted) or "none"
@@ -282,9 +278,9 @@ class NewPartitionsOperator(BaseOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[list[str]]:
         """Return lists of partition names."""
-        from catalog import Catalog, PartitionState
+        from catalog import PartitionState
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table = catalog.get_table(catalog.operations.get(self.operation_id).table)
             return announcement_batches(
                 partition.name(table)
@@ -310,9 +306,7 @@ class AnnouncePartitionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> int:
         """Return the number of partitions announced."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
         return len(self.partitions)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, key_of, require_approval
 from calve_airflow.operators.summary import Outcome, SummaryOperator
@@ -44,11 +44,10 @@ class VacuumOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete."""
-        from catalog import Catalog
         from catalog.maintenance.maintenance import GRACE
         from catalog.settings.fields import hours
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             grace = hours("grace_hours", self.grace_hours)
             if grace < GRACE and not self.is_dry_run:
                 grace += _since(require_approval(catalog, context, _key(VACUUM, grace)))
@@ -84,11 +83,10 @@ class ExpireOperationsOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """End and forget."""
-        from catalog import Catalog
         from catalog.maintenance.maintenance import RETENTION
         from catalog.settings.fields import days
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             age = days("retention_days", self.retention_days)
             if age < RETENTION and not self.is_dry_run:
                 age += _since(require_approval(catalog, context, _key(EXPIRE, age)))
@@ -118,9 +116,7 @@ class ClearFailedBuildsOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Remove."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             return catalog.maintenance.clear_failed_builds(dry_run=self.is_dry_run)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
@@ -65,11 +65,10 @@ class PlanMigrationsOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, str]]:
         """Plan."""
-        from catalog import Catalog
         from catalog.migration.forms import MigrationForm
         from catalog.tables.patterns import matching_tables
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             form = MigrationForm.read(self.form)
             chosen = matching_tables(catalog.list_tables(), form.tables, "tables")
             plans = [self._plan(catalog, table, form.request, is_named=named) for table, named in chosen.items()]
@@ -141,7 +140,7 @@ class StageMigrationOperator(SparkJobOperator):
         from catalog import Catalog
 
         user = context["dag_run"].triggering_user_name
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             form = asked_form(context, self.table)
             self.operation_id = migration_of(context, self.table)
             operation = catalog.migrations.begin(self.operation_id, self.table, form.request, requested_by=user)
@@ -192,19 +191,18 @@ class VerifyMigrationOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare."""
-        from catalog import Catalog
         from catalog.model import FileFormat
         from catalog.settings.environment import package_settings
 
         form = changing_form(context, self.table)
         self.operation_id = migration_of(context, self.table)
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             operation = catalog.operations.get(self.operation_id)
         if operation.is_committed and self.step in operation.report:
             return dict(operation.report[self.step])
         if not form.request.verify:
             raise AirflowSkipException("the form asks for no comparison")
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
         self.request = {"table": operation.table, "partitions": form.verified_partitions}
         self.conf = {**package_settings(avro=FileFormat.AVRO in plan.formats), **(self.conf or {})}
@@ -258,12 +256,11 @@ class FlipMigrationOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Flip."""
-        from catalog import Catalog
         from catalog.errors import MigrationConflictError
 
         changing_form(context, self.table)
         operation_id = migration_of(context, self.table)
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             try:
                 found = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:

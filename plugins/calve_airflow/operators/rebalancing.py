@@ -10,7 +10,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, DownstreamTasksSkipped
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
 from calve_airflow.operators.spark_job import SparkJobOperator
@@ -53,11 +53,10 @@ class PlanRebalanceOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Plan."""
-        from catalog import Catalog
         from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.requests import RebalanceRequest
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             request = RebalanceRequest.from_form(self.form)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
@@ -110,9 +109,7 @@ class RewritePartitionsOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Begin and write."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
@@ -170,9 +167,7 @@ class VerifyRewriteOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Compare."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.get(self.operation_id)
             _require_same(operation, request)
@@ -226,10 +221,9 @@ class CommitRebalanceOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Commit."""
-        from catalog import Catalog
         from catalog.errors import PlanConflictError
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is None:
@@ -272,11 +266,10 @@ class SummariseRebalanceOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Say what was done."""
-        from catalog import Catalog
         from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.totals import TOTALS
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             report = catalog.operations.get(self.operation_id).report[COMMIT]
         self.log.info("%s", report["statement"])
         self.log.info("What each partition held → holds:")

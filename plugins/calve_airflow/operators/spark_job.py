@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from calve_airflow.catalog_access import SparkJobLostError, catalog_errors, job_error
+from calve_airflow.catalog_access import SparkJobLostError, job_error, open_catalog
 from calve_airflow.submitting.job_process import JobProcess
 from calve_airflow.submitting.spark_submit import job_script, submit_command, submit_environment
 from catalog.settings.environment import state_folder
@@ -84,9 +84,7 @@ class SparkJobOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Submit or join the job, follow it to its end, and return its result."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             attempt, process = self._existing_job(catalog) or self._submit(catalog)
             self._followed = attempt, process
             job = self._follow(catalog, attempt, process)

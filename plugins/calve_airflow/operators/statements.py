@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors
+from calve_airflow.catalog_access import SparkJobFailedError, catalog_errors, open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, key_of
 from calve_airflow.operators.rebalancing import deletion_question, size
@@ -52,9 +52,7 @@ class ReadStatementOperator(FormOperator):
 
     def execute(self, context: Context) -> None:
         """Read."""
-        from catalog import Catalog
-
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             self._read(catalog, _statement(context), asked_by(context))
 
     def _read(self, catalog: Catalog, text: str, asker: str) -> None:
@@ -98,14 +96,12 @@ class RunStatementOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Run, and show the answer."""
-        from catalog import Catalog
-
         self.statement = _statement(context)
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             outcome = self._outcome_here(catalog, context)
         if outcome is None:
             outcome = self._outcome_of_job(context)
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             self._finish(catalog)
         left_out = outcome.get("rows_left_out", 0)
         self._show(outcome, left_out)

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.bases.xcom import BaseXCom
 from airflow.sdk.exceptions import AirflowFailException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -57,11 +57,9 @@ class SummaryOperator(BaseOperator):
 
     def execute(self, context: Context) -> None:
         """Show what became of everything."""
-        from catalog import Catalog
-
         if self.planned is None:
             raise AirflowFailException("nothing was planned, so nothing was done; the log of `plan` says why")
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             outcomes = self.outcomes(context, catalog)
         for line in markdown_table([outcome.row for outcome in outcomes]):
             self.log.info("%s", line)

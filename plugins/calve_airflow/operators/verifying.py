@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from calve_airflow.catalog_access import catalog_errors
+from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
@@ -36,9 +36,9 @@ class PlanVerificationOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, str]]:
         """List the indexes."""
-        from catalog import Catalog, IndexState
+        from catalog import IndexState
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             names = _tables(context)
             tables = [catalog.get_table(name) for name in names] if names else catalog.list_tables()
             found = [
@@ -75,12 +75,11 @@ class VerifyIndexOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal the verification, run it, and judge."""
-        from catalog import Catalog
         from catalog.operations.journal import OperationKind
         from catalog.settings.fields import text
         from catalog.tables.patterns import require_meant
 
-        with catalog_errors(), Catalog.open() as catalog:
+        with open_catalog() as catalog:
             table, index = text("table", self.table), text("index", self.index)
             if names := _tables(context):
                 require_meant(table, names, "tables")
