@@ -42,7 +42,7 @@ from calve_airflow.operators.loading import (
     give_up_operation,
 )
 from calve_airflow.sensors.indexes import PartitionIndexSensor
-from catalog.settings.table_config import read_table_list
+from calve_airflow.settings import read_table_list
 
 listed = read_table_list()
 tables = {name: config for name, config in listed.configs.items() if config.source}

@@ -27,7 +27,7 @@ from calve_airflow.forms.templates import only
 from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
 from calve_airflow.operators.loading import OPERATION_ID
 from calve_airflow.sensors.indexes import PartitionIndexSensor
-from catalog.settings.environment import spark_pool
+from calve_airflow.settings import spark_pool
 
 with DAG(
     "backfill_partition_indexes",

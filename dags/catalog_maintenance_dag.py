@@ -34,7 +34,7 @@ from calve_airflow.operators.maintenance import (
     VacuumOperator,
     maintenance_question,
 )
-from catalog.settings.environment import maintenance_schedule
+from calve_airflow.settings import maintenance_schedule
 
 GRACE_HOURS = "{{ params.grace_hours }}"
 DRY_RUN = "{{ params.dry_run }}"

@@ -35,7 +35,7 @@ from calve_airflow.operators.iceberg_maintenance import (
     upkeep_question,
 )
 from calve_airflow.operators.loading import OPERATION_ID
-from catalog.settings.environment import spark_pool
+from calve_airflow.settings import spark_pool
 
 with DAG(
     "maintain_iceberg",

@@ -38,7 +38,7 @@ from calve_airflow.operators.migrating import (
     VerifyMigrationOperator,
     give_up_migration,
 )
-from catalog.settings.environment import spark_pool
+from calve_airflow.settings import spark_pool
 
 FORM = "{{ params }}"
 

@@ -33,7 +33,7 @@ from calve_airflow.operators.advising import (
     SummariseAdviceOperator,
 )
 from calve_airflow.operators.loading import OPERATION_ID
-from catalog.settings.environment import advisor_schedule, spark_pool
+from calve_airflow.settings import advisor_schedule, spark_pool
 
 with DAG(
     "rebalance_advisor",

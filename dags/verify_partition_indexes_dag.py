@@ -29,7 +29,7 @@ from calve_airflow.operators.verifying import (
     SummariseVerificationOperator,
     VerifyIndexOperator,
 )
-from catalog.settings.environment import spark_pool, verification_schedule
+from calve_airflow.settings import spark_pool, verification_schedule
 
 with DAG(
     "verify_partition_indexes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -432,3 +433,14 @@ def run_discover(dag: DAG) -> None:
     discover = dag.get_task("discover")
     discover.operation_id = "run"
     discover.execute(Context(params=dict(dag.params)))
+
+
+@pytest.mark.parametrize("path", sorted(DAGS.glob("*.py")), ids=lambda path: path.stem)
+def test_a_dag_file_imports_airflow_and_the_plugin_only(path: Path) -> None:
+    imported = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            imported.add((node.module or "").partition(".")[0])
+        elif isinstance(node, ast.Import):
+            imported |= {name.name.partition(".")[0] for name in node.names}
+    assert imported - sys.stdlib_module_names <= {"airflow", "calve_airflow"}
