@@ -24,7 +24,7 @@ from catalog import Catalog, IndexState
 from catalog.indexes.keys import cut_key
 from catalog.model.partition_names import unpack_values
 from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.storage.values import EncodedValues, ValueEncoder
 
 HEADINGS = {

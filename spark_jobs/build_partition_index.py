@@ -16,7 +16,7 @@ from catalog.indexes.building import BackfillReport
 from catalog.indexes.definitions import IdRange, IndexFailure
 from catalog.model import PartitionIndex, Table
 from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from spark_jobs.sessions.executor_catalog import address_of
 from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
 from spark_jobs.sessions.session import run_job

@@ -18,7 +18,7 @@ from catalog import Catalog
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidSchemeError, SchemeValueError
 from catalog.operations.job_requests import CountValuesJob
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from catalog.rebalancing.contents import ValueCount
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme

@@ -16,7 +16,7 @@ from catalog.maintenance.iceberg_upkeep import changes_spec
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.job_requests import MaintainIcebergJob
-from catalog.operations.journal import JobState, OperationState
+from catalog.operations.records import JobState, OperationState
 from spark_jobs.sessions.answers import engine_errors
 from spark_jobs.sessions.packages import require_packages
 from spark_jobs.sessions.session import run_job

@@ -13,7 +13,7 @@ from catalog.migration.migrations import FLIP, STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat
 from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
-from catalog.operations.journal import JobState, Operation
+from catalog.operations.records import JobState, Operation
 from spark_jobs.sessions.packages import require_packages
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.stage_migration import stage_migration

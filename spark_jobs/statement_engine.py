@@ -15,7 +15,7 @@ from catalog.errors import InvalidRowsError, SourceFileError
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Column
 from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.settings.environment import spark_packages

@@ -14,7 +14,7 @@ from catalog.errors import InvalidPartitionError, InvalidTableError, NotFoundErr
 from catalog.model import Column, FileFormat, IndexState, PartitionIndex
 from catalog.model.identifiers import TableName
 from catalog.operations.job_requests import ValidateSourceJob
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from catalog.tables.checks import require_value_rows
 from spark_jobs.reading.source_keys import refuse_missing_keys
 from spark_jobs.reading.sources import Source, bad_count, read_source, source_errors, unreadable_lines

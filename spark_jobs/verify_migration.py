@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
     from catalog.migration.sources import SourceFolder
     from catalog.migration.staging import Staged
-    from catalog.operations.journal import Operation
+    from catalog.operations.records import Operation
 
 log = logging.getLogger("spark_jobs.verify_migration")
 

@@ -13,7 +13,7 @@ from catalog import Catalog
 from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.operations.job_requests import VerifyPartitionIndexJob
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from spark_jobs.sessions.executor_catalog import address_of, executor_url
 from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
 from spark_jobs.sessions.session import run_job

@@ -17,7 +17,7 @@ from catalog.cli.reporting import ReportingGroup
 from catalog.cli.statements import sql
 from catalog.errors import FilesNotDeletedError, VerificationFailedError
 from catalog.model import IndexState, PartitionState, Table
-from catalog.operations.journal import UNFINISHED, Operation
+from catalog.operations.records import UNFINISHED, Operation
 from catalog.settings.fields import hours
 from catalog.settings.places import allow_everything_by_default
 from catalog.storage.urls import shown_url

@@ -14,7 +14,8 @@ from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationState
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import TableRow

@@ -29,7 +29,8 @@ from catalog.metastores.source import Source, open_source
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.ownership import claim_location

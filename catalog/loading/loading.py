@@ -32,7 +32,8 @@ from catalog.model.identifiers import TableName
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import AttemptName, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.operations.staging import STAGING, incomplete, staging_name
 from catalog.partitions.adding import registered
 from catalog.partitions.spooling import RowSpool, taken_in

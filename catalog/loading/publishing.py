@@ -34,7 +34,8 @@ from catalog.model import NewPartition, OnInvalid, Table
 from catalog.model.partition_names import pack_values, partition_path
 from catalog.operations.attempts import AttemptName, attempt_name, attempts_among, require_latest
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operation, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
 from catalog.operations.staging import (
     REJECTED,
     STAGED_DATA,

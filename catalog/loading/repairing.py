@@ -22,7 +22,8 @@ from catalog.files.locations import comparable, folder_keys
 from catalog.loading.loading import Loading
 from catalog.model import NewPartition, Table
 from catalog.model.partition_names import NULL_TEXTS, folder_start, unescape
-from catalog.operations.journal import OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.seen import Digests, Seen

@@ -16,7 +16,8 @@ from catalog.maintenance.orphans import operation_numbers
 from catalog.maintenance.reports import ExpiryReport
 from catalog.maintenance.staging import staged_operations
 from catalog.operations.approvals import expire_approvals
-from catalog.operations.journal import UNFINISHED, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import UNFINISHED, OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among
 from catalog.storage.schema import OperationRow, StagedPartitionRow

@@ -30,7 +30,7 @@ from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.migration.source_entries import PREPARE
 from catalog.migration.staging import attempt_metadata, attempt_names, forget_staged
 from catalog.model import Table
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.storage import Storage
 from catalog.storage.schema import OperationRow
 

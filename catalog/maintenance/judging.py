@@ -9,7 +9,7 @@ from enum import StrEnum
 from sqlalchemy import Connection, select
 
 from catalog.model import Table
-from catalog.operations.journal import FINISHED, JobState, OperationKind, OperationState
+from catalog.operations.records import FINISHED, JobState, OperationKind, OperationState
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import JobRow, OperationRow, TableRow
 

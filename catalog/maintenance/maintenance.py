@@ -16,7 +16,8 @@ from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
 from catalog.maintenance.retired import delete_retired_files, retired_folders
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
-from catalog.operations.journal import OperationKind, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind
 from catalog.partitions.purging import finish_partition_purge
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions

@@ -33,7 +33,8 @@ from catalog.maintenance.judging import Verdict, Writer, committed_operations, j
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations.attempts import AttemptName, attempts_among
-from catalog.operations.journal import OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, RetiredFileRow, TableRow

@@ -16,7 +16,8 @@ from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
 from catalog.operations.attempts import AttemptName, attempts_among, withdraw_attempt
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import OperationKind, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind
 from catalog.operations.staging import STAGING
 from catalog.storage import Storage
 

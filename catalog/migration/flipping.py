@@ -23,7 +23,8 @@ from catalog.migration.targets import Target
 from catalog.model import Table, TableKind, TableType
 from catalog.operations.confirmation import Confirmation
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 from catalog.tables.definitions import Definitions

@@ -22,7 +22,7 @@ from catalog.migration.sources import source_folders
 from catalog.migration.staging import ListingDigest, Staged
 from catalog.migration.targets import Target, committed_target, skipped_folders
 from catalog.model import Table
-from catalog.operations.journal import Operation, OperationKind
+from catalog.operations.records import Operation, OperationKind
 from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 

@@ -49,7 +49,8 @@ from catalog.migration.targets import Target, find_target, refuse_taken_metadata
 from catalog.model import Table
 from catalog.operations.confirmation import Confirmation
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import JobState, Operation, OperationKind, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import JobState, Operation, OperationKind
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions

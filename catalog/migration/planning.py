@@ -15,7 +15,7 @@ from catalog.migration.refusals import PartitionChecks, refuse_shared_location, 
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.sources import Selection, partitions_of
 from catalog.model import FileFormat, Partition, Table
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.partitions.queries import Queries
 from catalog.partitions.scanning import read_pages
 

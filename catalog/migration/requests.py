@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 from catalog.errors import InvalidRequestError
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 
 RecursiveDirectory = Literal["true", "false", "fail"]
 """What becomes of folders inside a partition's: their files count, they do not, or they refuse the migration."""

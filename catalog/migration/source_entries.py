@@ -13,7 +13,8 @@ from catalog.errors import InvalidRequestError, SourceEntryChangedError
 from catalog.importing.flipping import SourceFlip, entry_of, flip_source, prepare_flip, restore_source
 from catalog.metastores.source import Entry, open_source
 from catalog.model import Table
-from catalog.operations.journal import Operation, OperationKind, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind
 from catalog.tables.definitions import Definitions
 
 _LOOKED_AT = 1_000

@@ -22,7 +22,7 @@ from catalog.files.filesystem import FileInfo, Folder
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operation
+from catalog.operations.records import Operation
 from catalog.storage import Storage
 
 if TYPE_CHECKING:

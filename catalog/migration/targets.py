@@ -25,7 +25,7 @@ from catalog.migration.sources import Selection
 from catalog.migration.staging import staged_folders
 from catalog.model import Table
 from catalog.model.identifiers import TableName
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.settings.places import require_location
 from catalog.tables.definitions import Definitions, normalise_location
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, select, update
 
 from catalog.errors import FencedError, VerificationFailedError
-from catalog.operations.journal import FINISHED, JobState, Operation, OperationKind
+from catalog.operations.records import FINISHED, JobState, Operation, OperationKind
 from catalog.storage import Storage
 from catalog.storage.schema import JobRow, OperationRow
 

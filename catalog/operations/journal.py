@@ -9,158 +9,49 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, exists, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, update
 
 from catalog.errors import (
-    ConflictError,
-    FencedError,
     OperationConflictError,
-    OperationNotFoundError,
-    OperationReusedError,
-    TableNotFoundError,
 )
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.tables import belongs_to, current_name, find_table_id, hold_name, hold_operations
+from catalog.operations.records import (
+    ABANDONED,
+    ALIVE,
+    FINISHED,
+    LEASE_MS,
+    UNFINISHED,
+    JobRun,
+    JobState,
+    Operation,
+    OperationKind,
+    OperationState,
+)
+from catalog.operations.rows import (
+    existing,
+    fenced,
+    hold_table,
+    hold_table_of,
+    is_abandoned,
+    job_of,
+    operation_of,
+    require_same,
+    select_job,
+    select_operation,
+    select_operations,
+    set_state,
+    untouched,
+    update_job,
+)
+from catalog.operations.tables import belongs_to, find_table_id
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.clock import CurrentMs, read_clock_ms
-from catalog.storage.schema import CatalogRow, JobRow, OperationRow
-
-LEASE_MS = 15 * 60 * 1000
-"""An unfinished operation that nobody has touched for so long no longer holds its table."""
-
-SILENT_LEASE_MS = 24 * 60 * 60 * 1000
-"""The same where an attempt has never given a sign of life, as one in its caller's own process may not."""
-
-ABANDONED = "ABANDONED"
-"""The failure code of such an operation."""
-
-
-class OperationKind(StrEnum):
-    """What an operation does."""
-
-    ADD_PARTITIONS = "add_partitions"
-    BUILD_INDEX = "build_index"
-    VERIFY_INDEX = "verify_index"
-    LOAD_ROWS = "load_rows"
-    REBALANCE = "rebalance"
-    APPEND_ROWS = "append_rows"
-    REPAIR_TABLE = "repair_table"
-    DROP_TABLE = "drop_table"
-    DROP_PARTITIONS = "drop_partitions"
-    COUNT_VALUES = "count_values"
-    PROPOSE_CHANGES = "propose_changes"
-    RUN_STATEMENT = "run_statement"
-    IMPORT_TABLE = "import_table"
-    MIGRATE = "migrate"
-    REVERT = "revert"
-    SNAPSHOT = "snapshot"
-    ADD_FILES = "add_files"
-    MAINTAIN_ICEBERG = "maintain_iceberg"
-
-
-class OperationState(StrEnum):
-    """Where an operation stands."""
-
-    PLANNED = "PLANNED"
-    RUNNING = "RUNNING"
-    COMMITTED = "COMMITTED"
-    CLEANED = "CLEANED"
-    FAILED = "FAILED"
-
-
-_TRANSITIONS: Mapping[OperationState, frozenset[OperationState]] = {
-    OperationState.PLANNED: frozenset({OperationState.RUNNING, OperationState.FAILED, OperationState.CLEANED}),
-    OperationState.RUNNING: frozenset({OperationState.COMMITTED, OperationState.FAILED, OperationState.CLEANED}),
-    OperationState.COMMITTED: frozenset({OperationState.CLEANED}),
-    OperationState.FAILED: frozenset({OperationState.PLANNED, OperationState.RUNNING}),
-    OperationState.CLEANED: frozenset(),
-}
-UNFINISHED = (OperationState.PLANNED, OperationState.RUNNING)
-FINISHED = (OperationState.COMMITTED, OperationState.CLEANED)
-
-
-class JobState(StrEnum):
-    """Where the latest attempt at a step stands."""
-
-    SUBMITTED = "SUBMITTED"
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    FAILED = "FAILED"
-
-
-_ALIVE = (JobState.SUBMITTED, JobState.RUNNING)
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One journaled change of the catalog and its files.
-
-    Attributes:
-        number: A short name for it; unique in the catalog, and never used again.
-        table: What its table is called now; the name under which it began when no table has come of it, or the table
-            was dropped.
-        folder: A name that no other operation has, of this catalog or another; folders of its files begin with it.
-        table_id: The identity of the table; None until the table exists.
-        report: What its steps found and did, by step.
-        heartbeat_at_ms: When somebody last worked on it.
-    """
-
-    id: str
-    number: int
-    kind: OperationKind
-    table: str
-    state: OperationState
-    request: Mapping[str, Any]
-    report: Mapping[str, Any]
-    progress_done: int
-    progress_total: int | None
-    progress_note: str | None
-    failure_code: str | None
-    failure_detail: str | None
-    requested_by: str | None
-    created_at_ms: int
-    heartbeat_at_ms: int
-    folder: str
-    table_id: int | None = None
-
-    @property
-    def is_committed(self) -> bool:
-        """Say whether its change is in the catalog, so that no step before the commit has anything left to do."""
-        return self.state in FINISHED
-
-
-@dataclass(frozen=True)
-class JobRun:
-    """The latest attempt at one step of an operation.
-
-    Attributes:
-        silent_ms: Time since its last heartbeat when it was read, by the database's clock.
-    """
-
-    operation_id: str
-    step: str
-    attempt: int
-    state: JobState
-    heartbeat_at_ms: int
-    silent_ms: int = field(compare=False)
-    result: Mapping[str, Any]
-    error_class: str | None
-    error_message: str | None
-    log_path: str | None
-    host: str | None
-
-    @property
-    def is_alive(self) -> bool:
-        """Say whether the attempt has neither ended nor been given up, as far as the catalog knows."""
-        return self.state in _ALIVE
+from catalog.storage.schema import JobRow, OperationRow
 
 
 class Operations:
@@ -194,12 +85,12 @@ class Operations:
         """
         table = str(TableName.parse(table))
         with self._storage.write() as connection:
-            table_id = _hold(connection, table)
+            table_id = hold_table(connection, table)
             if is_exclusive:
                 self._give_up_abandoned(connection, table_id, table, operation_id)
-            row = connection.execute(_by_id(operation_id)).one_or_none()
+            row = connection.execute(select_operation(operation_id)).one_or_none()
             if row is not None:
-                _require_same(row, kind, (table, table_id), dict(request or {}) if is_fixed else row.request)
+                require_same(row, kind, (table, table_id), dict(request or {}) if is_fixed else row.request)
             if row is None:
                 connection.execute(
                     insert(OperationRow).values(
@@ -219,7 +110,7 @@ class Operations:
                 )
             elif row.state in (*UNFINISHED, OperationState.FAILED):
                 self._begin_again(connection, row, table_id, dict(request or {}))
-            operation = _operation(connection.execute(_by_id(operation_id)).one())
+            operation = operation_of(connection.execute(select_operation(operation_id)).one())
         reached(Point.JOURNALED)
         return operation
 
@@ -253,13 +144,13 @@ class Operations:
                 heartbeat_at_ms=CurrentMs(),
             )
         )
-        return _operation(_existing(connection, operation_id))
+        return operation_of(existing(connection, operation_id))
 
     def committed(self, kind: OperationKind) -> list[Operation]:
         """Return the operations of a kind that have something left to do after their commit, the oldest first."""
-        query = _select().where(OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED)
+        query = select_operations().where(OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED)
         with self._storage.read() as connection:
-            return [_operation(row) for row in connection.execute(query.order_by(OperationRow.number))]
+            return [operation_of(row) for row in connection.execute(query.order_by(OperationRow.number))]
 
     def get(self, operation_id: str) -> Operation:
         """Return an operation.
@@ -268,36 +159,36 @@ class Operations:
             OperationNotFoundError: There is none of this id.
         """
         with self._storage.read() as connection:
-            return _operation(_existing(connection, operation_id))
+            return operation_of(existing(connection, operation_id))
 
     def find(self, operation_id: str) -> Operation | None:
         """Return an operation; None when there is none of this id."""
         with self._storage.read() as connection:
-            row = connection.execute(_by_id(operation_id)).one_or_none()
-        return None if row is None else _operation(row)
+            row = connection.execute(select_operation(operation_id)).one_or_none()
+        return None if row is None else operation_of(row)
 
     def find_by_number(self, number: int) -> Operation | None:
         """Return the operation of a number; None when there is none."""
         with self._storage.read() as connection:
-            row = connection.execute(_select().where(OperationRow.number == number)).one_or_none()
-        return None if row is None else _operation(row)
+            row = connection.execute(select_operations().where(OperationRow.number == number)).one_or_none()
+        return None if row is None else operation_of(row)
 
     def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
         """Return the latest operations, the newest first; of all, or of one table (`database.name`).
 
         Those are the operations that began under this name, and those of the table that has it now.
         """
-        query = _select().order_by(OperationRow.number.desc()).limit(limit)
+        query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         with self._storage.read() as connection:
             if table is not None:
                 is_its = OperationRow.table_id == find_table_id(connection, table)
                 query = query.where(or_(OperationRow.table_name == str(TableName.parse(table)), is_its))
-            return [_operation(row) for row in connection.execute(query)]
+            return [operation_of(row) for row in connection.execute(query)]
 
     def fail(self, operation_id: str, code: str, detail: str) -> None:
         """Give an unfinished operation up: none of its jobs can commit any more. A retry takes it up again."""
         with self._storage.write() as connection:
-            row = _existing(connection, operation_id)
+            row = existing(connection, operation_id)
             if row.state in UNFINISHED:
                 self._fail(connection, row.number, code, detail)
 
@@ -307,9 +198,9 @@ class Operations:
         Raises:
             ConflictError: It cannot go there from where it is.
         """
-        row = _existing(connection, operation_id)
+        row = existing(connection, operation_id)
         if row.state != state:
-            _set_state(connection, row.number, OperationState(row.state), state)
+            set_state(connection, row.number, OperationState(row.state), state)
 
     def clean(self, numbers: Sequence[int]) -> int:
         """Say of COMMITTED operations that they have left nothing to clear up; return how many there were."""
@@ -330,18 +221,18 @@ class Operations:
 
         Nobody has touched them for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never gave a sign of life.
         """
-        query = _select().where(_is_abandoned()).order_by(OperationRow.number)
+        query = select_operations().where(is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
-            return [_operation(row) for row in connection.execute(query)]
+            return [operation_of(row) for row in connection.execute(query)]
 
     def give_up_abandoned(self, operation: Operation) -> bool:
         """Fail an operation, if nobody has begun to work on it again; return whether that is so."""
         with self._storage.write() as connection:
-            query = _by_id(operation.id).where(_is_abandoned()).with_for_update()
+            query = select_operation(operation.id).where(is_abandoned()).with_for_update()
             row = connection.execute(query).one_or_none()
             if row is not None:
                 self._fail(
-                    connection, row.number, ABANDONED, _untouched(read_clock_ms(connection) - row.heartbeat_at_ms)
+                    connection, row.number, ABANDONED, untouched(read_clock_ms(connection) - row.heartbeat_at_ms)
                 )
         return row is not None
 
@@ -356,13 +247,13 @@ class Operations:
             TableNotFoundError: The table was dropped since the operation began.
         """
         with self._storage.write() as connection:
-            row = _hold_table_of(connection, _existing(connection, operation_id))
+            row = hold_table_of(connection, existing(connection, operation_id))
             if row.is_exclusive and row.state not in FINISHED:
                 self._give_up_abandoned(connection, row.table_id, row.current_name or row.table_name, operation_id)
-            row = _existing(connection, operation_id, lock=True)
+            row = existing(connection, operation_id, lock=True)
             if row.state in (OperationState.PLANNED, OperationState.FAILED):
-                _set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
-            job = connection.execute(_job_query(row.number, step).with_for_update()).one_or_none()
+                set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
+            job = connection.execute(select_job(row.number, step).with_for_update()).one_or_none()
             attempt = 1 if job is None else job.attempt + 1
             values: dict[str, Any] = {
                 "attempt": attempt,
@@ -377,7 +268,7 @@ class Operations:
             if job is None:
                 connection.execute(insert(JobRow).values(operation_number=row.number, step=step, **values))
             else:
-                connection.execute(_this_job(row.number, step).values(**values))
+                connection.execute(update_job(row.number, step).values(**values))
             connection.execute(
                 update(OperationRow)
                 .where(OperationRow.number == row.number)
@@ -407,10 +298,10 @@ class Operations:
             OperationNotFoundError: There is no operation of this id.
         """
         with self._storage.read() as connection:
-            number = _existing(connection, operation_id).number
+            number = existing(connection, operation_id).number
             silent_ms = (CurrentMs() - JobRow.heartbeat_at_ms).label("silent_ms")
-            row = connection.execute(_job_query(number, step).add_columns(silent_ms)).one_or_none()
-        return None if row is None else _job(operation_id, row)
+            row = connection.execute(select_job(number, step).add_columns(silent_ms)).one_or_none()
+        return None if row is None else job_of(operation_id, row)
 
     def heartbeat(
         self,
@@ -431,17 +322,17 @@ class Operations:
         known = {name: value for name, value in progress.items() if value is not None}
         with self._storage.write() as connection:
             # The operation's row before the job's, as everywhere: two orders could wait for each other for ever.
-            number = _existing(connection, operation_id, lock=True).number
+            number = existing(connection, operation_id, lock=True).number
             connection.execute(
                 update(OperationRow).where(OperationRow.number == number).values(heartbeat_at_ms=CurrentMs(), **known)
             )
             beaten = connection.execute(
-                _this_job(number, step)
-                .where(JobRow.attempt == attempt, JobRow.state.in_(_ALIVE))
+                update_job(number, step)
+                .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
                 .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs())
             )
             if beaten.rowcount == 0:
-                raise _fenced(operation_id, step, attempt)
+                raise fenced(operation_id, step, attempt)
 
     def guard(
         self, connection: Connection, operation_id: str, step: str, attempt: int, *, hold: bool = True
@@ -455,13 +346,13 @@ class Operations:
         Raises:
             FencedError: The attempt was given up, or the operation has failed.
         """
-        operation = _existing(connection, operation_id, lock=hold)
-        query = _job_query(operation.number, step)
+        operation = existing(connection, operation_id, lock=hold)
+        query = select_job(operation.number, step)
         job = connection.execute(query.with_for_update() if hold else query).one_or_none()
         is_live = operation.state not in (OperationState.PLANNED, OperationState.FAILED)
-        if job is None or job.attempt != attempt or job.state not in _ALIVE or not is_live:
-            raise _fenced(operation_id, step, attempt)
-        return _operation(operation)
+        if job is None or job.attempt != attempt or job.state not in ALIVE or not is_live:
+            raise fenced(operation_id, step, attempt)
+        return operation_of(operation)
 
     def finish_job(
         self,
@@ -479,7 +370,7 @@ class Operations:
         """
         with self._joined(connection) as joined:
             operation = self.guard(joined, operation_id, step, attempt)
-            joined.execute(_this_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result)))
+            joined.execute(update_job(operation.number, step).values(state=JobState.SUCCEEDED, result=dict(result)))
             joined.execute(
                 update(OperationRow)
                 .where(OperationRow.number == operation.number)
@@ -489,10 +380,10 @@ class Operations:
     def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
         """Record that an attempt failed or was given up; does nothing when a later one has begun or it has ended."""
         with self._storage.write() as connection:
-            number = _existing(connection, operation_id).number
+            number = existing(connection, operation_id).number
             connection.execute(
-                _this_job(number, step)
-                .where(JobRow.attempt == attempt, JobRow.state.in_(_ALIVE))
+                update_job(number, step)
+                .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
                 .values(state=JobState.FAILED, error_class=error_class, error_message=error_message)
             )
 
@@ -514,7 +405,7 @@ class Operations:
         """
         for other in self._others(connection, table_id, table, operation_id):
             self._fail(
-                connection, other.number, ABANDONED, _untouched(read_clock_ms(connection) - other.heartbeat_at_ms)
+                connection, other.number, ABANDONED, untouched(read_clock_ms(connection) - other.heartbeat_at_ms)
             )
 
     @staticmethod
@@ -527,7 +418,7 @@ class Operations:
             OperationConflictError: Somebody does.
         """
         others = connection.execute(
-            _select().where(
+            select_operations().where(
                 belongs_to(table_id, table),
                 OperationRow.is_exclusive,
                 OperationRow.state.in_(UNFINISHED),
@@ -556,7 +447,7 @@ class Operations:
                 f"{row.table_name} then; start another operation, of an id of its own"
             )
         if row.state == OperationState.FAILED:
-            _set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
+            set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)
         connection.execute(
             update(OperationRow)
             .where(OperationRow.number == row.number)
@@ -578,134 +469,6 @@ class Operations:
         )
         connection.execute(
             update(JobRow)
-            .where(JobRow.operation_number == number, JobRow.state.in_(_ALIVE))
+            .where(JobRow.operation_number == number, JobRow.state.in_(ALIVE))
             .values(state=JobState.FAILED, error_class=code, error_message=detail)
         )
-
-
-def _untouched(age_ms: int) -> str:
-    return f"nobody worked on it for {age_ms // 60_000} minutes"
-
-
-def _is_abandoned() -> ColumnElement[bool]:
-    age_ms = CurrentMs() - OperationRow.heartbeat_at_ms
-    is_silent = exists().where(JobRow.operation_number == OperationRow.number, JobRow.state == JobState.SUBMITTED)
-    return OperationRow.state.in_(UNFINISHED) & (age_ms >= LEASE_MS) & ((age_ms >= SILENT_LEASE_MS) | ~is_silent)
-
-
-def _hold(connection: Connection, table: str) -> int | None:
-    """Lock the operations of a table, which may not exist yet, until the transaction ends; return its id."""
-    hold_name(connection, table)
-    table_id = find_table_id(connection, table)
-    if table_id is not None:
-        hold_operations(connection, table_id)
-    return table_id
-
-
-def _hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
-    """Do the same for the table of an operation; return the operation as it is from then on.
-
-    Raises:
-        TableNotFoundError: The table was dropped.
-    """
-    hold_name(connection, row.current_name or row.table_name)
-    if row.table_id is not None:
-        hold_operations(connection, row.table_id)
-    row = _existing(connection, row.id)
-    if row.is_exclusive and row.table_id is not None and row.current_name is None and row.state not in FINISHED:
-        raise TableNotFoundError(
-            f"table {row.table_name}, on which operation {row.id} was begun, was dropped; start another operation"
-        )
-    return row
-
-
-@cache
-def _select() -> Any:
-    catalog = select(CatalogRow.identity).scalar_subquery().label("catalog")
-    return select(OperationRow.__table__, current_name(), catalog)
-
-
-def _by_id(operation_id: str) -> Any:
-    return _select().where(OperationRow.id == operation_id)
-
-
-def _existing(connection: Connection, operation_id: str, *, lock: bool = False) -> Row[Any]:
-    query = _by_id(operation_id)
-    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-    if row is None:
-        raise OperationNotFoundError(f"there is no operation {operation_id}; `calve operations` lists the latest ones")
-    return row
-
-
-def _require_same(
-    row: Row[Any], kind: OperationKind, table: tuple[str, int | None], request: Mapping[str, Any]
-) -> None:
-    name, table_id = table
-    is_its_table = row.table_name == name or (table_id is not None and row.table_id == table_id)
-    if row.kind != kind or not is_its_table or row.request != request:
-        raise OperationReusedError(row.id, f"{row.kind} of table {row.current_name or row.table_name}")
-
-
-def _set_state(connection: Connection, number: int, old: OperationState, new: OperationState) -> None:
-    if new not in _TRANSITIONS[old]:
-        raise ConflictError(f"operation number {number} is {old} and cannot become {new}")
-    changed = connection.execute(
-        update(OperationRow)
-        .where(OperationRow.number == number, OperationRow.state == old)
-        .values(state=new, failure_code=None, failure_detail=None, heartbeat_at_ms=CurrentMs())
-    )
-    if changed.rowcount == 0:
-        raise ConflictError(f"operation number {number} is not {old} any more; look again")
-
-
-def _job_query(number: int, step: str) -> Any:
-    return select(JobRow.__table__).where(JobRow.operation_number == number, JobRow.step == step)
-
-
-def _this_job(number: int, step: str) -> Any:
-    return update(JobRow).where(JobRow.operation_number == number, JobRow.step == step)
-
-
-def _fenced(operation_id: str, step: str, attempt: int) -> FencedError:
-    return FencedError(
-        f"attempt {attempt} at step {step} of operation {operation_id} was given up; nothing of it is committed. "
-        "Leave the work to the latest attempt, or start the operation again"
-    )
-
-
-def _operation(row: Row[Any]) -> Operation:
-    return Operation(
-        id=row.id,
-        number=row.number,
-        kind=OperationKind(row.kind),
-        table=row.current_name or row.table_name,
-        table_id=row.table_id,
-        folder=f"{row.catalog}-{row.number}",
-        state=OperationState(row.state),
-        request=row.request,
-        report=row.report,
-        progress_done=row.progress_done,
-        progress_total=row.progress_total,
-        progress_note=row.progress_note,
-        failure_code=row.failure_code,
-        failure_detail=row.failure_detail,
-        requested_by=row.requested_by,
-        created_at_ms=row.created_at_ms,
-        heartbeat_at_ms=row.heartbeat_at_ms,
-    )
-
-
-def _job(operation_id: str, row: Row[Any]) -> JobRun:
-    return JobRun(
-        operation_id=operation_id,
-        step=row.step,
-        attempt=row.attempt,
-        state=JobState(row.state),
-        heartbeat_at_ms=row.heartbeat_at_ms,
-        silent_ms=row.silent_ms,
-        result=row.result,
-        error_class=row.error_class,
-        error_message=row.error_message,
-        log_path=row.log_path,
-        host=row.host,
-    )

@@ -18,7 +18,7 @@ from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.model.partition_names import partition_path
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import Operation
+from catalog.operations.records import Operation
 
 STAGING = "_calve_staging"
 REJECTED = "_calve_rejected"

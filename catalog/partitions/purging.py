@@ -20,7 +20,8 @@ from catalog.files.filesystem import in_parallel
 from catalog.files.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
 from catalog.model import Table, TableKind
 from catalog.operations.confirmation import PurgedPartition
-from catalog.operations.journal import Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched

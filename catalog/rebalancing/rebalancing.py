@@ -19,7 +19,8 @@ from catalog.datafiles.files import count_files, read_files
 from catalog.datafiles.manifest import has_manifest
 from catalog.errors import InvalidSchemeError, PlanConflictError, VerificationFailedError
 from catalog.model import Table
-from catalog.operations.journal import JobState, Operation, OperationKind, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import JobState, Operation, OperationKind
 from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.contents import ValueCount, contents_of

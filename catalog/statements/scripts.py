@@ -7,7 +7,7 @@ from typing import Any
 from catalog.catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.model.identifiers import DEFAULT_DATABASE
-from catalog.operations.journal import JobState
+from catalog.operations.records import JobState
 from catalog.statements.model import Statement, TableStatement, UseDatabase
 from catalog.statements.parser import parse_statement
 from catalog.statements.results import Outcome

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, delete, select
 from catalog.indexes.items import ITEMS
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
-from catalog.operations.journal import Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import Rows
 from catalog.storage.schema import (

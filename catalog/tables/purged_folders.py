@@ -13,7 +13,8 @@ from sqlalchemy import Connection, delete, insert, select
 
 from catalog.errors import FolderBeingPurgedError, LocationInUseError
 from catalog.files.locations import LONGEST_KEY, folder_keys, keys_above
-from catalog.operations.journal import Operation, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation, OperationState
 from catalog.storage.schema import OperationRow, PurgedFolderRow
 
 

@@ -16,7 +16,8 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.files.locations import comparable, is_within
 from catalog.iceberg.pointers import shared_locations
 from catalog.model import Table, TableKind
-from catalog.operations.journal import Operation, Operations
+from catalog.operations.journal import Operations
+from catalog.operations.records import Operation
 from catalog.storage import Storage
 from catalog.storage.locks import hold
 from catalog.tables.neighbours import neighbours

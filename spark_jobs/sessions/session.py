@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.operations.job_requests import JobRequest
-from catalog.operations.journal import JobState, Operation
+from catalog.operations.records import JobState, Operation
 
 HEARTBEAT_SECONDS = 5.0
 

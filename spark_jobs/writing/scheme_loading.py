@@ -16,7 +16,7 @@ from catalog.datafiles.files import Total
 from catalog.datafiles.pruning import Placing, place_files
 from catalog.errors import InvalidSchemeError
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.planning import new_partition_limit, target_file_bytes
 from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
 from catalog.schemes.ranges import IntervalScheme

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
 from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_value_rows
 from catalog.types.key_types import FloatingType, parse_key_type

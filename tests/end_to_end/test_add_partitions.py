@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog, IndexState
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from standalone.errors import AirflowApiError
 
 if TYPE_CHECKING:

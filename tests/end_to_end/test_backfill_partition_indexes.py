@@ -9,7 +9,7 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition
 from catalog.errors import PartitionProblem
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

@@ -19,7 +19,7 @@ from sqlalchemy import text
 
 from catalog import Catalog, IndexState, NewPartition
 from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.journal import JobRun, JobState, OperationKind, OperationState
+from catalog.operations.records import JobRun, JobState, OperationKind, OperationState
 from standalone.environment import REPOSITORY
 from tests.support.killing import (
     PATIENCE_SECONDS,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from tests.support.iceberg_tables import append, expected_rows, iceberg_rows, make_orders
 
 if TYPE_CHECKING:

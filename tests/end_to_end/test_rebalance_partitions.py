@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from catalog import Catalog
-from catalog.operations.journal import JobState, OperationState
+from catalog.operations.records import JobState, OperationState
 from catalog.rebalancing.rebalancing import REWRITE
 from standalone.errors import AirflowApiError
 from tests.support.delays import load_delays, make_delays, read_delays, row_counts

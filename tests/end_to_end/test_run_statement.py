@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog import Catalog
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from standalone.errors import AirflowApiError
 from tests.support.delays import make_delays, read_delays, row_counts
 from tests.support.killing import kill_task, wait_until_running

@@ -12,7 +12,7 @@ from catalog.indexes import building
 from catalog.indexes.definitions import IdRange
 from catalog.indexes.items import count_items
 from catalog.operations.job_requests import BuildPartitionIndexJob
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from spark_jobs.build_partition_index import build_partition_index
 from tests.support.index_items import assert_every_partition_has_its_item
 from tests.support.writing import partitions_come_and_go

@@ -14,7 +14,7 @@ from catalog import Catalog, NewPartition, PartitionState
 from catalog.errors import InvalidConfigurationError
 from catalog.model.partition_names import escape
 from catalog.operations.job_requests import CheckQualityJob
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.settings.quality_rules import QualityRules
 from spark_jobs.check_quality import check_quality
 

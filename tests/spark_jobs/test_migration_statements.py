@@ -16,7 +16,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import CatalogError, InvalidConfigurationError
 from catalog.migration.requests import MigrationRequest
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from catalog.statements.results import as_text
 from catalog.statements.session import Session
 from tests.support.iceberg_tables import append, iceberg_rows

@@ -15,7 +15,7 @@ import pytest
 from catalog import Catalog, IndexState
 from catalog.errors import CatalogError
 from catalog.operations.job_requests import RunStatementJob
-from catalog.operations.journal import JobState, OperationKind
+from catalog.operations.records import JobState, OperationKind
 from catalog.statements.results import Cell, as_text
 from catalog.statements.session import Session
 

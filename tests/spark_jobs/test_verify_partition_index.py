@@ -11,7 +11,7 @@ from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.errors import ConflictError, FencedError
 from catalog.indexes import verifying
 from catalog.operations.job_requests import VerifyPartitionIndexJob
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from spark_jobs.verify_partition_index import verify_partition_index
 from tests.support.writing import partitions_come_and_go
 

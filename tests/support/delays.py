@@ -15,7 +15,7 @@ from catalog.datafiles.footers import read_footer
 from catalog.datafiles.manifest import write_manifest
 from catalog.files.filesystem import Folder
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.schemes.ranges import RangeScheme
 from catalog.tables.schemes import PARTITION_FOLDER
 

@@ -19,7 +19,7 @@ from catalog.iceberg.manifests import ManifestWriter
 from catalog.migration.migrations import STAGE, VERIFY
 from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import ListingDigest, PartitionTotal, Staged, merged_spellings
-from catalog.operations.journal import Operation
+from catalog.operations.records import Operation
 
 NAME = "demo.orders"
 COLUMNS = [("id", "bigint"), ("note", "string")]

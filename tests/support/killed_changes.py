@@ -20,7 +20,7 @@ from catalog.datafiles.manifest import write_manifest
 from catalog.files.filesystem import Folder
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import DIE_AT
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import change_from_json
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.schemes.model import Scheme

@@ -17,7 +17,7 @@ from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
 from catalog.maintenance.iceberg_upkeep import Upkeep
 from catalog.operations.failpoints import DIE_AT, Point
 from catalog.operations.job_requests import MaintainIcebergJob
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.settings.environment import package_settings
 from tests.support.iceberg_tables import NAME, sql_catalog
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog import Catalog
-from catalog.operations.journal import JobRun, JobState
+from catalog.operations.records import JobRun, JobState
 
 if TYPE_CHECKING:
     from standalone.stack import Stack

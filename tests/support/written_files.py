@@ -12,7 +12,7 @@ from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import DataFile, NewFile
 from catalog.datafiles.manifest import write_manifest
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.schemes.hashing import HashScheme
 from catalog.storage.schema import RetiredFileRow
 from catalog.tables.own_files import base_name

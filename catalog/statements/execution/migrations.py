@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from catalog.migration.requests import MigrationRequest, OnDuplicate, OnUnusable, RecursiveDirectory, Timestamps
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import StatementResult

@@ -46,7 +46,7 @@ class LookAtPartitionsOperator(FormOperator):
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
         """Look."""
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
         from catalog.settings.fields import texts
 
         to_count = []
@@ -146,7 +146,7 @@ class ProposeOperator(FormOperator):
 
     def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
         """Return the proposals for a table, and journal those that are to be done."""
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
 
         advice = _advice(catalog, table, _count_id(context, table))
         proposals = advice.as_json()["proposals"]

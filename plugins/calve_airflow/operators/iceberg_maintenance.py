@@ -86,7 +86,7 @@ class MaintainIcebergOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal, and run."""
         from catalog.iceberg.jdbc import EXTENSIONS
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
         from catalog.settings.environment import package_settings
         from catalog.settings.fields import text
 

@@ -34,7 +34,7 @@ def begin_build(catalog: Catalog, context: Context, table: str, index: Partition
     Raises:
         OperationConflictError: The operation was begun for something else.
     """
-    from catalog.operations.journal import OperationKind
+    from catalog.operations.records import OperationKind
 
     operation = catalog.operations.begin(
         build_operation_id(operation_of(context), table, index),
@@ -74,7 +74,7 @@ class CreatePartitionIndexOperator(FormOperator):
     def execute(self, context: Context) -> str:
         """Create the index."""
         from catalog import IndexState
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
 
         request = {"index": self.index, "keys": list(self.keys)}
         with open_catalog() as catalog:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.migration.forms import MigrationForm
     from catalog.migration.requests import MigrationRequest
-    from catalog.operations.journal import Operation
+    from catalog.operations.records import Operation
 
 PLANS = "plans"
 """The XCom in which `plan` says of each table what would become of it, or why nothing can."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
-    from catalog.operations.journal import Operation
+    from catalog.operations.records import Operation
     from catalog.rebalancing.planning import RebalancePlan
     from catalog.rebalancing.requests import RebalanceRequest
 

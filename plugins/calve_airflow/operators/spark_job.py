@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
-    from catalog.operations.journal import JobRun, Operation
+    from catalog.operations.records import JobRun, Operation
 
 SILENCE_SECONDS = 120
 """A job of another host that has given no sign of life for so long counts as lost."""

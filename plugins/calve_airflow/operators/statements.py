@@ -110,7 +110,7 @@ class RunStatementOperator(SparkJobOperator):
     def _outcome_here(self, catalog: Catalog, context: Context) -> dict[str, Any] | None:
         """Run the statement in this process; return None when it needs Spark."""
         from catalog.errors import CatalogError, EngineUnavailableError
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
         from catalog.statements.scripts import run_script, step_of, subject
         from catalog.statements.session import Session
 
@@ -184,7 +184,7 @@ class RunStatementOperator(SparkJobOperator):
         return dict(outcome)
 
     def _finish(self, catalog: Catalog) -> None:
-        from catalog.operations.journal import OperationState
+        from catalog.operations.records import OperationState
 
         with catalog.storage.write() as connection:
             catalog.operations.advance(connection, self.operation_id, OperationState.CLEANED)

@@ -75,7 +75,7 @@ class VerifyIndexOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Journal the verification, run it, and judge."""
-        from catalog.operations.journal import OperationKind
+        from catalog.operations.records import OperationKind
         from catalog.settings.fields import text
         from catalog.tables.patterns import require_meant
 

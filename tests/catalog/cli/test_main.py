@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from catalog import Catalog, IndexDefinition, NewPartition
 from catalog.cli.main import main
 from catalog.errors import InvalidLocationError
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
 NOTHING = "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE.\n"

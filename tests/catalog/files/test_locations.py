@@ -15,7 +15,7 @@ from catalog.files.filesystem import Folder
 from catalog.files.locations import end_of_keys_inside, folder_keys, keys_above, location_key, location_keys
 from catalog.loading.loading import STAGING
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import SplitPartition
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.tables.schemes import scheme_from_properties

@@ -20,7 +20,7 @@ from catalog.iceberg.metadata import read_metadata
 from catalog.iceberg.reachability import Reachability
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from tests.catalog.migration.test_migrations import make_old, metadata_files
 from tests.support.iceberg_tables import (
     COLUMNS,

@@ -31,7 +31,7 @@ from catalog.metastores.address import SourceAddress
 from catalog.metastores.source import open_source
 from catalog.model import TableKind
 from catalog.operations.failpoints import Point
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from catalog.tables.own_properties import SOURCE_PROPERTY
 from tests.support import killed_imports
 from tests.support.glue_endpoint import AVRO, ORC, PARQUET, GlueEndpoint, columns, storage

@@ -27,7 +27,7 @@ from catalog.files.filesystem import Folder
 from catalog.loading import publishing
 from catalog.loading.loading import Loading
 from catalog.model.partition_names import partition_path
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from catalog.operations.staging import REJECTED, STAGED_DATA, STAGED_FILES, STAGING
 from catalog.schemes.hashing import HashScheme
 from tests.support.index_items import assert_every_partition_has_its_item

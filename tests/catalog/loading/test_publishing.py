@@ -38,7 +38,7 @@ from catalog.loading import publishing
 from catalog.loading.repairing import RepairMode
 from catalog.model.partition_names import partition_path
 from catalog.operations.failpoints import DIE_AT, STOP_AT, Point
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from catalog.operations.staging import STAGED_DATA, STAGED_FILES, STAGED_SCHEMA, STAGING
 from catalog.storage.schema import OperationRow, StagedPartitionRow
 from tests.catalog.loading.test_loading import ROWS, TABLE, Load, assert_loaded, files_below, folders_of

@@ -20,7 +20,7 @@ from catalog.errors import (
 )
 from catalog.loading import repairing
 from catalog.loading.repairing import RepairMode, RepairReport
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from tests.support.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"

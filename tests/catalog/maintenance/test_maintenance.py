@@ -18,7 +18,7 @@ from catalog.errors import InvalidRequestError, InvalidTableError, TableNotFound
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.maintenance.judging import Verdict, Writer, judge
 from catalog.maintenance.reports import VacuumReport
-from catalog.operations.journal import JobState, OperationState
+from catalog.operations.records import JobState, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import RetiredFileRow
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk, retired, write_file

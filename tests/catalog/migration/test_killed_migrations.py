@@ -17,7 +17,7 @@ from catalog.iceberg.named_files import metadata_paths
 from catalog.iceberg.pointers import Pointer
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.failpoints import Point
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from tests.catalog.migration.test_migrations import data_files, hive_state, make_old, metadata_files
 from tests.support import killed_migrations
 from tests.support.iceberg_tables import (

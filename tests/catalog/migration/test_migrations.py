@@ -36,7 +36,7 @@ from catalog.iceberg.metadata import read_metadata
 from catalog.migration import flipping
 from catalog.migration.migrations import STAGE
 from catalog.migration.requests import MigrationRequest, OnUnusable
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from catalog.storage.schema import IndexItemRow, OperationRow, PartitionIndexRow, PartitionRow
 from tests.support.iceberg_tables import (
     NAME,

@@ -28,7 +28,7 @@ from catalog.errors import (
 )
 from catalog.migration.requests import MigrationRequest
 from catalog.model import Buckets, Column, FileFormat
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.partitions.changing import set_quarantined
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import KEYS, NAME, REQUEST, make_orders, migrate, write_rows

@@ -13,7 +13,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import InvalidRequestError, SourceEntryChangedError, SourceUnavailableError
 from catalog.migration.requests import MigrationRequest
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from tests.support.hive_metastore import HiveMetastoreServer, Metastore
 from tests.support.iceberg_tables import COLUMNS, KEYS, stage
 

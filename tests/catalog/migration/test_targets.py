@@ -33,7 +33,7 @@ from catalog.iceberg.layout import layout_of
 from catalog.iceberg.metadata import NAME_MAPPING, current_manifests, read_metadata
 from catalog.iceberg.pointers import shared_locations
 from catalog.migration.requests import MigrationRequest, OnDuplicate
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from tests.support.iceberg_tables import (
     COLUMNS,
     KEYS,

@@ -24,7 +24,7 @@ from catalog.errors import (
 from catalog.indexes import building
 from catalog.indexes.definitions import IdRange, change_state
 from catalog.indexes.verifying import repair_range, verify
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow, TableRow
 from tests.catalog.loading.test_loading import ROWS, Load, assert_loaded

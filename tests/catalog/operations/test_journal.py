@@ -14,7 +14,8 @@ from catalog.errors import (
     OperationNotFoundError,
     OperationReusedError,
 )
-from catalog.operations.journal import LEASE_MS, JobState, Operation, OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import LEASE_MS, JobState, Operation, OperationKind, OperationState
 
 TABLE = "demo.t"
 

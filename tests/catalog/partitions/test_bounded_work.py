@@ -12,7 +12,7 @@ from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import TableNotFoundError
 from catalog.model import OnInvalid
 from catalog.operations.failpoints import Point
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.partitions.adding import PartitionAdder
 from catalog.partitions.queries import Queries
 from catalog.storage.schema import (

@@ -29,7 +29,7 @@ from catalog.errors import (
 )
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import Point
-from catalog.operations.journal import LEASE_MS, OperationState
+from catalog.operations.records import LEASE_MS, OperationState
 from catalog.rebalancing.changes import (
     AddPartitions,
     DropPartitions,

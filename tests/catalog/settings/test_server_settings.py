@@ -13,7 +13,7 @@ from sqlalchemy import text
 from catalog import Catalog, IndexState, NewPartition
 from catalog.errors import OperationConflictError
 from catalog.model import OnInvalid
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.partitions.adding import PartitionAdder
 from standalone.postgres import PostgresServer
 

@@ -11,7 +11,7 @@ import pytest
 from catalog import Catalog, Table
 from catalog.errors import CatalogError, EngineUnavailableError
 from catalog.migration.requests import MigrationRequest, OnDuplicate, OnUnusable
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.statements.engine import NewOperation
 from catalog.statements.results import as_text
 from catalog.statements.session import Session

@@ -27,7 +27,7 @@ from catalog.errors import (
     InvalidConfigurationError,
     InvalidRequestError,
 )
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from standalone.postgres import PostgresServer
 from tests.support import on_small_disk as small_disk
 

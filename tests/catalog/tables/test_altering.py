@@ -15,7 +15,7 @@ from catalog.errors import (
     LocationTakenError,
     PartitionAlreadyExistsError,
 )
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from tests.support.index_items import assert_every_partition_has_its_item
 
 TABLE = "demo.t"

@@ -22,7 +22,7 @@ from catalog.errors import (
     TableAlreadyExistsError,
     TableNotFoundError,
 )
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 
 
 def create(catalog: Catalog, name: str = "demo.t", **definition: object) -> Table:

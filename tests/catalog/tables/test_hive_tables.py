@@ -23,7 +23,7 @@ from catalog.errors import (
     UnsupportedFormatError,
 )
 from catalog.model import READABLE_FORMATS, Buckets, TableKind
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from catalog.storage.schema import PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 from catalog.tables import purging

@@ -26,7 +26,7 @@ from catalog.datafiles.files import ColumnStatistics, NewFile
 from catalog.datafiles.manifest import write_manifest
 from catalog.model import Column
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.requests import RebalanceRequest
 from catalog.tables.schemes import scheme_from_properties
 from catalog.types.key_types import IntegerType

@@ -16,7 +16,7 @@ from calve_airflow.catalog_access import SparkJobLostError
 from calve_airflow.operators.backfilling import BackfillIndexesOperator, PlanBackfillOperator, SummariseBackfillOperator
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, IndexState
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 
 TABLE = "demo.flights"
 RUN = "backfill_partition_indexes/run"

@@ -26,7 +26,7 @@ from catalog import Catalog
 from catalog.iceberg.jdbc import jdbc_settings
 from catalog.maintenance.iceberg_upkeep import Upkeep
 from catalog.migration.requests import MigrationRequest
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from tests.support.iceberg_tables import NAME, append, make_orders, migrate
 
 RUN = "maintain_iceberg/run"

@@ -20,7 +20,7 @@ from calve_airflow.operators.importing import (
 )
 from catalog import Catalog
 from catalog.errors import SourceUnavailableError
-from catalog.operations.journal import OperationState
+from catalog.operations.records import OperationState
 from tests.support.glue_endpoint import GlueEndpoint, columns, storage
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_a_named_table_that_is_refused_fails_the_run(empty_catalog: Catalog, sal
 def test_a_task_that_was_killed_fails_the_run_and_gives_its_table_free(
     empty_catalog: Catalog, sales: GlueEndpoint
 ) -> None:
-    from catalog.operations.journal import OperationKind
+    from catalog.operations.records import OperationKind
 
     planned = plan(form(sales.source(), "sales.orders"))
     operation_id = f"{RUN}/{planned[0]}"

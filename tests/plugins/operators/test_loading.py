@@ -22,7 +22,7 @@ from calve_airflow.operators.loading import (
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.loading.loading import STAGING
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 
 TABLE, RUN, STEP = "demo.flights", "add_partitions/run", "register"
 

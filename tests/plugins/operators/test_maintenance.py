@@ -23,7 +23,7 @@ from calve_airflow.operators.maintenance import (
 )
 from catalog import Catalog
 from catalog.indexes import building
-from catalog.operations.journal import LEASE_MS, OperationKind
+from catalog.operations.records import LEASE_MS, OperationKind
 from catalog.storage.schema import ApprovalRow, OperationRow
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 

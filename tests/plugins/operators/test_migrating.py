@@ -26,7 +26,7 @@ from catalog.errors import VerificationFailedError
 from catalog.migration import forms as migration_forms
 from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from tests.support.iceberg_tables import expected_rows, iceberg_rows, make_orders, stage, write_rows
 
 RUN = "migrate_hive_to_iceberg/run"

@@ -29,7 +29,7 @@ from catalog.datafiles.manifest import write_manifest
 from catalog.errors import OperationConflictError, VerificationFailedError
 from catalog.operations.approvals import VALID_MS
 from catalog.operations.attempts import attempt_folder
-from catalog.operations.journal import OperationKind
+from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import MergePartitions
 from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
 from catalog.schemes.ranges import RangeScheme

@@ -20,7 +20,7 @@ from calve_airflow.operators import spark_job
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.submitting.job_process import JobProcess
 from catalog import Catalog
-from catalog.operations.journal import JobRun, JobState, OperationKind
+from catalog.operations.records import JobRun, JobState, OperationKind
 
 OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 

@@ -27,7 +27,7 @@ from calve_airflow.operators.statements import (
 from catalog import Catalog, NewPartition
 from catalog.datafiles.files import NewFile, insert_files
 from catalog.migration.requests import MigrationRequest
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from catalog.schemes.ranges import RangeScheme
 from catalog.storage.schema import PartitionRow
 from tests.support.glue_endpoint import GlueEndpoint, storage

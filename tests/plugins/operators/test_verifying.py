@@ -17,7 +17,7 @@ from calve_airflow.operators.verifying import (
     VerifyIndexOperator,
 )
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.operations.journal import OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 
 TABLE, INDEX = "demo.flights", "by_carrier"
 RUN = "verify_partition_indexes/run"

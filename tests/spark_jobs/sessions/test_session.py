@@ -16,7 +16,7 @@ import pytest
 from catalog import Catalog
 from catalog.errors import FencedError
 from catalog.operations.job_requests import JobRequest, RunStatementJob
-from catalog.operations.journal import JobState, OperationKind, OperationState
+from catalog.operations.records import JobState, OperationKind, OperationState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

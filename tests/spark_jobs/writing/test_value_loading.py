@@ -21,7 +21,8 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.model import OnInvalid
-from catalog.operations.journal import OperationKind, Operations, OperationState
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
 from catalog.partitions.adding import PartitionAdder
 from tests.support.index_items import assert_every_partition_has_its_item
 
