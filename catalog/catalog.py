@@ -15,25 +15,15 @@ from catalog.datafiles.committing import Committer
 from catalog.datafiles.partitions import SchemePartition, scheme_partitions
 from catalog.datafiles.pruning import FileScan, scan_files
 from catalog.errors import (
-    ConflictError,
-    InvalidPartitionSpecError,
     InvalidSchemeError,
-    InvalidTableError,
-    PartitionNotFoundError,
     TableAlreadyExistsError,
 )
 from catalog.iceberg.pointers import delete_pointer
 from catalog.importing.imports import Imports
-from catalog.indexes import building
 from catalog.indexes.definitions import (
-    IndexFailure,
-    change_state,
     create_index,
-    fail_index,
-    find_index,
-    list_indexes,
 )
-from catalog.indexes.verifying import Verification, verify
+from catalog.indexes.verifying import Verification
 from catalog.loading.loading import Loading
 from catalog.loading.quality_results import QualityResults
 from catalog.loading.repairing import RepairMode, RepairReport, Repairs
@@ -45,7 +35,6 @@ from catalog.model import (
     Database,
     FileFormat,
     IndexDefinition,
-    IndexState,
     NewPartition,
     OnInvalid,
     Partition,
@@ -54,49 +43,40 @@ from catalog.model import (
     Table,
     TableKind,
 )
-from catalog.model.identifiers import TableName, normalise_identifier
+from catalog.model.identifiers import TableName
 from catalog.operations.approvals import Approvals
 from catalog.operations.confirmation import Confirmation, PurgedPartition
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.partitions.adding import PartitionAdder, require_partition_keys
 from catalog.partitions.altering import PartitionChange, alter_partition
-from catalog.partitions.changing import drop_partitions, drop_partitions_in_batches, hold_locations, set_quarantined
+from catalog.partitions.changing import drop_partitions_in_batches, set_quarantined
 from catalog.partitions.explaining import Explanation, explain
+from catalog.partitions.indexing import Indexing
 from catalog.partitions.purging import (
     PartitionPurge,
-    finish_partition_purge,
-    journal_partition_purge,
-    own_folders,
-    refuse_changed,
+    purge_partitions,
 )
 from catalog.partitions.scanning import Scan, Scanner
-from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values, whole_values
+from catalog.partitions.specs import PartitionSpec, whole_values
 from catalog.partitions.spooling import is_here, taken_in
 from catalog.rebalancing.rebalancing import Rebalancing
 from catalog.schemes.model import Scheme
 from catalog.settings.places import require_root
 from catalog.storage import Storage
-from catalog.storage.bulk import batched
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
-from catalog.storage.values import ValueEncoder
-from catalog.tables.altering import changed_columns, prepare_key_changes
-from catalog.tables.checks import refuse_view
+from catalog.tables.altering import TableChange, alter_table
 from catalog.tables.definitions import (
     ColumnLike,
     Definitions,
-    check_columns,
     normalise_columns,
-    normalise_location,
     parse_format,
-    renamed_buckets,
 )
 from catalog.tables.dropping import drop_table, finish_drop, finish_drops
 from catalog.tables.own_files import OthersFiles
 from catalog.tables.own_properties import refuse_records
-from catalog.tables.ownership import is_own_folder
-from catalog.tables.purging import refuse_needed_files, refuse_reached_files, refuse_reached_folders
+from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
 if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
@@ -125,6 +105,7 @@ class Catalog:
         self.storage = storage
         self._definitions = Definitions(storage, warehouse)
         self._scanner = Scanner(storage, self._definitions)
+        self._indexing = Indexing(storage, self._definitions)
         self.operations = Operations(storage)
         self.approvals = Approvals(storage)
         self.loading = Loading(storage, self._definitions, self.operations)
@@ -409,48 +390,20 @@ class Catalog:
             NotATableError: It is a view, which has no such thing.
             ConflictError: An operation is changing the table, and more than properties or new columns would change.
         """
-        refuse_records(properties)
+        change = TableChange(
+            rename_to,
+            normalise_columns(add_columns),
+            change_columns or {},
+            tuple(drop_columns),
+            column_order,
+            key_order,
+            properties,
+            location,
+            description,
+        )
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
-            added = normalise_columns(add_columns)
-            changes, dropped = change_columns or {}, list(drop_columns)
-            if added or changes or dropped or not (column_order is key_order is location is None):
-                refuse_view(table, "has no columns, keys or location of its own to change")
-            if changes or dropped or not (rename_to is column_order is key_order is location is None):
-                self._definitions.refuse_if_busy(connection, table)
-            knows_files = bool(table.partition_keys) or table.scheme is not None
-            columns, keys = changed_columns(
-                table,
-                changes,
-                added=added,
-                dropped=dropped,
-                column_order=column_order,
-                key_order=key_order,
-                is_empty=knows_files and not self._definitions.has_partitions(connection, table),
-            )
-            if not table.is_view:
-                check_columns(table.full_name, columns.columns, columns.keys)
-            prepare_key_changes(connection, self._definitions, table, keys)
-            if location is not None and self._definitions.has_partitions(connection, table):
-                raise InvalidTableError(
-                    f"table {table.full_name} has partitions below {table.location}; drop them before its location "
-                    "changes"
-                )
-            if location is not None:
-                location = normalise_location(location)
-                is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
-            new_name = table.name if rename_to is None else normalise_identifier(rename_to, "table")
-            self._definitions.update_table(
-                connection,
-                table,
-                name=new_name,
-                columns=columns,
-                properties=self._definitions.changed_properties(table, properties),
-                location=table.location if location is None else location,
-                kind=table.kind if location is None or is_own else TableKind.EXTERNAL,
-                description=table.description if description is None else description,
-                buckets=renamed_buckets(table, columns.columns),
-            )
+            new_name = alter_table(connection, self._definitions, table, change)
         return self.get_table(f"{table.database}.{new_name}")
 
     def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
@@ -684,26 +637,7 @@ class Catalog:
         """
         definition = self.get_table(table)
         partitions = [PurgedPartition.of(partition) for partition in self.get_partitions(table, expression)]
-        if confirmation is not None:
-            confirmation.purge_partitions(definition, partitions)
-        folders, kept = own_folders(definition, (partition.location for partition in partitions))
-        refuse_reached_folders(self.storage, definition.full_name, folders)
-        dropped, purged, others = 0, 0, OthersFiles()
-        for chosen in batched(sorted(partitions)):
-            batch = [partition.id for partition in chosen]
-            with self.storage.write() as connection:
-                held = self._definitions.lock_table(connection, table, exclusive=False)
-                # They may have moved since they were found.
-                there = hold_locations(connection, held, batch).values()
-                if confirmation is not None:
-                    refuse_changed(connection, held, chosen)
-                purges = journal_partition_purge(connection, self.operations, held, own_folders(held, there)[0])
-                dropped += drop_partitions(connection, held, batch)
-            for purge in purges:
-                operation = self.operations.get(purge)
-                count, left = finish_partition_purge(self.storage, self._definitions, self.operations, operation)
-                purged, others = purged + count, others + left
-        return PartitionPurge(dropped, purged, kept, others)
+        return purge_partitions(self.storage, self._definitions, self.operations, definition, partitions, confirmation)
 
     def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
         """Drop the partition that a spec names, or all that match one without some of the keys; as `drop_partitions`.
@@ -723,30 +657,8 @@ class Catalog:
             PartitionNotFoundError: None matches, and `if_exists` is false.
         """
         definition = self.get_table(table)
-        values = spec_values(definition, spec)
-        if not values:
-            raise InvalidPartitionSpecError(f"no partition key of {definition.full_name} is named; name at least one")
-        ids = self._matching(definition, values)
-        if not ids and not if_exists:
-            named = ", ".join(f"{definition.key_names[position]}={value}" for position, value in values.items())
-            raise PartitionNotFoundError(f"table {definition.full_name} has no partition with {named}")
+        ids = self._scanner.find_by_spec(definition, spec, or_none=if_exists)
         return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
-
-    def _matching(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
-        """Return the ids of the partitions with some values: position of the key → value."""
-        if len(values) == len(table.partition_keys):
-            try:
-                return [self._scanner.get(table.full_name, tuple(values.values())).id]
-            except PartitionNotFoundError:
-                return []
-        found = self._scanner.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
-        encoder = ValueEncoder(table)
-        wanted = {position: encoder.encoded(position, value) for position, value in values.items()}
-        return [
-            partition.id
-            for partition in found.partitions
-            if all(encoder.encoded(position, partition.values[position]) == wanted[position] for position in wanted)
-        ]
 
     def alter_partition(
         self,
@@ -860,12 +772,7 @@ class Catalog:
             LimitExceededError: The table has 3 indexes, FAILED ones not counted.
             IndexAlreadyExistsError: An index that is not FAILED has the same name or the same keys.
         """
-        definition = self._definitions.get_hive_table(table)
-        building.clear_ended(self.storage, definition)
-        cuts = building.range_cuts(self.storage, definition)
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=True)
-            return create_index(connection, held, IndexDefinition(name, tuple(keys)), cuts)
+        return self._indexing.create(table, name, keys)
 
     def build_partition_index(self, table: str, name: str) -> PartitionIndex:
         """Build a CREATING index in this process and return how it ended, ACTIVE or FAILED.
@@ -877,17 +784,7 @@ class Catalog:
             IndexNotFoundError: There is no such index.
             IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         """
-        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
-        building.clear_ended(self.storage, definition)
-        if index.state is not IndexState.CREATING:
-            return index
-        ranges = building.ranges_to_do(self.storage, index)
-        report = building.backfill(self.storage, definition, index, ranges)
-        failure = building.check_build(self.storage, definition, index, report)
-        with self.storage.write() as connection:
-            ended = building.end_build(self.storage, connection, definition, index, failure)
-        building.clear_ended(self.storage, definition)
-        return ended
+        return self._indexing.build(table, name)
 
     def cancel_partition_index_build(
         self, table: str, name: str, *, reason: str = "the build was cancelled"
@@ -901,16 +798,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
             ConflictError: The index is not CREATING.
         """
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=True)
-            index = find_index(connection, held, name)
-            if not fail_index(connection, index.id, IndexFailure(building.CANCELLED, reason)):
-                raise ConflictError(
-                    f"partition index {index.name} of {held.full_name} is {index.state}, so there is no build to "
-                    "cancel; an index that is there can be deleted"
-                )
-        building.clear_ended(self.storage, held)
-        return self.get_partition_index(table, name)
+        return self._indexing.cancel(table, name, reason)
 
     def verify_partition_index(self, table: str, name: str, *, repair: bool = False) -> Verification:
         """Compare an ACTIVE index with the partitions in this process, while the table stays readable and writable.
@@ -924,8 +812,7 @@ class Catalog:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
             ConflictError: The index is not ACTIVE, or was deleted meanwhile.
         """
-        definition, index = self._definitions.get_hive_table(table), self.get_partition_index(table, name)
-        return verify(self.storage, definition, index, repair=repair)
+        return self._indexing.verify(table, name, repair=repair)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
         """Return a table's indexes, oldest first, FAILED ones included.
@@ -933,8 +820,7 @@ class Catalog:
         Raises:
             TableNotFoundError: There is no such table.
         """
-        with self.storage.read() as connection:
-            return list_indexes(connection, self._definitions.get_hive_table(table, connection).id)
+        return self._indexing.list(table)
 
     def get_partition_index(self, table: str, name: str) -> PartitionIndex:
         """Return one index of a table.
@@ -942,8 +828,7 @@ class Catalog:
         Raises:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
         """
-        with self.storage.read() as connection:
-            return find_index(connection, self._definitions.get_hive_table(table, connection), name)
+        return self._indexing.get(table, name)
 
     def delete_partition_index(self, table: str, name: str) -> None:
         """Delete an index: it is DELETING, and not read any more, while its items go in batches; then it is gone.
@@ -954,8 +839,4 @@ class Catalog:
         Raises:
             TableNotFoundError, IndexNotFoundError: There is no such table or index.
         """
-        with self.storage.write() as connection:
-            held = self._definitions.lock_table(connection, table, exclusive=True)
-            index = find_index(connection, held, name)
-            change_state(connection, index.id, tuple(IndexState), IndexState.DELETING)
-        building.clear_ended(self.storage, held)
+        self._indexing.delete(table, name)

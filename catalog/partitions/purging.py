@@ -19,9 +19,10 @@ from catalog.errors import CatalogError, ConflictError, FilesNeededError, FilesN
 from catalog.files.filesystem import in_parallel
 from catalog.files.locations import comparable, folder_keys, is_within, location_key, location_keys, locations_with_keys
 from catalog.model import Table, TableKind
-from catalog.operations.confirmation import PurgedPartition
+from catalog.operations.confirmation import Confirmation, PurgedPartition
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationKind, OperationState
+from catalog.partitions.changing import drop_partitions, hold_locations
 from catalog.partitions.folders import compare_folders, default_folders_inside, owners_of_default_folders
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
@@ -61,6 +62,36 @@ class PartitionPurge:
         stay = f"; the files of {self.dropped - self.purged:,} stay, because {self.kept}" if self.kept else ""
         left = f". Left {self.others}" if self.others.count else ""
         return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
+
+
+def purge_partitions(
+    storage: Storage,
+    definitions: Definitions,
+    operations: Operations,
+    table: Table,
+    partitions: Sequence[PurgedPartition],
+    confirmation: Confirmation | None,
+) -> PartitionPurge:
+    """Drop partitions and delete their files, as `Catalog.purge_partitions` says."""
+    if confirmation is not None:
+        confirmation.purge_partitions(table, partitions)
+    folders, kept = own_folders(table, (partition.location for partition in partitions))
+    refuse_reached_folders(storage, table.full_name, folders)
+    dropped, purged, others = 0, 0, OthersFiles()
+    for chosen in batched(sorted(partitions)):
+        batch = [partition.id for partition in chosen]
+        with storage.write() as connection:
+            held = definitions.lock_table(connection, table.full_name, exclusive=False)
+            # They may have moved since they were found.
+            there = hold_locations(connection, held, batch).values()
+            if confirmation is not None:
+                refuse_changed(connection, held, chosen)
+            purges = journal_partition_purge(connection, operations, held, own_folders(held, there)[0])
+            dropped += drop_partitions(connection, held, batch)
+        for purge in purges:
+            count, left = finish_partition_purge(storage, definitions, operations, operations.get(purge))
+            purged, others = purged + count, others + left
+    return PartitionPurge(dropped, purged, kept, others)
 
 
 def own_folders(table: Table, locations: Iterable[str]) -> tuple[list[str], str]:

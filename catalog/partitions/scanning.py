@@ -8,7 +8,7 @@ that found nothing, runs in a transaction of its own, from the table's definitio
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.errors import PartitionNotFoundError
+from catalog.errors import InvalidPartitionSpecError, PartitionNotFoundError
 from catalog.expressions import Expression, Filter, parse_expression
 from catalog.expressions.tree import ALL, NONE
 from catalog.indexes.definitions import list_indexes
@@ -26,6 +26,7 @@ from catalog.indexes.planner import ScanPlan, Skip, candidate_plans, full_scan, 
 from catalog.model import Partition, PartitionState, Table
 from catalog.model.partition_names import partition_path
 from catalog.partitions.queries import Queries, Query
+from catalog.partitions.specs import PartitionSpec, spec_filter, spec_values
 from catalog.partitions.spooling import read_apart
 from catalog.storage import Storage
 from catalog.storage.bulk import batched
@@ -244,6 +245,41 @@ class Scanner:
             path = partition_path(table.key_names, values)
             raise PartitionNotFoundError(f"table {table.full_name} has no partition {path}")
         return PartitionFactory(table).make(row)
+
+    def find_by_spec(self, table: Table, spec: PartitionSpec, *, or_none: bool = False) -> list[int]:
+        """Return the ids of the partitions that a spec names, quarantined ones too.
+
+        Args:
+            or_none: Whether there may be none.
+
+        Raises:
+            InvalidPartitionSpecError: As `spec_values`; or the spec names no key.
+            PartitionNotFoundError: There is none.
+        """
+        values = spec_values(table, spec)
+        if not values:
+            raise InvalidPartitionSpecError(f"no partition key of {table.full_name} is named; name at least one")
+        ids = self._with_values(table, values)
+        if not ids and not or_none:
+            named = ", ".join(f"{table.key_names[position]}={value}" for position, value in values.items())
+            raise PartitionNotFoundError(f"table {table.full_name} has no partition with {named}")
+        return ids
+
+    def _with_values(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
+        """Return the ids of the partitions with some values: position of the key → value."""
+        if len(values) == len(table.partition_keys):
+            try:
+                return [self.get(table.full_name, tuple(values.values())).id]
+            except PartitionNotFoundError:
+                return []
+        found = self.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
+        encoder = ValueEncoder(table)
+        wanted = {position: encoder.encoded(position, value) for position, value in values.items()}
+        return [
+            partition.id
+            for partition in found.partitions
+            if all(encoder.encoded(position, partition.values[position]) == wanted[position] for position in wanted)
+        ]
 
     def of_operation(self, name: str, operation_number: int) -> Iterator[Partition]:
         """Yield the partitions that an operation added, in no order, visible or not."""

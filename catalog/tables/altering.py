@@ -1,9 +1,9 @@
-"""Changing the columns and partition keys of a table, and what that does to the partitions it has."""
+"""Change a table: its name, columns, partition keys, properties, location or description."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
 
@@ -11,33 +11,97 @@ from catalog.errors import IndexedKeyError, InvalidTableError
 from catalog.files.locations import comparable
 from catalog.indexes.definitions import maintained_indexes
 from catalog.indexes.encoding import encode_packed
-from catalog.model import Column, Table
+from catalog.model import Column, Table, TableKind
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import folder_start, unpack_values
 from catalog.storage.schema import PartitionRow
+from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
-from catalog.tables.definitions import ColumnLike, Definitions, normalise_columns
+from catalog.tables.definitions import (
+    ColumnLike,
+    Definitions,
+    check_columns,
+    normalise_columns,
+    normalise_location,
+    renamed_buckets,
+)
+from catalog.tables.own_properties import refuse_records
+from catalog.tables.ownership import is_own_folder
 from catalog.types.key_types import parse_key_type
 
 _SHOWN = 5
 
 
-def changed_columns(
-    table: Table,
-    changes: Mapping[str, ColumnLike],
-    *,
-    added: Sequence[Column] = (),
-    dropped: Sequence[str] = (),
-    column_order: Sequence[str] | None = None,
-    key_order: Sequence[str] | None = None,
-    is_empty: bool = False,
-) -> tuple[TableColumns, dict[str, Column]]:
-    """Return the columns after some changes, and the partition keys: old name → key, in the new order.
+@dataclass(frozen=True)
+class TableChange:
+    """What of a table changes; `Catalog.alter_table` describes the attributes."""
+
+    rename_to: str | None = None
+    add_columns: Sequence[Column] = ()
+    change_columns: Mapping[str, ColumnLike] = field(default_factory=dict)
+    drop_columns: Sequence[str] = ()
+    column_order: Sequence[str] | None = None
+    key_order: Sequence[str] | None = None
+    properties: Mapping[str, str | None] | None = None
+    location: str | None = None
+    description: str | None = None
+
+    @property
+    def moves_rows(self) -> bool:
+        """Say whether more changes than the name, new columns, properties and the description."""
+        reordered = self.column_order is not None or self.key_order is not None
+        return bool(self.change_columns or self.drop_columns or reordered or self.location is not None)
+
+
+def alter_table(connection: Connection, definitions: Definitions, table: Table, change: TableChange) -> str:
+    """Change a table, which the caller's transaction holds, as `Catalog.alter_table` says; return its name."""
+    refuse_records(change.properties)
+    if change.add_columns or change.moves_rows:
+        refuse_view(table, "has no columns, keys or location of its own to change")
+    if change.moves_rows or change.rename_to is not None:
+        definitions.refuse_if_busy(connection, table)
+    knows_files = bool(table.partition_keys) or table.scheme is not None
+    columns, keys = changed_columns(
+        table, change, is_empty=knows_files and not definitions.has_partitions(connection, table)
+    )
+    if not table.is_view:
+        check_columns(table.full_name, columns.columns, columns.keys)
+    prepare_key_changes(connection, definitions, table, keys)
+    location, kind = _moved(connection, definitions, table, change.location)
+    name = table.name if change.rename_to is None else normalise_identifier(change.rename_to, "table")
+    definitions.update_table(
+        connection,
+        table,
+        name=name,
+        columns=columns,
+        properties=definitions.changed_properties(table, change.properties),
+        location=location,
+        kind=kind,
+        description=table.description if change.description is None else change.description,
+        buckets=renamed_buckets(table, columns.columns),
+    )
+    return name
+
+
+def _moved(
+    connection: Connection, definitions: Definitions, table: Table, location: str | None
+) -> tuple[str, TableKind]:
+    """Return where a table lies after a change, and whose its files are."""
+    if location is None:
+        return table.location, table.kind
+    if definitions.has_partitions(connection, table):
+        raise InvalidTableError(
+            f"table {table.full_name} has partitions below {table.location}; drop them before its location changes"
+        )
+    location = normalise_location(location)
+    is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
+    return location, table.kind if is_own else TableKind.EXTERNAL
+
+
+def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tuple[TableColumns, dict[str, Column]]:
+    """Return the columns after a change, and the partition keys: old name → key, in the new order.
 
     Args:
-        added: New columns.
-        dropped: Names of columns that go.
-        column_order: The columns in their new order, by their names afterwards.
         is_empty: The table has no row yet.
 
     Raises:
@@ -46,7 +110,7 @@ def changed_columns(
     """
     wanted = {
         normalise_identifier(name, "column"): column
-        for name, column in zip(changes, normalise_columns(changes.values()), strict=True)
+        for name, column in zip(change.change_columns, normalise_columns(change.change_columns.values()), strict=True)
     }
     before = TableColumns.of(table)
     known = {column.name: column for column in (*table.columns, *table.partition_keys)}
@@ -59,17 +123,19 @@ def changed_columns(
         if column.name in wanted:
             new_type = wanted[column.name].type
             check_type_change(table.full_name, column.name, column.type, new_type, is_empty=is_empty)
-    order = _order(table.full_name, "partition keys", table.key_names, key_order)
+    order = _order(table.full_name, "partition keys", table.key_names, change.key_order)
     changed = {name: before.renamed(column, wanted.get(name, column)) for name, column in known.items()}
     keys = {name: changed[name] for name in order}
     _refuse_names_in_files(table, keys)
-    gone = [normalise_identifier(name, "column") for name in dropped]
+    gone = [normalise_identifier(name, "column") for name in change.drop_columns]
     refuse_used_columns(table, gone)
     after = before.dropping(gone)
-    columns = (*(changed[column.name] for column in after.columns), *added)
-    if column_order is not None:
+    columns = (*(changed[column.name] for column in after.columns), *change.add_columns)
+    if change.column_order is not None:
         by_name = {column.name: column for column in columns}
-        columns = tuple(by_name[name] for name in _order(table.full_name, "columns", list(by_name), column_order))
+        columns = tuple(
+            by_name[name] for name in _order(table.full_name, "columns", list(by_name), change.column_order)
+        )
     columns = scheme_column_last(columns, None if table.scheme is None else table.scheme.column)
     return replace(after, columns=columns, keys=tuple(keys.values())).numbered(), keys
 

@@ -345,7 +345,7 @@ def test_an_interrupted_purge_leaves_the_files_that_a_load_has_moved(
 
     catalog.add_partitions(TABLE, [NewPartition(["JFK", "1"])])
     with monkeypatch.context() as patch:
-        patch.setattr("catalog.catalog.finish_partition_purge", die)
+        patch.setattr("catalog.partitions.purging.finish_partition_purge", die)
         with pytest.raises(InterruptedError):
             catalog.purge_partitions(TABLE)
     # As if Calve had written the files of the test.

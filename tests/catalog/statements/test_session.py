@@ -648,7 +648,7 @@ def test_vacuum_finishes_an_interrupted_purge_of_partitions(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("catalog.catalog.finish_partition_purge", interrupted)
+        patch.setattr("catalog.partitions.purging.finish_partition_purge", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.execute("ALTER TABLE sales DROP PARTITION (region='EU') PURGE")
     assert lines(session, "SHOW PARTITIONS sales") == []

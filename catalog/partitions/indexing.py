@@ -1,0 +1,80 @@
+"""The life of a partition index in one process: created, built, cancelled, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from catalog.errors import ConflictError
+from catalog.indexes import building
+from catalog.indexes.definitions import IndexFailure, change_state, create_index, fail_index, find_index, list_indexes
+from catalog.indexes.verifying import Verification, verify
+from catalog.model import IndexDefinition, IndexState, PartitionIndex
+from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
+
+
+class Indexing:
+    """The partition indexes of the tables of one catalog; `Catalog` describes its methods."""
+
+    def __init__(self, storage: Storage, definitions: Definitions) -> None:
+        """Take the database and the definitions in it."""
+        self._storage = storage
+        self._definitions = definitions
+
+    def create(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
+        """Create an index: ACTIVE at once on a table without partitions, else CREATING."""
+        definition = self._definitions.get_hive_table(table)
+        building.clear_ended(self._storage, definition)
+        cuts = building.range_cuts(self._storage, definition)
+        with self._storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            return create_index(connection, held, IndexDefinition(name, tuple(keys)), cuts)
+
+    def build(self, table: str, name: str) -> PartitionIndex:
+        """Build a CREATING index in this process; return how it ended."""
+        definition, index = self._definitions.get_hive_table(table), self.get(table, name)
+        building.clear_ended(self._storage, definition)
+        if index.state is not IndexState.CREATING:
+            return index
+        ranges = building.ranges_to_do(self._storage, index)
+        report = building.backfill(self._storage, definition, index, ranges)
+        failure = building.check_build(self._storage, definition, index, report)
+        with self._storage.write() as connection:
+            ended = building.end_build(self._storage, connection, definition, index, failure)
+        building.clear_ended(self._storage, definition)
+        return ended
+
+    def cancel(self, table: str, name: str, reason: str) -> PartitionIndex:
+        """Give the build of a CREATING index up: it is FAILED, and its items go."""
+        with self._storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            index = find_index(connection, held, name)
+            if not fail_index(connection, index.id, IndexFailure(building.CANCELLED, reason)):
+                raise ConflictError(
+                    f"partition index {index.name} of {held.full_name} is {index.state}, so there is no build to "
+                    "cancel; an index that is there can be deleted"
+                )
+        building.clear_ended(self._storage, held)
+        return self.get(table, name)
+
+    def verify(self, table: str, name: str, *, repair: bool) -> Verification:
+        """Compare an ACTIVE index with the partitions in this process."""
+        return verify(self._storage, self._definitions.get_hive_table(table), self.get(table, name), repair=repair)
+
+    def list(self, table: str) -> list[PartitionIndex]:
+        """Return a table's indexes, oldest first, FAILED ones included."""
+        with self._storage.read() as connection:
+            return list_indexes(connection, self._definitions.get_hive_table(table, connection).id)
+
+    def get(self, table: str, name: str) -> PartitionIndex:
+        """Return one index of a table."""
+        with self._storage.read() as connection:
+            return find_index(connection, self._definitions.get_hive_table(table, connection), name)
+
+    def delete(self, table: str, name: str) -> None:
+        """Delete an index, and its items in batches."""
+        with self._storage.write() as connection:
+            held = self._definitions.lock_table(connection, table, exclusive=True)
+            index = find_index(connection, held, name)
+            change_state(connection, index.id, tuple(IndexState), IndexState.DELETING)
+        building.clear_ended(self._storage, held)
