@@ -14,8 +14,8 @@ import pytest
 from sqlalchemy import select, text
 
 from catalog import Catalog, NewPartition, Table
+from catalog.errors import CatalogError, FolderBeingPurgedError, LocationInUseError, LocationTakenError
 from catalog.operations.failpoints import Point
-from catalog.partitions import purging as partition_purging
 from catalog.partitions import purging as partition_purging
 from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import PurgedFolderRow
