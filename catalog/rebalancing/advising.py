@@ -22,7 +22,7 @@ from catalog.rebalancing.changes import (
     AddPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
 )
 from catalog.rebalancing.contents import Cell, Content
@@ -373,7 +373,7 @@ def _proposal(scheme: Scheme, action: _Action, sizes: _Sizes, holdings: Sequence
     if action.count is not None:
         average = size // max(1, len(concerned))
         return Proposal(
-            SetPartitionNumber(action.count),
+            SetPartitionCount(action.count),
             f"{len(concerned):,} partitions have {_shown(average)} on average; {action.count:,} would have "
             f"{_shown(size // action.count)}",
         )

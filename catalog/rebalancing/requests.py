@@ -1,30 +1,14 @@
-"""A change of a table's partitions as a form asks for it, and as `rebalance_advisor` proposes it."""
+"""Requests to change a table's partitions, as forms and the DAG `rebalance_advisor` make them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any, Self
 
 from catalog import errors as e
-from catalog.rebalancing.changes import (
-    CHANGES,
-    AddPartitions,
-    DropPartitions,
-    MergePartitions,
-    PartitionChange,
-    SetPartitionNumber,
-    SplitPartition,
-)
-
-_FIELDS: Mapping[str, tuple[str, ...]] = {
-    AddPartitions.kind: ("items",),
-    SplitPartition.kind: ("partition_ids", "items"),
-    DropPartitions.kind: ("partition_ids", "with_data"),
-    MergePartitions.kind: ("partition_ids",),
-    SetPartitionNumber.kind: ("count",),
-}
-"""Operation → the fields that are for it; the first is what the operation is most about."""
+from catalog.rebalancing.changes import CHANGES, PartitionChange
 
 _ARGUMENTS = ("items", "partition_ids", "with_data", "count")
 _OF_PARTITION_IDS = (e.PartitionNotFoundError, e.DefaultPartitionError, e.PartitionsNotNeighboursError)
@@ -39,7 +23,7 @@ _OF_ITEMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class RebalanceRequest:
-    """What the DAG `rebalance_partitions` is asked.
+    """A request to the DAG `rebalance_partitions`.
 
     Attributes:
         table: `database.table`.
@@ -85,15 +69,14 @@ class RebalanceRequest:
         }
         request = cls(**values)
         request._check()
+        # Made at once, so that a field that does not suit the change is an error of the form.
+        _ = request.change
         return request
 
     @classmethod
     def of(cls, table: str, change: PartitionChange, *, dry_run: bool = True) -> Self:
         """Return the request for a change."""
-        values = change.as_json()
-        if isinstance(change, SplitPartition):
-            values["partition_ids"] = [values.pop("partition_id")]
-        return cls.from_form({"table": table, "operation": values.pop("change"), **values, "dry_run": dry_run})
+        return cls.from_form({"table": table, "operation": change.kind, **change.as_form(), "dry_run": dry_run})
 
     def as_form(self) -> dict[str, Any]:
         """Return the fields of the form; None where it has nothing to say."""
@@ -106,35 +89,21 @@ class RebalanceRequest:
         Raises:
             WrongFieldError: It has not.
         """
-        wanted = _FIELDS[self.operation]
+        taken = CHANGES[self.operation].form_fields
         for name in _ARGUMENTS:
             value = getattr(self, name)
             is_given = value is not None and value is not False and value != ()
-            if is_given and name not in wanted:
+            if is_given and name not in taken:
                 raise e.WrongFieldError(
-                    name, f"is {_shown(value)}, and is not for {self.operation}, which takes {' and '.join(wanted)}"
+                    name, f"is {_shown(value)}, and is not for {self.operation}, which takes {' and '.join(taken)}"
                 )
-            if not is_given and name in wanted and name != "with_data":
+            if not is_given and name in taken and name != "with_data":
                 raise e.WrongFieldError(name, f"is empty; {self.operation} needs {_EXPECTED[name]}")
-        if self.operation == SplitPartition.kind and len(self.partition_ids) != 1:
-            raise e.WrongFieldError(
-                "partition_ids", f"is {_shown(self.partition_ids)}; split takes exactly one partition"
-            )
 
-    @property
+    @cached_property
     def change(self) -> PartitionChange:
         """The change that is asked for."""
-        match self.operation:
-            case AddPartitions.kind:
-                return AddPartitions(self.items)
-            case SplitPartition.kind:
-                return SplitPartition(self.partition_ids[0], self.items)
-            case DropPartitions.kind:
-                return DropPartitions(self.partition_ids, self.with_data)
-            case MergePartitions.kind:
-                return MergePartitions(self.partition_ids)
-        assert self.count is not None
-        return SetPartitionNumber(self.count)
+        return CHANGES[self.operation].from_form({name: getattr(self, name) for name in _ARGUMENTS})
 
     def field_of(self, error: e.CatalogError, *, has_scheme: bool = True) -> str:
         """Return the field that an error of planning the request is about.
@@ -149,7 +118,7 @@ class RebalanceRequest:
             return "operation"
         if isinstance(error, _OF_PARTITION_IDS):
             return "partition_ids"
-        return "items" if isinstance(error, _OF_ITEMS) else _FIELDS[self.operation][0]
+        return "items" if isinstance(error, _OF_ITEMS) else CHANGES[self.operation].form_fields[0]
 
 
 def _names(request: type[RebalanceRequest]) -> Sequence[str]:

@@ -27,7 +27,7 @@ from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
 )
 from catalog.storage.schema import JobRow, OperationRow
@@ -75,7 +75,7 @@ CASES: Mapping[str, Case] = {
     "add": ("range", AddPartitions(("35", "38")), POINTS),
     "split a range": ("range", SplitPartition(2, ("13", "20")), POINTS),
     "split a group": ("list", SplitPartition(2, ("(2, 4)", "3")), POINTS),
-    "set the number": ("hash", SetPartitionNumber(5), POINTS),
+    "set the number": ("hash", SetPartitionCount(5), POINTS),
     "drop": ("range", DropPartitions((2,)), CATALOG_POINTS),
     "drop with data": ("range", DropPartitions((2,), with_data=True), CATALOG_POINTS),
     "merge": ("range", MergePartitions((1, 2)), CATALOG_POINTS),

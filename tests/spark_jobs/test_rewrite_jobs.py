@@ -15,7 +15,7 @@ from catalog import Catalog
 from catalog.errors import FencedError, PlanConflictError, VerificationFailedError
 from catalog.model import Column
 from catalog.operations.job_requests import RewritePartitionsJob, VerifyRewriteJob
-from catalog.rebalancing.changes import AddPartitions, PartitionChange, SetPartitionNumber, SplitPartition
+from catalog.rebalancing.changes import AddPartitions, PartitionChange, SetPartitionCount, SplitPartition
 from catalog.rebalancing.rebalancing import REWRITE, VERIFY
 from catalog.tables.schemes import scheme_from_properties
 from spark_jobs.reading.tables import read_table
@@ -118,7 +118,7 @@ class Steps:
     [
         ({"PARTITION_TYPE": "RANGE", "RANGE_INFO": "100, 120"}, SPLIT),
         ({"PARTITION_TYPE": "LIST", "LIST_INFO": "1, (2, 3)"}, AddPartitions(("(4, 5)", "6"))),
-        ({"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"}, SetPartitionNumber(4)),
+        ({"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"}, SetPartitionCount(4)),
     ],
     ids=["split of a range", "addition to a list", "another number"],
 )

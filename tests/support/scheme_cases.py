@@ -15,7 +15,7 @@ from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
 )
 from catalog.schemes.aligning import align
@@ -151,7 +151,7 @@ def undone(change: PartitionChange, before: Any, after: Any) -> Any:
                 return after.add([part])
             following = before.ids[position + 1]
             return after.split(following, [part, _parts(before)[following]])
-        case SetPartitionNumber():
+        case SetPartitionCount():
             return before
     return None
 
@@ -166,7 +166,7 @@ def steps(model: Model, pool: Sequence[Any]) -> st.SearchStrategy[Step]:
     """A change that fits."""
     match model:
         case HashModel():
-            return st.integers(1, 24).map(lambda count: Step(SetPartitionNumber(count), replace(model, count=count)))
+            return st.integers(1, 24).map(lambda count: Step(SetPartitionCount(count), replace(model, count=count)))
         case RangeModel():
             return _range_steps(model, pool)
         case ListModel():

@@ -39,7 +39,7 @@ def merge_partitions(context: Context, statement: m.MergePartitions) -> Statemen
 
 def set_partition_number(context: Context, statement: m.SetPartitionNumber) -> StatementResult:
     """Run SET PARTITION_NUM n."""
-    return _change(context, statement, changes.SetPartitionNumber(statement.count))
+    return _change(context, statement, changes.SetPartitionCount(statement.count))
 
 
 def _change(context: Context, statement: m.TableStatement, change: changes.PartitionChange) -> StatementResult:

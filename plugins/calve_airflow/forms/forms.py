@@ -145,7 +145,9 @@ def verify_params() -> dict[str, Param]:
 
 
 def rebalance_params() -> dict[str, Param]:
-    """Return the form of a change of a table's partitions: a dry run, unless told otherwise."""
+    """Return the form of a change of a table's partitions: a dry run by default."""
+    from catalog.rebalancing.changes import CHANGES
+
     return {
         "table": Param(
             type="string",
@@ -155,7 +157,7 @@ def rebalance_params() -> dict[str, Param]:
         ),
         "operation": Param(
             type="string",
-            enum=["add", "split", "drop", "merge", "set_partition_num"],
+            enum=[*CHANGES],
             title="Operation",
             description="set_partition_num is for HASH, the others are for RANGE, RANGE_INTERVAL and LIST.",
         ),

@@ -35,7 +35,7 @@ from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
 )
 from catalog.rebalancing.rebalancing import COMMIT
@@ -128,7 +128,7 @@ def test_a_plan_is_the_same_as_long_as_the_table_is(catalog: Catalog, ranges: st
     [
         (SplitPartition(9, ("15", "20")), PartitionNotFoundError),
         (AddPartitions(("30",)), BoundsNotAscendingError),
-        (SetPartitionNumber(3), InvalidSchemeError),
+        (SetPartitionCount(3), InvalidSchemeError),
     ],
 )
 def test_a_change_that_does_not_fit_holds_nothing(

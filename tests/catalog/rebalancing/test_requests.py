@@ -15,7 +15,7 @@ from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
 )
 from catalog.rebalancing.requests import RebalanceRequest
@@ -32,7 +32,7 @@ EMPTY = {"items": None, "partition_ids": None, "with_data": False, "count": None
         ({"operation": "drop", "partition_ids": [4, 5]}, DropPartitions((4, 5))),
         ({"operation": "drop", "partition_ids": [4], "with_data": True}, DropPartitions((4,), with_data=True)),
         ({"operation": "merge", "partition_ids": [4, 5]}, MergePartitions((4, 5))),
-        ({"operation": "set_partition_num", "count": 9}, SetPartitionNumber(9)),
+        ({"operation": "set_partition_num", "count": 9}, SetPartitionCount(9)),
     ],
 )
 def test_form_gives_the_change_and_the_change_gives_the_form(form: dict[str, Any], change: PartitionChange) -> None:

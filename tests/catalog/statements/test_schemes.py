@@ -29,7 +29,7 @@ from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
-    SetPartitionNumber,
+    SetPartitionCount,
     SplitPartition,
     change_from_json,
 )
@@ -185,7 +185,7 @@ def test_only_the_default_partition_has_rows_of_an_added_one() -> None:
 def test_another_number_of_hash_partitions_moves_rows_where_a_remainder_can_go(
     before: int, now: int, targets: dict[int, tuple[int, ...]]
 ) -> None:
-    assert SetPartitionNumber(now).of(hashed(before)).targets == targets
+    assert SetPartitionCount(now).of(hashed(before)).targets == targets
 
 
 def test_the_documented_hash_does_not_change() -> None:
@@ -219,7 +219,7 @@ def test_changes_are_written_as_statements() -> None:
     assert str(drop(1, 2, with_data=True)) == "DROP PARTITION (1, 2) WITH DATA"
     assert str(drop(3)) == "DROP PARTITION (3)"
     assert str(merge(1, 2)) == "MERGE PARTITION (1, 2)"
-    assert str(SetPartitionNumber(9)) == "SET PARTITION_NUM 9"
+    assert str(SetPartitionCount(9)) == "SET PARTITION_NUM 9"
 
 
 def test_values_that_a_range_scheme_cannot_confuse_with_others_are_compared_by_type() -> None:
@@ -330,7 +330,7 @@ def test_an_unknown_partition_is_named(scheme: Scheme, change: PartitionChange) 
         (merge(1, 3), PartitionsNotNeighboursError, ["partition 2", "between"]),
         (merge(1), InvalidSchemeError, ["MERGE PARTITION", "at least 2"]),
         (merge(1, 1), InvalidSchemeError, ["partition 1 is named twice"]),
-        (SetPartitionNumber(4), UnsupportedChangeError, ["SET PARTITION_NUM", "HASH"]),
+        (SetPartitionCount(4), UnsupportedChangeError, ["SET PARTITION_NUM", "HASH"]),
     ],
     ids=str,
 )
@@ -363,7 +363,7 @@ def test_changes_of_ranges_that_do_not_fit(
         (drop(), InvalidSchemeError, ["dropped", "name at least one"]),
         (drop(3, 3), InvalidSchemeError, ["partition 3 is named twice"]),
         (merge(2), InvalidSchemeError, ["at least 2"]),
-        (SetPartitionNumber(4), UnsupportedChangeError, ["SET PARTITION_NUM", "HASH"]),
+        (SetPartitionCount(4), UnsupportedChangeError, ["SET PARTITION_NUM", "HASH"]),
     ],
     ids=str,
 )
@@ -382,7 +382,7 @@ def test_hashed_tables_refuse_all_but_another_number(change: PartitionChange) ->
 
 @pytest.mark.parametrize("count", [0, -1, 10_001])
 def test_the_number_of_hash_partitions_has_limits(count: int) -> None:
-    refused(InvalidSchemeError, ["1 to 10,000", str(count)[:2]], SetPartitionNumber(count).of, hashed())
+    refused(InvalidSchemeError, ["1 to 10,000", str(count)[:2]], SetPartitionCount(count).of, hashed())
 
 
 @pytest.mark.parametrize(

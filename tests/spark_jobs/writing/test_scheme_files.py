@@ -10,7 +10,7 @@ import pytest
 
 from catalog import Catalog, Column
 from catalog.datafiles.files import DataFile
-from catalog.rebalancing.changes import SetPartitionNumber, SplitPartition
+from catalog.rebalancing.changes import SetPartitionCount, SplitPartition
 from catalog.tables.own_properties import TARGET_PROPERTY
 from catalog.tables.schemes import scheme_from_properties
 
@@ -122,7 +122,7 @@ def test_small_files_are_put_together_when_their_rows_are_moved(
     for number in range(3):
         load(spark, catalog, rows(spark, 500, "id", first=500 * number), f"load-{number}")
     assert len(files(catalog)) == 6
-    report = rebalance(spark, catalog, "more", "demo.t", SetPartitionNumber(3))
+    report = rebalance(spark, catalog, "more", "demo.t", SetPartitionCount(3))
     assert (report["files_read"], report["files_written"]) == (6, 3)
     assert sum(each.row_count for each in files(catalog)) == 1_500
 

@@ -1,0 +1,86 @@
+"""The interface of all changes, and how they are written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self, TypeAlias
+
+from catalog.schemes.lists import ListScheme
+from catalog.schemes.model import Change, Scheme
+from catalog.schemes.ranges import RangeScheme
+from catalog.schemes.texts import format_group
+
+Form: TypeAlias = Mapping[str, Any]
+"""The fields of `RebalanceRequest`, of the types that these have."""
+
+
+@dataclass(frozen=True)
+class PartitionChange(ABC):
+    """One change of a table's partitions.
+
+    Attributes:
+        kind: Its name in requests and in the journal.
+        form_fields: The fields of `RebalanceRequest` that it takes; errors that belong to no field name the first.
+    """
+
+    kind: ClassVar[str]
+    form_fields: ClassVar[tuple[str, ...]]
+
+    @classmethod
+    def from_form(cls, form: Form) -> Self:
+        """Return the change that a form describes.
+
+        Raises:
+            WrongFieldError: A field does not suit this kind of change.
+        """
+        return cls(**{name: form[name] for name in cls.form_fields})
+
+    def as_form(self) -> dict[str, Any]:
+        """Return the fields of the form that describes the change."""
+        return {name: _plain(getattr(self, name)) for name in self.form_fields}
+
+    @abstractmethod
+    def of(self, scheme: Scheme) -> Change:
+        """Return the scheme after the change.
+
+        Raises:
+            PartitionNotFoundError, InvalidSchemeError: The change does not fit the scheme; subclasses say why.
+        """
+
+    @abstractmethod
+    def reverse(self, before: Scheme, after: Scheme) -> PartitionChange | None:
+        """Return the change that restores the scheme before it, except for partition ids; None if rows are deleted."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """Return the change as a statement writes it after ALTER TABLE and the table's name."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return plain values; `change_from_json` reads them."""
+        return {"change": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}
+
+
+def item_of(scheme: Scheme, partition_id: int) -> str:
+    """Return a partition as ADD and SPLIT take it: its upper bound, or its group of values."""
+    if isinstance(scheme, ListScheme):
+        values = dict(scheme.groups)[partition_id]
+        return values[0] if len(values) == 1 and not values[0].startswith("(") else _group(values)
+    assert isinstance(scheme, RangeScheme)
+    return dict(scheme.bounds)[partition_id]
+
+
+def quoted(items: Sequence[str]) -> str:
+    """Return bounds or groups as string literals of a statement."""
+    escaped = (item.replace("\\", "\\\\").replace("'", "''") for item in items)
+    return ", ".join(f"'{item}'" for item in escaped)
+
+
+def _group(values: Sequence[str]) -> str:
+    group = format_group(values)
+    return group if len(values) > 1 else f"({group})"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
