@@ -13,9 +13,8 @@ from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.rebalancing import size
-from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.staged import StagingJobOperator, VerifyStagedOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator, markdown_table
-from calve_airflow.submitting.job_process import JobProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from catalog import Catalog
     from catalog.migration.forms import MigrationForm
     from catalog.migration.requests import MigrationRequest
-    from catalog.operations.records import Operation
+    from catalog.operations.records import JobRun, Operation
 
 PLANS = "plans"
 """The XCom in which `plan` says of each table what would become of it, or why nothing can."""
@@ -111,7 +110,7 @@ class PlanMigrationsOperator(FormOperator):
         return {**found, "plan": plan.as_json()}
 
 
-class StageMigrationOperator(SparkJobOperator):
+class StageMigrationOperator(StagingJobOperator):
     """Begins the operation, which holds the table from now on, and runs the Spark job that reads the footers.
 
     The plan is made anew, for what the table is now. A dry run reads the footers, too, and leaves nothing.
@@ -157,16 +156,12 @@ class StageMigrationOperator(SparkJobOperator):
             self.log.warning("%s: %s (%s)", each["path"], each["message"], each["problem"])
         return found
 
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.step)
-        if job is not None and job.state == "SUCCEEDED":
-            # What a dry run found before this task was cleared may not be so any more.
-            is_there = not self.request["dry_run"] and catalog.migrations.is_staged(self.operation_id)
-            return super()._existing_job(catalog) if is_there else None
-        return super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return whether its files are still staged; a dry run, cleared, always looks again."""
+        return not self.request["dry_run"] and catalog.migrations.is_staged(self.operation_id)
 
 
-class VerifyMigrationOperator(SparkJobOperator):
+class VerifyMigrationOperator(VerifyStagedOperator):
     """Runs the Spark job that compares what Hive reads with what Iceberg would; what differs never becomes visible.
 
     Everything but the table comes from the run's form, and from its operation.
@@ -206,29 +201,16 @@ class VerifyMigrationOperator(SparkJobOperator):
             plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
         self.request = {"table": operation.table, "partitions": form.verified_partitions}
         self.conf = {**package_settings(avro=FileFormat.AVRO in plan.formats), **(self.conf or {})}
-        try:
-            return super().execute(context)
-        except AirflowFailException as error:
-            self._let_be_staged_again(str(error))
-            raise
+        return super().execute(context)
 
-    def _let_be_staged_again(self, reason: str) -> None:
-        """Forget what was staged if it differs, because files may have changed since."""
-        from catalog import Catalog
-        from catalog.errors import VerificationFailedError
+    def discard(self, catalog: Catalog, reason: str) -> None:
+        """Discard the manifests and metadata, because files may have changed since."""
+        catalog.migrations.discard_staged(self.operation_id, reason)
 
-        with Catalog.open() as catalog:
-            job = catalog.operations.get_job(self.operation_id, self.step)
-            if job and job.error_class == VerificationFailedError.__name__:
-                catalog.migrations.discard_staged(self.operation_id, reason)
-
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.step)
-        if job is not None and job.state == "SUCCEEDED":
-            stage = catalog.operations.get_job(self.operation_id, "stage")
-            if stage is None or stage.result.get("metadata_location") != job.result["metadata_location"]:
-                return None
-        return super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return whether the metadata that it verified are the ones that are staged now."""
+        stage = catalog.operations.get_job(self.operation_id, "stage")
+        return stage is not None and stage.result.get("metadata_location") == job.result["metadata_location"]
 
 
 class FlipMigrationOperator(BaseOperator):

@@ -13,15 +13,14 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
-from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.staged import StagingJobOperator, VerifyStagedOperator
 from calve_airflow.operators.summary import markdown_table
-from calve_airflow.submitting.job_process import JobProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
-    from catalog.operations.records import Operation
+    from catalog.operations.records import JobRun, Operation
     from catalog.rebalancing.planning import RebalancePlan
     from catalog.rebalancing.requests import RebalanceRequest
 
@@ -86,7 +85,7 @@ class PlanRebalanceOperator(FormOperator):
             raise AirflowFailException(f"{field}: {type(error).__name__}: {error}") from error
 
 
-class RewritePartitionsOperator(SparkJobOperator):
+class RewritePartitionsOperator(StagingJobOperator):
     """Begins the operation, which holds the table from now on, and runs the Spark job that writes the new files.
 
     What is changed follows from the run's form again: users may write XComs, and run a task of a dry run.
@@ -135,15 +134,12 @@ class RewritePartitionsOperator(SparkJobOperator):
         catalog.rebalancing.begin(self.operation_id, table, change, fingerprint=plan.fingerprint, requested_by=user)
         return plan
 
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.job)
-        if job is not None and job.state == "SUCCEEDED":
-            # Vacuum takes the files of an operation that was given up.
-            return super()._existing_job(catalog) if catalog.rebalancing.is_written(self.operation_id) else None
-        return super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return whether its files are still there; vacuum deletes those of an abandoned operation."""
+        return catalog.rebalancing.is_written(self.operation_id)
 
 
-class VerifyRewriteOperator(SparkJobOperator):
+class VerifyRewriteOperator(VerifyStagedOperator):
     """Runs the Spark job that compares the new files with the old ones; files that differ are never committed.
 
     Which files are new, the journal says: users may write XComs.
@@ -175,27 +171,15 @@ class VerifyRewriteOperator(SparkJobOperator):
         if folder is None:
             raise AirflowFailException(f"operation {operation.id} has written no new files yet; clear `rewrite`")
         self.request = {"table": operation.table, "folder": folder}
-        try:
-            return super().execute(context)
-        except AirflowFailException as error:
-            self._let_be_written_again(str(error))
-            raise
+        return super().execute(context)
 
-    def _let_be_written_again(self, reason: str) -> None:
-        from catalog import Catalog
-        from catalog.errors import VerificationFailedError
+    def discard(self, catalog: Catalog, reason: str) -> None:
+        """Discard the new files."""
+        catalog.rebalancing.discard_written(self.operation_id, reason)
 
-        with Catalog.open() as catalog:
-            operation = catalog.operations.find(self.operation_id)
-            job = operation and catalog.operations.get_job(self.operation_id, self.job)
-            if job and job.error_class == VerificationFailedError.__name__:
-                catalog.rebalancing.discard_written(self.operation_id, reason)
-
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.job)
-        if job is not None and job.state == "SUCCEEDED" and job.result["folder"] != self.request["folder"]:
-            return None
-        return super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return whether the folder that it verified is the one that is written now."""
+        return bool(job.result["folder"] == self.request["folder"])
 
 
 class CommitRebalanceOperator(BaseOperator):
