@@ -22,7 +22,7 @@ from catalog.operations.records import OperationState
 from catalog.rebalancing.contents import ValueCount
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
-from spark_jobs.reading.tables import read_data_files
+from spark_jobs.reading.files import read_data_files
 from spark_jobs.rows.placement import literal_sql, partition_id, value_sql
 from spark_jobs.sessions.session import run_job
 

@@ -25,8 +25,8 @@ from spark_jobs.checking.file_metrics import FILE, FileMetrics
 from spark_jobs.checking.filtered_questions import LostRows, lost_rows
 from spark_jobs.checking.manifest_summaries import wrong_summaries
 from spark_jobs.checking.table_digests import Comparison, compare
+from spark_jobs.reading.files import Nested, read_partitions
 from spark_jobs.reading.iceberg import read_metadata_file
-from spark_jobs.reading.tables import Nested, read_partitions
 from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:

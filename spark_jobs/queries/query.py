@@ -11,7 +11,6 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -29,24 +28,17 @@ from catalog.errors import (
     UnsupportedExpressionError,
 )
 from catalog.partitions.counting import count_visible
-from catalog.types.key_types import CharType, DateType, KeyValueError, StringType, TimestampType
-from spark_jobs.queries.catalyst import Catalyst, items, kind_of, operands
+from catalog.types.key_types import TimestampType
+from spark_jobs.queries.catalyst import Catalyst, items, kind_of
 from spark_jobs.queries.checked_plans import check_analysed, check_query
+from spark_jobs.queries.implied_filters import any_of, implied_filter
 from spark_jobs.queries.join_regions import Source
 from spark_jobs.queries.joining import join_partition_wise
-from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name, plain_name
+from spark_jobs.queries.partition_ids import Edit, IdReferences, hidden_name
 from spark_jobs.queries.table_names import end_of, named_table, start_of, table_nodes
+from spark_jobs.reading.files import empty_table, table_schema
 from spark_jobs.reading.iceberg import read_metadata_file
-from spark_jobs.reading.tables import (
-    UTC_NAMES,
-    PrunedTable,
-    empty_table,
-    opened,
-    prune_table,
-    pruned_scan,
-    read_scan,
-    table_schema,
-)
+from spark_jobs.reading.tables import UTC_NAMES, PrunedTable, opened, prune_table, pruned_scan, read_scan
 from spark_jobs.rows.char_columns import char_metadata
 from spark_jobs.rows.placement import partition_id
 
@@ -57,32 +49,6 @@ _MARK = "calve.occurrence"
 
 _NOTHING = "false"
 """The condition of an occurrence of which no partition matters."""
-
-_LONGEST_CONDITION = 30_000
-"""Longer conditions prune nothing, in characters: the catalog refuses filters of more than 65,536."""
-
-_IS_NULL, _IS_NOT_NULL = " is null", " is not null"
-
-# Catalyst's expressions, as the catalog says them.
-_COMPARISONS = {
-    "EqualTo": "{key} = {literal}",
-    "EqualNullSafe": "{key} = {literal} and {key} is not null",
-    "LessThan": "{key} < {literal}",
-    "LessThanOrEqual": "{key} <= {literal}",
-    "GreaterThan": "{key} > {literal}",
-    "GreaterThanOrEqual": "{key} >= {literal}",
-    **dict.fromkeys(("Like", "StartsWith", "EndsWith", "Contains"), "{key} like {literal}"),
-}
-_PATTERNS = {"StartsWith": "{}%", "EndsWith": "%{}", "Contains": "%{}%"}
-_MIRRORED = {
-    "EqualTo": "EqualTo",
-    "EqualNullSafe": "EqualNullSafe",
-    "LessThan": "GreaterThan",
-    "LessThanOrEqual": "GreaterThanOrEqual",
-    "GreaterThan": "LessThan",
-    "GreaterThanOrEqual": "LessThanOrEqual",
-}
-_WILDCARD = re.compile(r"[\\%_]")
 
 _SELECTIVE = (exp.Where, exp.Join, exp.Having, exp.Qualify, exp.Limit)
 
@@ -395,8 +361,8 @@ def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str 
     for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
         number = _marked(leaf)
         if number is not None:
-            found[number].append(None if condition is None else _implied(condition, tables[number]))
-    return [_any(conditions) if conditions else _NOTHING for conditions in found]
+            found[number].append(None if condition is None else implied_filter(condition, tables[number]))
+    return [any_of(conditions) if conditions else _NOTHING for conditions in found]
 
 
 def _without_timestamps(table: Table) -> Table:
@@ -425,127 +391,3 @@ def _marked(leaf: Any) -> int | None:
         return None
     metadata = leaf.output().head().metadata()
     return int(metadata.getLong(_MARK)) if metadata.contains(_MARK) else None
-
-
-def _implied(expression: Any, table: Table) -> str | None:
-    """Return a filter on partition keys that is true wherever Spark's expression is; None when there is none."""
-    kind = kind_of(expression)
-    if kind == "And":
-        parts = [_implied(operand, table) for operand in operands(expression, kind)]
-        return _all([part for part in parts if part is not None and len(part) <= _LONGEST_CONDITION])
-    if kind == "Or":
-        return _any([_implied(operand, table) for operand in operands(expression, kind)])
-    return _predicate(expression, table)
-
-
-def _all(conditions: Sequence[str]) -> str | None:
-    # Spark adds `is not null` for each key that is compared, which the comparison implies.
-    plain = [each for each in conditions if not each.endswith(_IS_NOT_NULL)]
-    needed = [
-        each
-        for each in dict.fromkeys(conditions)
-        if each in plain or not any(each.removesuffix(_IS_NOT_NULL) in other for other in plain)
-    ]
-    return " and ".join(each if len(needed) == 1 else f"({each})" for each in needed) or None
-
-
-def _any(conditions: Sequence[str | None]) -> str | None:
-    if None in conditions:
-        return None
-    distinct = list(dict.fromkeys(conditions))
-    return distinct[0] if len(distinct) == 1 else " or ".join(f"({each})" for each in distinct)
-
-
-def _predicate(expression: Any, table: Table) -> str | None:
-    """Say a condition on one partition key in the catalog's language, where it means the same; else None."""
-    kind = kind_of(expression)
-    if kind == "Not":
-        negated = _predicate(expression.child(), table)
-        return None if negated is None else f"not ({negated})"
-    if kind in ("IsNull", "IsNotNull"):
-        key = _key(expression.child(), table)
-        return key and key + (_IS_NULL if kind == "IsNull" else _IS_NOT_NULL)
-    if kind in ("In", "InSet"):
-        key = _key(expression.children().head(), table)
-        return key and _in(key, _members(expression, kind, table))
-    if kind in _COMPARISONS:
-        return _comparison(expression, kind, table)
-    # A boolean is a condition, and Spark makes one of what compares it.
-    key = _key(expression, table)
-    return key and f"{key} = 'true'"
-
-
-def _comparison(expression: Any, kind: str, table: Table) -> str | None:
-    left, right = expression.left(), expression.right()
-    if kind_of(left) == "Literal" and kind in _MIRRORED:
-        left, right, kind = right, left, _MIRRORED[kind]
-    key = _key(left, table)
-    if key is None or kind_of(right) != "Literal" or not right.dataType().equals(left.dataType()):
-        return None
-    if kind == "Like" and expression.escapeChar() != "\\":
-        return None
-    value = right.value()
-    if kind in _PATTERNS:
-        value = _PATTERNS[kind].format(_WILDCARD.sub(r"\\\g<0>", str(value)))
-    is_pattern = "like" in _COMPARISONS[kind]
-    literal = _pattern_literal(value) if is_pattern else _literal(value, left, table)
-    return literal and _COMPARISONS[kind].format(key=key, literal=literal)
-
-
-def _in(key: str, literals: Sequence[str | None]) -> str | None:
-    known = [literal for literal in literals if literal is not None]
-    return f"{key} in ({', '.join(known)})" if known and len(known) == len(literals) else None
-
-
-def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
-    """Return the members of an IN as literals, None for one that cannot be said."""
-    attribute = expression.children().head()
-    if kind == "InSet":
-        # One call for all of them. A null among texts becomes the text null: it matches more, which does no harm.
-        values = expression.hset().mkString("\0").split("\0")
-        return (
-            [_literal(value, attribute, table) for value in values] if len(values) == expression.hset().size() else []
-        )
-    return [
-        _literal(member.value(), attribute, table)
-        if kind_of(member) == "Literal" and member.dataType().equals(attribute.dataType())
-        else None
-        for member in items(expression.list())
-    ]
-
-
-def _key(expression: Any, table: Table) -> str | None:
-    """Return the column that an expression is, quoted, if it tells which partitions or files are needed; else None."""
-    if kind_of(expression) != "AttributeReference":
-        return None
-    name = plain_name(str(expression.name()).lower())
-    return f"`{name}`" if name in table.pruning_columns else None
-
-
-def _pattern_literal(value: Any) -> str | None:
-    return None if value is None else StringType().format(str(value))
-
-
-def _literal(value: Any, attribute: Any, table: Table) -> str | None:
-    """Return a value of Spark's as a literal for the key that it is compared with; None when it cannot be one.
-
-    Args:
-        value: A number, Spark's text, the days or the microseconds since 1970; or one of these as text.
-    """
-    view = table.filter_view
-    position = view.key_position(plain_name(attribute.name()))
-    if value is None or position is None:
-        return None
-    key_type = view.key_types[position]
-    try:
-        if isinstance(key_type, DateType):
-            value = date.fromordinal(date(1970, 1, 1).toordinal() + int(value))
-        if isinstance(key_type, TimestampType):
-            return key_type.format(int(value))
-        # Spark pads a literal that it compares with a char, but none of BETWEEN. A longer literal may go on with what
-        # is less than a blank.
-        if isinstance(key_type, CharType) and len(str(value)) != key_type.length:
-            return None
-        return key_type.format(key_type.parse_literal(str(value)))
-    except (KeyValueError, ValueError, OverflowError):
-        return None

@@ -3,64 +3,32 @@
 from __future__ import annotations
 
 import logging
-import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta, timezone, tzinfo
-from functools import lru_cache, reduce
-from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import DataFrame, SparkSession
 
-from catalog import Catalog, FileFormat, Partition, Table
-from catalog.datafiles.files import DataFile
+from catalog import Catalog, Table
 from catalog.datafiles.pruning import FileScan
-from catalog.errors import InvalidConfigurationError, VerificationFailedError
+from catalog.errors import InvalidConfigurationError
 from catalog.expressions import parse_expression
 from catalog.expressions.tree import Expression
-from catalog.files.filesystem import Folder, is_hidden
-from catalog.model import Column
 from catalog.partitions.counting import count_visible
-from catalog.settings.environment import AVRO_PACKAGE
-from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
-from catalog.tables.columns import file_layout, is_plain_layout
 from catalog.types.key_types import (
-    BooleanType,
-    DateType,
-    DecimalType,
-    FloatingType,
-    IntegerType,
-    KeyType,
-    StringType,
     TimestampType,
 )
+from spark_jobs.reading.files import read_data_files, read_partitions
 from spark_jobs.reading.filters import filter_sql
-from spark_jobs.reading.sources import read_path, spark_path
 from spark_jobs.rows.char_columns import with_padded_chars
-from spark_jobs.rows.file_formats import file_options, spark_type, stored_value
 
 log = logging.getLogger("spark_jobs.reading.tables")
 
-_SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
-_PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
-_PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
-_DECIMAL_FILTERS = "spark.sql.parquet.filterPushdown.decimal"
-_LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 UTC_NAMES = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?(?::?([0-9]{2}))?")
 _MOMENT = re.compile("[0-9]Z['\"]")
-_LISTED_HERE = 32
-"""Files that Spark looks up without a job, unless its settings say otherwise."""
-
-# Columns of the join that gives partitions at locations of their own their values; no column name can have a slash.
-_FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
 
 
 @dataclass(frozen=True)
@@ -214,311 +182,6 @@ def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) 
     )
 
 
-def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]) -> DataFrame:
-    """Return the rows of some data files of a table with a partition scheme.
-
-    Raises:
-        VerificationFailedError: One of them is not there.
-    """
-    paths = [read_path(f"{table.location}/{file.path}") for file in files]
-    if not paths:
-        return empty_table(spark, table)
-    # Their folders tell nothing that the catalog does not know better.
-    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
-        rows = reader.load(paths)
-    # They are Parquet, which Spark reads in the columns' own types.
-    return rows if is_plain_layout(table) else rows.select(*_columns_of_files(table))
-
-
 def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
     """Return the catalog for a block; the one that the environment names is closed afterwards."""
     return Catalog.open() if catalog is None else nullcontext(catalog)
-
-
-@dataclass(frozen=True)
-class Nested:
-    """What becomes of files in folders inside a partition's, or inside those of a table without partition keys.
-
-    Attributes:
-        is_read: They belong to the partition; False to pass over them.
-        skip: Folders directly inside a table's whose files do not belong to it in any case.
-    """
-
-    is_read: bool
-    skip: frozenset[str] = frozenset()
-
-
-def read_partitions(
-    spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None = None
-) -> DataFrame:
-    """Return the rows of these partitions of a table; of a table without partition keys, all its rows.
-
-    Args:
-        nested: What becomes of files in nested folders. None when there are none: then it is not looked for them.
-
-    Raises:
-        NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
-    """
-    refuse_view(table, "has no files")
-    refuse_iceberg(table)
-    if not table.partition_keys:
-        require_readable_format(table)
-        return _read_unpartitioned(spark, table, nested)
-    by_format: dict[FileFormat, list[Partition]] = {}
-    for partition in partitions:
-        by_format.setdefault(partition.format or table.format, []).append(partition)
-    frames: list[DataFrame] = []
-    for own_format, alike in by_format.items():
-        require_readable_format(table, own_format)
-        frames += _read_format(spark, replace(table, format=own_format), alike, nested)
-    return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
-
-
-def _read_format(
-    spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None
-) -> Iterator[DataFrame]:
-    """Yield the rows of partitions whose files all have the table's format."""
-    told_by_path: list[Partition] = []
-    others: dict[int, list[Partition]] = {}
-    for partition in partitions:
-        if nested is None and _is_told_by_path(table, partition):
-            told_by_path.append(partition)
-        else:
-            depth = _depth(partition.location) if nested is not None and nested.is_read else 0
-            others.setdefault(depth, []).append(partition)
-    if told_by_path:
-        yield _read_by_path(spark, table, told_by_path)
-    for alike in others.values():
-        yield _read_by_folder(spark, table, alike, nested)
-
-
-def table_schema(table: Table) -> StructType:
-    """Return the columns of a table's DataFrame: those of its files, then its partition keys; all may be null."""
-    return _schema((*table.columns, *table.partition_keys))
-
-
-def empty_table(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table's DataFrame without rows, which Spark answers without a job."""
-    nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(table)]
-    return spark.range(0).select(*nulls).where("false")
-
-
-def _schema(columns: Sequence[Column]) -> StructType:
-    return _parsed((column.name, spark_type(column.type)) for column in columns)
-
-
-def _file_schema(table: Table) -> StructType:
-    """Return the schema to read a table's files with; the columns have their own types only when they are cast."""
-    schema = _schema(file_layout(table, table.format))
-    if table.format is not FileFormat.AVRO:
-        return schema
-    # Avro has no integers below int.
-    return _parsed((field.name, _SMALL_INTEGER.sub("int", field.dataType.simpleString())) for field in schema)
-
-
-def _parsed(columns: Iterable[tuple[str, str]]) -> StructType:
-    text = ", ".join(f"`{name}` {type_text}" for name, type_text in columns)
-    # Of its own for each caller: a schema can be changed.
-    return StructType(list(_fields(text))) if text else StructType()
-
-
-@lru_cache(maxsize=256)
-def _fields(text: str) -> tuple[StructField, ...]:
-    """Return the fields of a schema, which Spark's parser in the JVM reads."""
-    schema = StructType.fromDDL(text)
-    assert isinstance(schema, StructType)
-    return tuple(schema.fields)
-
-
-def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None) -> DataFrame:
-    with reader_errors(spark, table):
-        try:
-            rows = _reader(spark, table).schema(_file_schema(table)).load(read_path(table.location))
-            direct = rows.select(*_columns_of_files(table))
-        except AnalysisException as error:
-            if error.getCondition() == "PATH_NOT_FOUND":
-                return empty_table(spark, table)
-            raise
-        if nested is None or not nested.is_read:
-            return direct
-        inside = [f"{table.location}/{name}" for name in Folder(table.location).folders("") if not is_hidden(name)]
-        folders = [read_path(folder) for folder in inside if folder not in nested.skip]
-        if not folders:
-            return direct
-        reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-        return direct.union(reader.load(folders).select(*_columns_of_files(table)))
-
-
-def _is_told_by_path(table: Table, partition: Partition) -> bool:
-    """Say whether Spark reads exactly the partition's values out of its path below the table's location."""
-    return all(map(_is_read_as_it_is, table.key_types, partition.values)) and (
-        partition.location == table.default_partition_location(partition.name(table))
-    )
-
-
-def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
-    if text is None:
-        return True
-    value = key_type.comparable(text)
-    # Spark takes an empty value for a mistake, and knows nothing of blanks that do not count.
-    if isinstance(key_type, StringType):
-        return text != "" and value is not None and key_type.text_of(value) == text
-    return value is not None and (not isinstance(key_type, _READ_BY_JAVA) or _is_read_by_java(key_type, text))
-
-
-_READ_BY_JAVA = (BooleanType, DecimalType, FloatingType)
-
-
-def _is_read_by_java(key_type: KeyType, text: str) -> bool:
-    """Say whether Spark makes the right value of a part of a path, which it does not cast but gives to Java and Scala.
-
-    Of a decimal, Spark 4.1 keeps the digits and forgets the point when it reads Parquet: 1.5 is 0.15 as decimal(5,2).
-
-    Source: Spark's `PartitioningUtils.castPartValueToDesiredType`.
-    """
-    if isinstance(key_type, DecimalType):
-        found = _PLAIN_DECIMAL.fullmatch(text)
-        return found is not None and len(found.group(1) or "") == key_type.scale
-    if isinstance(key_type, BooleanType):
-        return text.lower() in ("true", "false")
-    return _PLAIN_NUMBER.fullmatch(text) is not None
-
-
-def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
-    """Read partitions whose keys Spark finds in their paths, where it goes on pruning by itself, in joins too."""
-    schema = StructType([*_file_schema(table), *_schema(table.partition_keys)])
-    reader = _reader(spark, table).option("basePath", spark_path(table.location)).schema(schema)
-    rows = _load(spark, table, reader, partitions)
-    return rows.select(*_columns_of_files(table), *_typed(table.partition_keys))
-
-
-def _read_by_folder(
-    spark: SparkSession, table: Table, partitions: Sequence[Partition], nested: Nested | None
-) -> DataFrame:
-    """Read partitions anywhere; each row gets its keys by the folder of its file.
-
-    A file below one of the folders, in a folder that is none of them, is an error unless it was said what to do with
-    it: nobody knows its keys.
-
-    Args:
-        partitions: All of them as deep in the tree when nested files are read.
-    """
-    # Otherwise Spark looks for keys in the paths below the folders.
-    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
-    rows = _load(spark, table, reader, partitions)
-    file = rows.metadataColumn("_metadata")
-    if nested is not None and nested.is_read:
-        folder = f.substring_index(file["file_path"], "/", _depth(partitions[0].location))
-    else:
-        folder = f.left(file["file_path"], f.length(file["file_path"]) - f.length(file["file_name"]) - 1)
-    values = [(_reported_folder(partition.location), True, *_key_texts(table, partition)) for partition in partitions]
-    schema = [f"`{_FOLDER}` string", f"`{_IS_KNOWN}` boolean", *[f"`{_KEY}{name}` string" for name in table.key_names]]
-    known = f.broadcast(spark.createDataFrame(values, ", ".join(schema)))
-    message = f.concat(
-        f.lit(f"table {table.full_name}: a file is in "),
-        f.col(f"`{_FOLDER}`"),
-        f.lit(", which is no partition's location; move it, or add a partition with this location"),
-    )
-    is_known = f.col(f"`{_IS_KNOWN}`")
-    expected = is_known if nested else f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean"))
-    return (
-        rows.withColumn(_FOLDER, folder)
-        .join(known, on=_FOLDER, how="left")
-        .where(expected)
-        .select(*_columns_of_files(table), *_typed(table.partition_keys, prefix=_KEY))
-    )
-
-
-def _depth(location: str) -> int:
-    """Return how many parts between slashes the location of a folder has as Spark reports it."""
-    return _reported_folder(location).count("/") + 1
-
-
-def _columns_of_files(table: Table) -> Iterator[SparkColumn]:
-    """Yield a table's columns, of their types, from rows that were read with `_file_schema`."""
-    for column, field in zip(table.columns, _schema(table.columns), strict=True):
-        yield stored_value(column, table.format).cast(field.dataType).alias(field.name)
-
-
-def _typed(columns: Sequence[Column], *, prefix: str = "") -> Iterator[SparkColumn]:
-    """Yield columns by their names, of their types; they are read under these names with a prefix."""
-    for field in _schema(columns):
-        yield f.col(f"`{prefix}{field.name}`").cast(field.dataType).alias(field.name)
-
-
-def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
-    """Yield a partition's values as texts that Spark casts to the keys' types."""
-    for key_type, text in zip(table.key_types, partition.values, strict=True):
-        value = None if text is None else key_type.comparable(text)
-        if value is None or isinstance(key_type, DateType):
-            yield None if value is None else text
-        elif isinstance(key_type, StringType):
-            yield key_type.text_of(value)
-        elif isinstance(key_type, IntegerType):
-            yield str(value)
-        else:
-            yield key_type.format(value).strip("'")
-
-
-def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
-    if table.format is FileFormat.PARQUET and any("decimal" in column.type for column in table.columns):
-        # Spark 4.1 cuts a literal to the 4 or 8 bytes that a file of fewer digits has, and skips rows that match.
-        spark.conf.set(_DECIMAL_FILTERS, "false")
-    return spark.read.format(table.format).options(**file_options(table.format))
-
-
-def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions: Sequence[Partition]) -> DataFrame:
-    paths = list(dict.fromkeys(read_path(partition.location) for partition in partitions))
-    with reader_errors(spark, table), _listing_in_few_tasks(spark):
-        return reader.load(paths)
-
-
-@contextmanager
-def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Turn what Spark says when it cannot begin to read, or to write, into an error that says what to do."""
-    try:
-        yield
-    except AnalysisException as error:
-        if error.getCondition() == "PATH_NOT_FOUND":
-            raise VerificationFailedError(
-                f"table {table.full_name}: {(error.getMessageParameters() or {}).get('path')} is the location of a "
-                "partition, and is not there; bring its files back, or drop the partition"
-            ) from error
-        if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
-            raise InvalidConfigurationError(
-                f"table {table.full_name} is Avro, which Spark does not know by itself; give Spark the package "
-                f"{AVRO_PACKAGE} in `spark.jars.packages`"
-            ) from error
-        raise
-
-
-@contextmanager
-def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
-    """Let Spark list folders in a job of few tasks; one for each of 10,000 folders takes 15 times as long."""
-    before = str(spark.conf.get(_LISTING_TASKS))
-    spark.conf.set(_LISTING_TASKS, str(min(int(before), max(32, 4 * spark.sparkContext.defaultParallelism))))
-    try:
-        yield
-    finally:
-        spark.conf.set(_LISTING_TASKS, before)
-
-
-_LOCATION = re.compile("([^:/]+):(//[^/]*)?(/.*)", re.DOTALL)
-# What Java's `URI` escapes in a path: ASCII that a path may not have, and the blanks and control characters beyond.
-_ESCAPED = re.compile(
-    "[^A-Za-z0-9_\\-!.~'()*:@&=+$,/;\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
-)
-
-
-def _reported_folder(location: str) -> str:
-    """Return a location as `_metadata.file_path` begins for the files in it.
-
-    Source: Hadoop's `Path`, which removes dots and repeated slashes, and Java's `URI.toString`.
-    """
-    found = _LOCATION.fullmatch(spark_path(location))
-    if found is None:
-        return location
-    scheme, authority, path = found.groups()
-    escaped = _ESCAPED.sub(lambda character: quote(character.group(), safe=""), posixpath.normpath(path))
-    return f"{scheme}:{'' if authority in (None, '//') else authority}{escaped}"

@@ -12,7 +12,7 @@ from catalog.operations.attempts import attempt_folder
 from catalog.rebalancing.changes import PartitionChange
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.rebalancing.rebalancing import COMMIT
-from spark_jobs.reading.tables import read_data_files
+from spark_jobs.reading.files import read_data_files
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.scheme_files import write_rows
 

@@ -22,7 +22,7 @@ from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
 from catalog.schemes.ranges import IntervalScheme
 from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY
 from catalog.types.key_types import KeyValue, TimestampType
-from spark_jobs.reading.tables import read_data_files
+from spark_jobs.reading.files import read_data_files
 from spark_jobs.rows.placement import literal_sql, value_sql
 from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here

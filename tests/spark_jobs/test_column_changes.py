@@ -376,8 +376,8 @@ def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
     steps = Steps(scheme_table, session)
     with monkeypatch.context() as broken:
         # A rewrite that knows the present names alone.
-        broken.setattr("spark_jobs.reading.tables.file_layout", lambda table, _: table.columns)
-        broken.setattr("spark_jobs.reading.tables.is_plain_layout", lambda _: True)
+        broken.setattr("spark_jobs.reading.files.file_layout", lambda table, _: table.columns)
+        broken.setattr("spark_jobs.reading.files.is_plain_layout", lambda _: True)
         folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]
         with pytest.raises(VerificationFailedError, match="do not hold the rows of the old ones"):
             steps.run(verify_rewrite, VerifyRewriteJob, folder=folder)
