@@ -227,3 +227,36 @@ class CheckQualityJob(JobRequest):
     script: ClassVar[str] = "check_quality"
 
     rules: Mapping[str, Any] = field(default_factory=dict)
+
+
+_TYPES: Mapping[str, type[JobRequest]] = {
+    request.script: request
+    for request in (
+        ValidateSourceJob,
+        WritePartitionsJob,
+        BuildPartitionIndexJob,
+        VerifyPartitionIndexJob,
+        RewritePartitionsJob,
+        VerifyRewriteJob,
+        StageMigrationJob,
+        VerifyMigrationJob,
+        MaintainIcebergJob,
+        RunStatementJob,
+        CountValuesJob,
+        CheckQualityJob,
+    )
+}
+
+
+def request_json(script: str, values: Mapping[str, Any]) -> str:
+    """Return the JSON of a job's request, checked by the class that the job will read it with.
+
+    Args:
+        script: The job's script, without `.py`; a request to a script of somebody else is not checked.
+
+    Raises:
+        InvalidRequestError: A field is missing, unknown or wrong.
+    """
+    text = json.dumps(values)
+    request = _TYPES.get(script)
+    return text if request is None else request.from_json(text).to_json()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -125,6 +124,11 @@ class SparkJobOperator(BaseOperator):
         return job.attempt, process
 
     def _submit(self, catalog: Catalog) -> tuple[int, JobProcess]:
+        from catalog.operations.job_requests import request_json
+
+        values = {**self.request, "operation_id": self.operation_id, "step": self.step}
+        # Checked first: a request that the job refuses starts no attempt.
+        request_json(self.job, {**values, "attempt": 1})
         command = submit_command(
             job_script(self.job),
             name=f"calve {self.job} {self.operation_id}",
@@ -135,8 +139,7 @@ class SparkJobOperator(BaseOperator):
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
         attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
         self._followed = attempt, process
-        asked = {**self.request, "operation_id": self.operation_id, "step": self.step, "attempt": attempt}
-        request = process.write_request(json.dumps(asked))
+        request = process.write_request(request_json(self.job, {**values, "attempt": attempt}))
         process.start([*command, str(request)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return attempt, process

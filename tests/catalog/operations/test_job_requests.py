@@ -18,6 +18,7 @@ from catalog.operations.job_requests import (
     VerifyMigrationJob,
     VerifyPartitionIndexJob,
     WritePartitionsJob,
+    request_json,
 )
 
 COMMON: dict[str, Any] = {"operation_id": "run-1", "step": "write", "attempt": 3, "table": "demo.t"}
@@ -66,3 +67,14 @@ def test_another_text_is_refused_with_the_fields_that_are_expected(text: str) ->
 def test_a_comparison_of_no_partitions_is_refused(partitions: Any) -> None:
     with pytest.raises(WrongFieldError, match=r"partitions: .* is no whole number from 1"):
         VerifyMigrationJob(**COMMON, partitions=partitions)
+
+
+def test_every_request_is_checked_before_its_job_is_submitted() -> None:
+    scripts = {request.script for request in _subclasses(JobRequest) if "script" in vars(request)}
+    for script in scripts:
+        with pytest.raises(InvalidRequestError, match="unknown_field"):
+            request_json(script, {**COMMON, "unknown_field": 1})
+
+
+def _subclasses(request: type[JobRequest]) -> list[type[JobRequest]]:
+    return [request, *(each for child in request.__subclasses__() for each in _subclasses(child))]

@@ -430,6 +430,13 @@ def test_a_missing_script_is_an_error(jobs: Jobs) -> None:
         jobs.task(job="no_such").execute(context())
 
 
+def test_a_request_that_its_job_would_refuse_starts_no_attempt(jobs: Jobs) -> None:
+    task = jobs.task(job="verify_rewrite", request={"table": "demo.flights"})
+    with pytest.raises(AirflowFailException, match="folder"):
+        task.execute(context())
+    assert jobs.catalog.operations.get_job(OPERATION, "verify_rewrite") is None
+
+
 def test_a_missing_operation_is_not_retried(jobs: Jobs) -> None:
     with pytest.raises(AirflowFailException, match=r"OperationNotFoundError: .*no_such"):
         jobs.task(operation_id="no_such").execute(context())
