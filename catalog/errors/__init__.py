@@ -99,6 +99,7 @@ CatalogError
 ├── EngineError                      a statement failed while Spark was running it
 │   └── EngineUnavailableError       Spark is not installed, or does not start
 └── CatalogUnavailableError          no catalog is named, reachable or initialised
+    ├── CommitOutcomeUnknownError    the connection was lost during a commit: look at the state before acting
     ├── CatalogVersionError          its schema is that of another version of Calve
     ├── CatalogReadOnlyError         its database, or its disk, cannot be written
     ├── CatalogAccessError           its database denies the user something
@@ -113,6 +114,7 @@ from catalog.errors.availability import (
     CatalogRefusedError,
     CatalogUnavailableError,
     CatalogVersionError,
+    CommitOutcomeUnknownError,
 )
 from catalog.errors.base import (
     AlreadyExistsError,
@@ -249,6 +251,7 @@ __all__ = [
     "CatalogUnavailableError",
     "CatalogVersionError",
     "ColumnsDifferError",
+    "CommitOutcomeUnknownError",
     "ConflictError",
     "DataWrittenError",
     "DatabaseAlreadyExistsError",

@@ -13,6 +13,13 @@ class CatalogUnavailableError(CatalogError):
     retryable: ClassVar[bool] = True
 
 
+class CommitOutcomeUnknownError(CatalogUnavailableError):
+    """The connection was lost during a commit: the change may have been made. Look at the state, then act.
+
+    A retry of an operation, by its id, does so itself.
+    """
+
+
 class CatalogVersionError(CatalogUnavailableError):
     """The catalog's schema is that of another version of Calve."""
 

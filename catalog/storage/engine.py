@@ -21,7 +21,7 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog.errors import CatalogUnavailableError, InvalidConfigurationError
 from catalog.storage.clock import read_clock_ms
-from catalog.storage.failures import translated
+from catalog.storage.failures import commit_translated, translated
 from catalog.storage.schema import CatalogRow, TableRow, new_version
 from catalog.storage.urls import has_half_a_password, shown_url
 
@@ -84,9 +84,15 @@ class Storage:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that commits at its end, or leaves nothing behind when an error passes through."""
-        with translated(self.url), self._writer.begin() as connection:
+        """Open a transaction that commits at its end, or leaves nothing behind when an error passes through.
+
+        Raises:
+            CommitOutcomeUnknownError: The connection was lost during the commit.
+        """
+        with translated(self.url), self._writer.connect() as connection, connection.begin() as transaction:
             yield connection
+            with commit_translated(self.url):
+                transaction.commit()
 
     @cached_property
     def identity(self) -> str:

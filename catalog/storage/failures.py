@@ -19,6 +19,7 @@ from catalog.errors import (
     CatalogReadOnlyError,
     CatalogRefusedError,
     CatalogUnavailableError,
+    CommitOutcomeUnknownError,
     ConflictError,
     InvalidRequestError,
 )
@@ -43,6 +44,26 @@ def translated(url: URL) -> Iterator[None]:
         if translation is None:
             raise
         raise translation from error
+
+
+@contextmanager
+def commit_translated(url: URL) -> Iterator[None]:
+    """Raise a lost connection as an unknown outcome: the server may have committed before it was lost.
+
+    Raises:
+        CommitOutcomeUnknownError: The connection was lost.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        code = getattr(error.orig, "sqlstate", None) or ""
+        if not error.connection_invalidated and not code.startswith(_SERVER_GONE):
+            raise
+        message = str(error.orig).strip().partition("\n")[0]
+        raise CommitOutcomeUnknownError(
+            f"the connection to the catalog {shown_url(url)} was lost during a commit: {message}; the change may have "
+            "been made or not. Look at the state, or repeat the operation by its id, before you do it again"
+        ) from error
 
 
 def _translation(error: Exception, url: URL) -> CatalogError | None:

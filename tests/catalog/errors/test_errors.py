@@ -98,6 +98,7 @@ def test_only_what_may_pass_by_itself_is_worth_another_try() -> None:
         CatalogFullError,
         errors.StorageError,
         CatalogUnavailableError,
+        errors.CommitOutcomeUnknownError,
         SourceUnavailableError,
         FolderBeingPurgedError,
     }

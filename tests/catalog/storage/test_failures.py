@@ -13,7 +13,7 @@ from threading import Event, Thread
 
 import psycopg
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from catalog import Catalog, NewPartition
 from catalog.errors import (
@@ -23,6 +23,7 @@ from catalog.errors import (
     CatalogReadOnlyError,
     CatalogUnavailableError,
     CatalogVersionError,
+    CommitOutcomeUnknownError,
     ConflictError,
     InvalidConfigurationError,
     InvalidRequestError,
@@ -129,6 +130,20 @@ def test_a_connection_that_ends_in_mid_transaction_may_be_tried_again(
 
     with pytest.raises(CatalogUnavailableError, match="cannot be reached") as refused:
         change_twice()
+    assert_says(refused.value, retryable=True)
+    assert catalog.list_databases() == []
+
+
+def test_a_connection_that_is_lost_during_a_commit_leaves_the_outcome_unknown(
+    administer: Callable[[str], None], postgres_catalog: Callable[[], Catalog]
+) -> None:
+    catalog = postgres_catalog()
+    end_others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+    event.listen(
+        catalog.storage.engine, "commit", lambda _: administer(end_others + "datname = '{database}'"), once=True
+    )
+    with pytest.raises(CommitOutcomeUnknownError, match="may have been made or not") as refused:
+        catalog.create_database("demo")
     assert_says(refused.value, retryable=True)
     assert catalog.list_databases() == []
 
