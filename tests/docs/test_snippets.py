@@ -1,0 +1,182 @@
+"""Every code block of README and docs does what its page says."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.snippets import PAGES, REPOSITORY, Command, Snippet, commands, snippets, statements
+
+if TYPE_CHECKING:
+    from catalog import Catalog
+
+NOT_RUN = {
+    ("make",): "sets the machine up, or runs all of Airflow and Spark; tests of tests/standalone and tests/end_to_end do",
+    ("docker",): "needs Docker and the network; the file is a first version",
+    ("airflow",): "changes a running Airflow",
+    ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
+    ("pg_dump",): "needs a PostgreSQL client",
+    ("git",): "changes the working copy",
+    ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",
+    ("calve", "give-up"): "needs an operation that died; tests/catalog/operations has some",
+    ("calve", "cancel-build"): "needs a build under way; tests/catalog/indexes has some",
+}
+"""Words that a command begins with → why no test of this module runs it."""
+
+ENVIRONMENT = ("CALVE_CATALOG_URL", "CALVE_WAREHOUSE", "CALVE_HOME", "CALVE_TABLES")
+
+
+class Reader:
+    """Does what a page says, block by block, as a reader in an empty folder would.
+
+    Attributes:
+        names: What Python blocks have defined.
+    """
+
+    def __init__(self, folder: Path, names: dict[str, Any]) -> None:
+        self._folder = folder
+        self.names = names
+
+    def follow(self, snippet: Snippet) -> None:
+        if snippet.title is not None:
+            path = self._folder / snippet.title
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(snippet.text)
+        follow: Callable[[Snippet], None] = getattr(self, f"_follow_{snippet.language or 'text'}")
+        follow(snippet)
+
+    def _follow_console(self, snippet: Snippet) -> None:
+        for command in commands(snippet.text):
+            if not any(command.words[: len(words)] == words for words in NOT_RUN):
+                self._run(command, str(snippet))
+
+    def _run(self, command: Command, place: str) -> None:
+        name, *arguments = command.words
+        if name == "export":
+            variable, _, value = arguments[0].partition("=")
+            # The page's own folder, whatever it is called there.
+            os.environ[variable] = value.replace("$PWD", str(self._folder))
+            return
+        assert name == "calve", f"{place}: no test knows how to run {name}; if none can, say why in NOT_RUN"
+        from catalog.cli.main import main
+
+        done = CliRunner().invoke(main, [argument.replace("$PWD", str(self._folder)) for argument in arguments])
+        shown = "Error" in command.output
+        assert (done.exit_code != 0) == shown, f"{place}: {' '.join(command.words)} printed:\n{done.output}"
+        if command.file:
+            (self._folder / command.file).write_text(done.stdout)
+        if command.output:
+            printed = done.output.replace(str(self._folder), "$PWD").rstrip("\n")
+            assert [line.rstrip() for line in printed.splitlines()] == command.output.splitlines(), place
+
+    def _follow_python(self, snippet: Snippet) -> None:
+        exec(compile(snippet.text, str(snippet), "exec"), self.names)
+
+    def _follow_sql(self, snippet: Snippet) -> None:
+        from catalog.statements.parser import parse_statement
+
+        for statement in statements(snippet.text):
+            parse_statement(statement)
+
+    def _follow_yaml(self, snippet: Snippet) -> None:
+        from catalog.settings.table_config import read_table_list
+
+        path = self._folder / "tables-of-page.yaml"
+        path.write_text(snippet.text)
+        assert read_table_list(path).wrong == {}, str(snippet)
+
+    def _follow_json(self, snippet: Snippet) -> None:
+        for line in snippet.text.splitlines():
+            json.loads(line)
+
+    def _follow_csv(self, snippet: Snippet) -> None:
+        assert snippet.title, f"{snippet}: a CSV file needs a title, by which the page's commands find it"
+
+    def _follow_text(self, snippet: Snippet) -> None:
+        """A drawing, or an answer whose question is not beside it."""
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """A reader in an empty folder, with an empty catalog on SQLite."""
+    monkeypatch.chdir(tmp_path)
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
+    monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CALVE_TABLES", str(REPOSITORY / "tables.yaml"))
+    assert CliRunner().invoke(_calve(), ["init"]).exit_code == 0
+    yield Reader(tmp_path, {"__name__": "snippet"})
+
+
+def _calve() -> Any:
+    from catalog.cli.main import main
+
+    return main
+
+
+class _SharedSpark:
+    """An installed engine that runs statements in the tests' own session."""
+
+    name = "spark"
+
+    def __init__(self, request: pytest.FixtureRequest) -> None:
+        self._request = request
+
+    def load(self) -> Callable[[Catalog], Any]:
+        from spark_jobs.sessions.session import configure
+        from spark_jobs.statement_engine import SparkEngine
+
+        spark = configure(self._request.getfixturevalue("spark"))
+        return lambda catalog: SparkEngine(catalog, spark)
+
+
+def _named(pages: list[Path]) -> list[Any]:
+    return [pytest.param(page, id=str(page.relative_to(REPOSITORY))) for page in pages if snippets(page)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", _named(PAGES))
+def test_snippets_do_what_their_page_says(
+    page: Path, reader: Reader, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("catalog.statements.engine.entry_points", lambda group: [_SharedSpark(request)])
+    blocks = snippets(page)
+    if any("spark," in block.text for block in blocks if block.language == "python"):
+        from spark_jobs.sessions.session import configure
+
+        reader.names["spark"] = configure(request.getfixturevalue("spark"))
+    before = {name: os.environ.get(name) for name in os.environ}
+    try:
+        for block in blocks:
+            reader.follow(block)
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update({name: value for name, value in before.items() if value is not None})
+
+
+def test_a_broken_snippet_is_noticed(reader: Reader) -> None:
+    def follow(language: str, text: str) -> None:
+        reader.follow(Snippet("page.md", 1, language, None, text))
+
+    follow("console", '$ calve sql "CREATE DATABASE shop; SHOW DATABASES"\nshop\n')
+    for language, text in (
+        ("console", '$ calve sql "SHOW DATABASES"\nstore\n'),
+        ("console", '$ calve sql "SHOW DATABASE"\n'),
+        ("console", "$ calf tables\n"),
+        ("python", "from catalog import Catalogue\n"),
+        ("sql", "SHOW [ALL] DATABASES\n"),
+        ("json", "{1: 2}\n"),
+    ):
+        with pytest.raises((AssertionError, ImportError, ValueError, Exception), match=r".+"):
+            follow(language, text)
+    with pytest.raises(AssertionError, match="page.md:1"):
+        follow("yaml", "tables:\n  shop.orders: {sauce: /landing}\n")
