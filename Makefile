@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check audit bench bench-trino up down status lock clean
+.PHONY: help setup demo test test-all check docs audit bench bench-trino up down status lock clean
 
 help: ## Show what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ check: setup ## Run the checks that need no database, no Spark and no Airflow
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+docs: setup ## Build the site of docs/ into .calve/site; it needs no network, and fails on a broken link
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "Open .calve/site/index.html"
 
 audit: setup ## Look for known vulnerabilities in requirements.txt; AUDIT=osv asks another database than PyPI's
 	@$(BIN)/pip-audit --vulnerability-service $(AUDIT) --requirement requirements.txt --disable-pip --require-hashes --strict \
