@@ -1,69 +1,69 @@
-"""Every error the catalog raises, in one tree.
+"""All errors of the catalog, as one tree.
 
 CatalogError
-├── InvalidRequestError              the request cannot be right, whenever it is sent
+├── InvalidRequestError              the request is invalid; sending it again does not help
 │   ├── InvalidIdentifierError
 │   ├── InvalidKeyTypeError
 │   ├── InvalidTableError
-│   │   └── DuplicateColumnError     two columns, or fields of columns, have one name
-│   ├── ReservedPropertyError        a property that only Calve writes
+│   │   └── DuplicateColumnError     two columns, or nested fields, have the same name
+│   ├── ReservedPropertyError        only Calve may write this property
 │   ├── InvalidIndexError
-│   ├── InvalidPartitionError        carries the refused partitions
-│   ├── InvalidPartitionSpecError    a partition is named by keys that its table does not have
-│   │   └── PartialPartitionSpecError    one partition is meant, and not every key has a value
-│   ├── NotATableError               it is a view
-│   ├── IcebergTableError            what a Hive table can do was asked of an Iceberg table
-│   ├── NotIcebergTableError         what an Iceberg table can do was asked of another one
-│   ├── MigrationRefusedError        a table cannot become an Iceberg table; the subclasses say why
+│   ├── InvalidPartitionError        lists the refused partitions
+│   ├── InvalidPartitionSpecError    the keys of a partition specification are wrong
+│   │   └── PartialPartitionSpecError    a key has no value where one partition is expected
+│   ├── NotATableError               the object is a view
+│   ├── IcebergTableError            the operation is for Hive tables only
+│   ├── NotIcebergTableError         the operation is for Iceberg tables only
+│   ├── MigrationRefusedError        a table cannot become an Iceberg table; subclasses give the reason
 │   │   ├── AlreadyIcebergError
-│   │   ├── ForeignTableError        its files belong to Delta, Hudi or another provider
-│   │   ├── TransactionalTableError  its files are those of a transactional (ACID) table
-│   │   ├── PositionalTableError     its columns are found by their position in the files
-│   │   ├── SharedLocationError      another table, or another partition, has the same files
+│   │   ├── ForeignTableError        its files belong to Delta, Hudi or another format
+│   │   ├── TransactionalTableError  the table is a transactional (ACID) table
+│   │   ├── PositionalTableError     its columns are resolved by position in the files
+│   │   ├── SharedLocationError      another table or partition has the same files
 │   │   ├── QuarantinedPartitionError
-│   │   ├── ReservedFolderError      the folder of Iceberg's metadata holds files of the table
-│   │   ├── ColumnsDifferError       files cannot be added to an Iceberg table with other columns or keys
-│   │   ├── UnusableFilesError       files are foreign, empty or damaged
-│   │   └── DuplicateFilesError      an Iceberg table has the files already
-│   ├── UnsupportedFormatError       the files are in a format that is recorded only
-│   ├── InvalidRowsError             rows to append do not have the table's columns, or values of their types
-│   ├── InvalidSchemeError           a partition scheme, or a change of one, contradicts itself
+│   │   ├── ReservedFolderError      the folder for Iceberg metadata contains data files
+│   │   ├── ColumnsDifferError       columns or keys differ from those of the target table
+│   │   ├── UnusableFilesError       files are empty, damaged or of another format
+│   │   └── DuplicateFilesError      the Iceberg table already contains the files
+│   ├── UnsupportedFormatError       the catalog records this format but cannot read or write it
+│   ├── InvalidRowsError             rows to append do not match the table's columns or their types
+│   ├── InvalidSchemeError           a partition scheme, or a change to one, is invalid
 │   │   ├── BoundsNotAscendingError
 │   │   ├── BoundOutsideRangeError
 │   │   ├── DuplicateListValueError
 │   │   ├── ListGroupMismatchError
-│   │   ├── SchemeValueError         a text is not of the partition column's type
-│   │   ├── DefaultPartitionError    the default partition can be neither split, dropped nor merged
+│   │   ├── SchemeValueError         a value is not of the partition column's type
+│   │   ├── DefaultPartitionError    the default partition cannot be split, dropped or merged
 │   │   ├── PartitionsNotNeighboursError
-│   │   └── UnsupportedChangeError   the table's scheme does not know this change
-│   ├── UnsupportedIcebergTypeError  columns have types that Iceberg does not have; carries them
-│   ├── ReservedColumnError          columns have names that Iceberg keeps for its own
-│   ├── PartitionValueError          a partition's value is not of its key's type
-│   ├── WrongFieldError              a field of a form is missing, superfluous, or not right
+│   │   └── UnsupportedChangeError   the table's scheme does not support this change
+│   ├── UnsupportedIcebergTypeError  column types that Iceberg does not support; lists the columns
+│   ├── ReservedColumnError          column names that Iceberg reserves
+│   ├── PartitionValueError          a partition value is not of its key's type
+│   ├── WrongFieldError              a form field is missing, unexpected or invalid
 │   ├── InvalidConfigurationError
-│   ├── LocationNotAllowedError      a location or host lies outside those that the settings allow
+│   ├── LocationNotAllowedError      the settings do not allow this location or host
 │   ├── SourceFileError
-│   ├── InvalidLocationError         a location is empty, or no file system is known for it
-│   ├── InvalidSourceError           the address of a metastore, or a pattern behind it, cannot be read
-│   ├── UnsupportedSourceTableError  a metastore's table cannot be kept in the catalog
-│   ├── UnusableFileError            a data file cannot be a file of an Iceberg table
-│   ├── NestedFolderError            a folder of data files has a folder inside, and none was expected
-│   ├── ExpressionError              carries the position in the expression
+│   ├── InvalidLocationError         a location is empty, or its file system is unknown
+│   ├── InvalidSourceError           a metastore address, or its table pattern, is invalid
+│   ├── UnsupportedSourceTableError  the catalog cannot represent a table of a metastore
+│   ├── UnusableFileError            a data file cannot be used in an Iceberg table
+│   ├── NestedFolderError            a folder of data files has an unexpected subfolder
+│   ├── ExpressionError              has the position in the expression
 │   │   ├── ExpressionSyntaxError
 │   │   ├── UnknownColumnError
 │   │   ├── LiteralTypeError
 │   │   ├── UnsupportedExpressionError
 │   │   └── ExpressionTooComplexError
-│   └── StatementError               carries the position in the statement
+│   └── StatementError               has the position in the statement
 │       ├── StatementSyntaxError
 │       ├── UnsupportedStatementError
 │       ├── StatementTooLongError
-│       ├── UnknownTypeError         a column has a type that there is not
-│       ├── InvalidValueError        a value of INSERT is not of its column's type
-│       ├── UnknownProcedureError    there is no procedure of this name
-│       ├── ProcedureArgumentError   an argument of a procedure is missing, unknown, or not right
-│       ├── InvalidQueryError        Spark cannot make sense of a query
-│       └── RefusedStatementError    it would read or call what statements may not
+│       ├── UnknownTypeError         unknown column type
+│       ├── InvalidValueError        a value of an INSERT is not of its column's type
+│       ├── UnknownProcedureError    unknown procedure
+│       ├── ProcedureArgumentError   a procedure argument is missing, unknown or invalid
+│       ├── InvalidQueryError        Spark cannot analyze the query
+│       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
 │   └── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
@@ -71,40 +71,40 @@ CatalogError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
 ├── LimitExceededError
-├── ConflictError                    somebody else changed it, or holds it now
+├── ConflictError                    the object was changed, or is in use, by another request
 │   ├── OperationConflictError
 │   │   └── OperationReusedError
 │   ├── DatabaseNotEmptyError
 │   ├── LocationNotEmptyError
-│   ├── LocationInUseError           a location is another table's, or inside or around it
-│   │   ├── LocationTakenError       another partition of the table has the folder of a partition
-│   │   └── FolderBeingPurgedError   a purge that has not ended deletes the files there
-│   ├── IndexedKeyError              a partition index needs the key as it is
-│   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED while it was being built
-│   ├── PlanConflictError            the table is not any more as the plan expects it
-│   │   └── MigrationConflictError   the table, or its files, changed after a migration was planned
-│   ├── SourceEntryChangedError      a metastore's entry is not any more as it is expected
-│   ├── DataWrittenError             to go back to Hive would lose what was written as Iceberg
-│   ├── FilesNeededError             an Iceberg table needs the files that should go
-│   ├── UnreadableMetadataError      it is not known which files an Iceberg table needs
-│   └── FencedError                  this attempt was given up; it may not commit
+│   ├── LocationInUseError           a location is, contains or lies inside another table's location
+│   │   ├── LocationTakenError       another partition of the table has this folder
+│   │   └── FolderBeingPurgedError   an unfinished purge is deleting the files there
+│   ├── IndexedKeyError              a partition index depends on the key
+│   ├── IndexBuildEndedError         the index was deleted, cancelled or FAILED during its build
+│   ├── PlanConflictError            the table changed after the plan was made
+│   │   └── MigrationConflictError   the table or its files changed after the migration was planned
+│   ├── SourceEntryChangedError      a metastore's entry changed after it was read
+│   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
+│   ├── FilesNeededError             an Iceberg table needs the files to be deleted
+│   ├── UnreadableMetadataError      the files that an Iceberg table needs cannot be determined
+│   └── FencedError                  this attempt was abandoned; it may not commit
 ├── VerificationFailedError
-├── SourceError                      a metastore says that it cannot do it
-│   ├── SourceUnavailableError       it does not answer
-│   ├── SourceClientMissingError     the package that speaks its protocol is not installed
-│   └── TablesNotImportedError       of the tables that were to be imported, some were not
-├── StorageError                     a disk or object store cannot be read or written; an `OSError`, too
-│   └── MissingFileError             a file or folder is not there; a `FileNotFoundError`, too
-├── FilesNotDeletedError             the catalog has changed as asked, and files are left
-├── EngineError                      a statement failed while Spark was running it
+├── SourceError                      a metastore reports a failure
+│   ├── SourceUnavailableError       it does not respond
+│   ├── SourceClientMissingError     its client package is not installed
+│   └── TablesNotImportedError       some of the tables were not imported
+├── StorageError                     a disk or object store cannot be read or written; also an `OSError`
+│   └── MissingFileError             a file or folder does not exist; also a `FileNotFoundError`
+├── FilesNotDeletedError             the change is committed, but files are left
+├── EngineError                      a statement failed in Spark
 │   └── EngineUnavailableError       Spark is not installed, or does not start
-└── CatalogUnavailableError          no catalog is named, reachable or initialised
-    ├── CommitOutcomeUnknownError    the connection was lost during a commit: look at the state before acting
-    ├── CatalogVersionError          its schema is that of another version of Calve
-    ├── CatalogReadOnlyError         its database, or its disk, cannot be written
-    ├── CatalogAccessError           its database denies the user something
+└── CatalogUnavailableError          no catalog is configured, reachable or initialised
+    ├── CommitOutcomeUnknownError    the connection was lost during a commit; check the state before acting
+    ├── CatalogVersionError          its schema belongs to another version of Calve
+    ├── CatalogReadOnlyError         its database or its disk is read-only
+    ├── CatalogAccessError           its database denies access
     ├── CatalogFullError             its disk is full
-    └── CatalogRefusedError          its database refuses a statement for another reason
+    └── CatalogRefusedError          its database rejects a statement for another reason
 """
 
 from catalog.errors.availability import (

@@ -1,4 +1,4 @@
-"""Errors about the catalog's database."""
+"""Errors about the catalog database."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from catalog.errors.base import CatalogError
 
 
 class CatalogUnavailableError(CatalogError):
-    """No catalog is named, or it cannot be reached, or its schema is not there yet."""
+    """No catalog is configured, it cannot be reached, or its schema does not exist yet."""
 
     retryable: ClassVar[bool] = True
 
@@ -21,28 +21,28 @@ class CommitOutcomeUnknownError(CatalogUnavailableError):
 
 
 class CatalogVersionError(CatalogUnavailableError):
-    """The catalog's schema is that of another version of Calve."""
+    """The catalog's schema belongs to another version of Calve."""
 
     retryable: ClassVar[bool] = False
 
 
 class CatalogReadOnlyError(CatalogUnavailableError):
-    """The catalog's database, or its file, cannot be written."""
+    """The catalog's database, or its file, is read-only."""
 
     retryable: ClassVar[bool] = False
 
 
 class CatalogAccessError(CatalogUnavailableError):
-    """The catalog's database denies its user something."""
+    """The catalog's database denies its user access."""
 
     retryable: ClassVar[bool] = False
 
 
 class CatalogFullError(CatalogUnavailableError):
-    """The disk of the catalog's database is full; when there is room again, a retry succeeds."""
+    """The disk of the catalog's database is full; a retry succeeds once space is available."""
 
 
 class CatalogRefusedError(CatalogUnavailableError):
-    """The catalog's database refuses a statement for a reason that a retry does not change."""
+    """The catalog's database rejects a statement, and a retry would not help."""
 
     retryable: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""The root of the tree of errors, and its main branches."""
+"""The root of the error tree and its main branches."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any, ClassVar
 
 
 class CatalogError(Exception):
-    """Base of all errors of the catalog."""
+    """Base class of all errors of the catalog."""
 
     retryable: ClassVar[bool] = False
 
     position: int | None = None
-    """Offset of the offending character in what was asked, from 0; None when no place can be named."""
+    """Zero-based offset of the offending character in the input; None when there is no such position."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild from attributes, because subclasses build their message from typed arguments."""
+        """Support pickling: rebuild from attributes, because subclasses build their message from typed arguments."""
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
 
@@ -26,26 +26,26 @@ def _rebuild(cls: type[CatalogError], args: tuple[Any, ...], attributes: dict[st
 
 
 class InvalidRequestError(CatalogError):
-    """The request cannot be right, whenever it is sent."""
+    """The request is invalid; sending it again does not help."""
 
 
 class NotFoundError(CatalogError):
-    """Something that the request names does not exist."""
+    """An object that the request names does not exist."""
 
 
 class AlreadyExistsError(CatalogError):
-    """Something of this name exists."""
+    """An object of this name already exists."""
 
 
 class LimitExceededError(CatalogError):
-    """A documented limit would be passed."""
+    """The request would exceed a documented limit."""
 
 
 class ConflictError(CatalogError):
-    """Somebody else changed, or holds, what the request is about; look again and retry."""
+    """Another request changed, or is using, the same object; read it again and retry."""
 
     retryable: ClassVar[bool] = True
 
 
 class VerificationFailedError(CatalogError):
-    """What was written differs from what should have been written."""
+    """The written data differ from the expected data."""

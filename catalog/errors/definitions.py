@@ -9,42 +9,42 @@ from catalog.errors.base import AlreadyExistsError, ConflictError, InvalidReques
 
 
 class InvalidIdentifierError(InvalidRequestError):
-    """A database, table, column or index name cannot be used."""
+    """Invalid name of a database, table, column or index."""
 
 
 class InvalidKeyTypeError(InvalidRequestError):
-    """A type cannot be the type of a partition key."""
+    """A type that partition keys cannot have."""
 
 
 class InvalidTableError(InvalidRequestError):
-    """A table's definition contradicts itself."""
+    """An invalid or inconsistent table definition."""
 
 
 class DuplicateColumnError(InvalidTableError):
-    """Two columns, or two fields inside columns, have one name, for instance because case does not count.
+    """Two columns, or two fields inside columns, have the same name; names are case-insensitive.
 
     Attributes:
-        names: The names, those of fields with the names of what they are in: `column.field`.
+        names: The duplicate names; fields with the path to them: `column.field`.
     """
 
     def __init__(self, table: str, names: Sequence[str]) -> None:
-        """Name all of them."""
+        """Build the message from the duplicate names."""
         self.names = tuple(names)
         super().__init__(
-            f"table {table}: more than one column or field has the name {', '.join(self.names)} (case does not count); "
-            "rename all but one"
+            f"table {table}: more than one column or field has the name {', '.join(self.names)} (names are "
+            "case-insensitive); rename all but one"
         )
 
 
 class ReservedPropertyError(InvalidRequestError):
-    """A property of a table is one that only Calve writes.
+    """A table property that only Calve may write.
 
     Attributes:
         name: The property.
     """
 
     def __init__(self, name: str, settable: Sequence[str]) -> None:
-        """Name the property, and those of Calve's that can be set."""
+        """Build the message from the property and Calve's properties that users may set."""
         self.name = name
         super().__init__(
             f"property {name!r} is reserved: of the properties that begin with 'calve.', only {', '.join(settable)} "
@@ -53,23 +53,23 @@ class ReservedPropertyError(InvalidRequestError):
 
 
 class InvalidIndexError(InvalidRequestError):
-    """A partition index cannot be defined like this."""
+    """An invalid definition of a partition index."""
 
 
 class NotATableError(InvalidRequestError):
-    """What a table can do was asked of a view."""
+    """An operation for tables was requested on a view."""
 
 
 class IcebergTableError(InvalidRequestError):
-    """What a Hive table can do was asked of an Iceberg table."""
+    """An operation for Hive tables was requested on an Iceberg table."""
 
 
 class NotIcebergTableError(InvalidRequestError):
-    """What an Iceberg table can do was asked of a table that is none."""
+    """An operation for Iceberg tables was requested on another table."""
 
 
 class UnsupportedFormatError(InvalidRequestError):
-    """Files are in a format that the catalog records, and nobody here reads or writes."""
+    """The catalog records this file format but cannot read or write it."""
 
 
 class DatabaseNotFoundError(NotFoundError):
@@ -89,7 +89,7 @@ class IndexNotFoundError(NotFoundError):
 
 
 class OperationNotFoundError(NotFoundError):
-    """No operation, or no job of it, has this id."""
+    """No operation, or no job of one, has this id."""
 
 
 class PropertyNotFoundError(NotFoundError):
@@ -97,19 +97,19 @@ class PropertyNotFoundError(NotFoundError):
 
 
 class DatabaseAlreadyExistsError(AlreadyExistsError):
-    """A database of this name exists."""
+    """A database of this name already exists."""
 
 
 class TableAlreadyExistsError(AlreadyExistsError):
-    """A table of this name exists."""
+    """A table of this name already exists."""
 
 
 class PartitionAlreadyExistsError(AlreadyExistsError):
-    """A partition with these values exists."""
+    """A partition with these values already exists."""
 
 
 class IndexAlreadyExistsError(AlreadyExistsError):
-    """The table has an index of this name or with these keys."""
+    """The table already has an index of this name or with these keys."""
 
 
 class DatabaseNotEmptyError(ConflictError):
@@ -119,17 +119,17 @@ class DatabaseNotEmptyError(ConflictError):
 
 
 class IndexedKeyError(ConflictError):
-    """A partition key cannot change like this while partition indexes are on its table.
+    """A partition key cannot change in this way while partition indexes use it.
 
     Attributes:
         table: The table, `database.name`.
-        indexes: Names of the indexes that forbid it.
+        indexes: Names of the indexes that prevent the change.
     """
 
     retryable: ClassVar[bool] = False
 
     def __init__(self, table: str, change: str, indexes: Sequence[str]) -> None:
-        """Build the message from what was to change, for instance `key year cannot become string`."""
+        """Build the message; `change` names the rejected change, for instance `key year cannot become string`."""
         self.table = table
         self.indexes = tuple(indexes)
         super().__init__(
@@ -138,6 +138,6 @@ class IndexedKeyError(ConflictError):
 
 
 class IndexBuildEndedError(ConflictError):
-    """The partition index that is being built was deleted, cancelled, or has FAILED meanwhile."""
+    """The partition index was deleted, cancelled or FAILED during its build."""
 
     retryable: ClassVar[bool] = False

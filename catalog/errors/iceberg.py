@@ -13,11 +13,11 @@ from catalog.errors.operations import PlanConflictError
 
 @dataclass(frozen=True)
 class UnsupportedColumn:
-    """A column that cannot be a column of an Iceberg table.
+    """A column whose type Iceberg does not support.
 
     Attributes:
         type: As Hive writes it.
-        problem: What about the type Iceberg does not have, and in which field of the column.
+        problem: The unsupported part of the type, and the field of the column that has it.
     """
 
     name: str
@@ -25,20 +25,20 @@ class UnsupportedColumn:
     problem: str
 
     def __str__(self) -> str:
-        """Say what is wrong in one line."""
+        """Return the problem as one line."""
         shown = self.type if len(self.type) <= 100 else self.type[:100] + "…"
         return f"column {self.name} of type {shown}: {self.problem}"
 
 
 class UnsupportedIcebergTypeError(InvalidRequestError):
-    """Columns have types that Iceberg does not have.
+    """Columns have types that Iceberg does not support.
 
     Attributes:
-        columns: All columns of the table that are like this.
+        columns: All such columns of the table.
     """
 
     def __init__(self, table: str, columns: Sequence[UnsupportedColumn]) -> None:
-        """Name all of them."""
+        """Build the message from all these columns."""
         self.columns = tuple(columns)
         super().__init__(
             f"table {table} cannot become an Iceberg table as it is: {'; '.join(map(str, self.columns))}. Nothing was "
@@ -47,113 +47,113 @@ class UnsupportedIcebergTypeError(InvalidRequestError):
 
 
 class ReservedColumnError(InvalidRequestError):
-    """Columns have names that Iceberg keeps for columns of its own.
+    """Columns have names that Iceberg reserves for its metadata columns.
 
     Attributes:
         columns: Their names.
     """
 
     def __init__(self, table: str, columns: Sequence[str]) -> None:
-        """Name all of them."""
+        """Build the message from all these columns."""
         self.columns = tuple(columns)
         super().__init__(
-            f"table {table} cannot become an Iceberg table as it is: Iceberg keeps the name {', '.join(self.columns)} "
-            "for a column of its own. Nothing was changed; rename the column first"
+            f"table {table} cannot become an Iceberg table as it is: Iceberg reserves the name "
+            f"{', '.join(self.columns)} for a metadata column. Nothing was changed; rename the column first"
         )
 
 
 class FileProblem(StrEnum):
-    """Why a data file cannot be a file of an Iceberg table."""
+    """Reasons why a data file cannot be used in an Iceberg table."""
 
     EMPTY = "EMPTY"
-    """It has no bytes at all."""
+    """The file has no bytes."""
     FOREIGN = "FOREIGN"
-    """It is not in the format that it should be in."""
+    """The file is not in the expected format."""
     DAMAGED = "DAMAGED"
-    """It is in that format, and what describes its rows cannot be read."""
+    """The file is in the expected format, but its footer or header cannot be read."""
     WIDER_COLUMN = "WIDER_COLUMN"
-    """A column's values may not fit the type that the table's column has."""
+    """A column's values may not fit the type of the table's column."""
     INCOMPATIBLE_COLUMN = "INCOMPATIBLE_COLUMN"
-    """A column is of another type than the table's."""
+    """A column's type is incompatible with the table's."""
     RESERVED_NAME = "RESERVED_NAME"
-    """A column has a name that Iceberg gives to what it knows of each row."""
+    """A column has the name of one of Iceberg's metadata columns."""
     AMBIGUOUS_NAME = "AMBIGUOUS_NAME"
     """Two columns differ only in case."""
     FIELD_ID = "FIELD_ID"
-    """A column has a field id that is not the one of the table's column, and readers go by ids."""
+    """A column's field id differs from that of the table's column; readers resolve columns by id."""
     NO_COMMON_COLUMN = "NO_COMMON_COLUMN"
-    """It has rows, and none of the table's columns."""
+    """The file has rows, but none of the table's columns."""
     NULLS = "NULLS"
-    """It has nulls, or may have some, where the Iceberg table allows none."""
+    """The file has, or may have, nulls in a required column of the Iceberg table."""
     OLD_CALENDAR = "OLD_CALENDAR"
-    """It has dates or timestamps, or may have some, that Hive's readers convert and Iceberg's do not."""
+    """The file has, or may have, dates or timestamps of the old calendar, which only Hive's readers convert."""
 
 
 class UnusableFileError(InvalidRequestError):
-    """A data file cannot be a file of an Iceberg table.
+    """A data file cannot be used in an Iceberg table.
 
     Attributes:
         path: The file.
-        problem: What is wrong with it.
+        problem: The reason.
     """
 
     def __init__(self, path: str, problem: FileProblem, text: str) -> None:
-        """Begin the message with the file's path."""
+        """Build the message, which begins with the file's path."""
         self.path = path
         self.problem = problem
         super().__init__(f"file {path}: {text}")
 
 
 class NestedFolderError(InvalidRequestError):
-    """A folder of data files has a folder inside, and it was not said what to do with those.
+    """A folder of data files has a subfolder, and the request does not say whether to read subfolders.
 
     Attributes:
-        folder: The folder inside.
+        folder: The subfolder.
     """
 
     def __init__(self, location: str, folder: str) -> None:
-        """Name the first such folder below a location."""
+        """Build the message from the first subfolder of a location."""
         self.folder = folder
         super().__init__(
-            f"folder {location} has a folder inside, {folder}; say recursive_directory => 'true' to take the files of "
-            "nested folders too, or 'false' to leave them out"
+            f"folder {location} has a subfolder, {folder}; set recursive_directory => 'true' to include the files of "
+            "subfolders, or 'false' to exclude them"
         )
 
 
 class MigrationRefusedError(InvalidRequestError):
-    """A table cannot become an Iceberg table as it is; nothing was changed."""
+    """The table cannot become an Iceberg table as it is; nothing was changed."""
 
 
 class AlreadyIcebergError(MigrationRefusedError):
-    """It is one."""
+    """The table is already an Iceberg table."""
 
 
 class ForeignTableError(MigrationRefusedError):
-    """The table's files are not Hive's: a log of Delta, Hudi or another provider says which of them count."""
+    """The table is in Delta, Hudi or another format, whose log decides which of the files are valid."""
 
 
 class TransactionalTableError(MigrationRefusedError):
-    """The table's files are those of a transactional (ACID) table of Hive, with deltas that only Hive can merge."""
+    """The table is a transactional (ACID) Hive table; only Hive can merge its deltas."""
 
 
 class PositionalTableError(MigrationRefusedError):
-    """The table's columns are found by their position in the files, and Iceberg's readers find them by name."""
+    """The table's columns are resolved by position in the files; Iceberg readers resolve them by name."""
 
 
 class SharedLocationError(MigrationRefusedError):
-    """The same files would belong to two tables, or to two partitions."""
+    """The same files would belong to two tables or to two partitions."""
 
 
 class QuarantinedPartitionError(MigrationRefusedError):
-    """Partitions are held back from readers, and an Iceberg table would show them."""
+    """The table has quarantined partitions, which an Iceberg table would expose to readers."""
 
 
 class ReservedFolderError(MigrationRefusedError):
-    """The folder where Iceberg's metadata usually are, and nobody looks for data, holds files of the table."""
+    """The folder for Iceberg metadata, where readers expect no data, contains files of the table."""
 
 
 class ColumnsDifferError(MigrationRefusedError):
-    """The files of a Hive table cannot be added to an Iceberg table that has other columns or partition keys."""
+    """The Iceberg table has other columns or partition keys than the Hive table whose files should be added."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class RefusedFile:
     """A file that cannot be part of a table.
 
     Attributes:
-        message: What is wrong, as a sentence.
+        message: The problem, as a sentence.
     """
 
     path: str
@@ -170,26 +170,26 @@ class RefusedFile:
 
     @classmethod
     def of(cls, error: UnusableFileError) -> RefusedFile:
-        """Return what an error says of a file."""
+        """Return the path, problem and message of an error."""
         return cls(error.path, error.problem, str(error).removeprefix(f"file {error.path}: "))
 
     def __str__(self) -> str:
-        """Say what is wrong in one line."""
+        """Return the problem as one line."""
         return f"{self.path}: {self.message} ({self.problem})"
 
 
 class UnusableFilesError(MigrationRefusedError):
-    """Files of the table cannot be part of an Iceberg table.
+    """Some files of the table cannot be used in an Iceberg table.
 
     Attributes:
         problems: The first of them.
     """
 
     def __init__(self, table: str, problems: Sequence[RefusedFile], count: int | None = None) -> None:
-        """Name the first of the files.
+        """Build the message from the first of the files.
 
         Args:
-            count: How many there are; None for just these.
+            count: Their total number; None for the length of `problems`.
         """
         self.problems = tuple(problems)
         count = len(problems) if count is None else count
@@ -197,57 +197,57 @@ class UnusableFilesError(MigrationRefusedError):
         more = f"; and {count - 10:,} more" if count > 10 else ""
         super().__init__(
             f"table {table}: {count:,} file(s) cannot be part of an Iceberg table: {shown}{more}. Nothing was "
-            "changed. Take them out of the table's folder, or, of empty and foreign ones, let them be skipped"
+            "changed. Move them out of the table's folder, or skip those that are empty or of another format"
         )
 
 
 class DuplicateFilesError(MigrationRefusedError):
-    """Files that should be added to an Iceberg table are in it already.
+    """The Iceberg table already contains files that should be added.
 
     Attributes:
         paths: The first of them.
     """
 
     def __init__(self, table: str, paths: Sequence[str], count: int) -> None:
-        """Name the first of the files."""
+        """Build the message from the first of the files."""
         self.paths = tuple(paths)
         super().__init__(
-            f"Iceberg table {table} has {count:,} of the files already, for instance {', '.join(paths[:5])}; nothing "
-            "was added. Add other partitions, or let duplicate files be skipped"
+            f"Iceberg table {table} already contains {count:,} of the files, for instance {', '.join(paths[:5])}; "
+            "nothing was added. Add other partitions, or skip duplicate files"
         )
 
 
 class MigrationConflictError(PlanConflictError):
-    """The table, or its files, changed after its migration was planned."""
+    """The table or its files changed after the migration was planned."""
 
 
 class DataWrittenError(ConflictError):
-    """To go back to the Hive table would lose what was written into the Iceberg table since."""
+    """A revert to the Hive table would lose rows that were written to the Iceberg table since."""
 
     retryable: ClassVar[bool] = False
 
 
 class FilesNeededError(ConflictError):
-    """Files should be deleted that an Iceberg table needs."""
+    """An Iceberg table needs the files to be deleted."""
 
     retryable: ClassVar[bool] = False
 
 
 class UnreadableMetadataError(ConflictError):
-    """Metadata of an Iceberg table cannot be read, so it is not known which files it needs.
+    """Metadata of an Iceberg table cannot be read, so the files that it needs cannot be determined.
 
     Attributes:
         table: The table, `database.name`.
         path: The file.
-        reason: What the reader said.
+        reason: The reader's message.
     """
 
     retryable: ClassVar[bool] = False
 
     def __init__(self, table: str, path: str, reason: str) -> None:
-        """Build the message."""
+        """Build the message from table, path and reason."""
         self.table, self.path, self.reason = table, path, reason
         super().__init__(
-            f"Iceberg table {table}: {path} cannot be read ({reason}), so it is not known which files the table needs, "
-            "and none are deleted; restore the file, or drop the table"
+            f"Iceberg table {table}: {path} cannot be read ({reason}), so the files that the table needs cannot be "
+            "determined, and none are deleted; restore the file, or drop the table"
         )

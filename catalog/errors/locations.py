@@ -9,7 +9,7 @@ from catalog.errors.base import CatalogError, ConflictError, InvalidRequestError
 
 
 class LocationNotAllowedError(InvalidRequestError):
-    """A location is below no allowed folder, or a host is not among the allowed ones."""
+    """A location is outside all allowed folders, or a host is not in the list of allowed hosts."""
 
 
 class SourceFileError(InvalidRequestError):
@@ -17,23 +17,23 @@ class SourceFileError(InvalidRequestError):
 
 
 class InvalidLocationError(InvalidRequestError):
-    """A location is empty, has a password in it, or no file system is known for it."""
+    """A location is empty, contains a password, or has an unknown file system."""
 
 
 class LocationNotEmptyError(ConflictError):
-    """Files that the catalog does not know are where a partition should go."""
+    """The location of a new partition contains files that the catalog does not know."""
 
     retryable: ClassVar[bool] = False
 
 
 class LocationInUseError(ConflictError):
-    """A table, or a partition, would lie where another has its files.
+    """The location of a table or partition overlaps with that of another.
 
     Attributes:
         table: The table that cannot have the location.
         location: The location.
-        owner, owner_location: The other table, which is in it or around it, and its location.
-        others: The errors of other locations of the same request that were found together with this one.
+        owner, owner_location: The other table, whose location contains it or lies inside it, and that location.
+        others: The errors of other locations of the same request.
     """
 
     retryable: ClassVar[bool] = False
@@ -42,26 +42,26 @@ class LocationInUseError(ConflictError):
 
     @staticmethod
     def raise_first(errors: Iterable[LocationInUseError]) -> None:
-        """Raise the first of errors, if there is any, with the rest as its `others`."""
-        found = list(errors)
-        if found:
-            first, *first.others = found
+        """Raise the first error, if any, with the rest as its `others`."""
+        conflicts = list(errors)
+        if conflicts:
+            first, *first.others = conflicts
             raise first
 
     def __init__(
         self, table: str, location: str, owner: str, owner_location: str, *, reason: str | None = None
     ) -> None:
-        """Keep the values and build the message; the reason names the owner, and what to do."""
+        """Keep the values and build the message; `reason` names the owner and what to do."""
         self.table, self.location, self.owner, self.owner_location = table, location, owner, owner_location
         reason = reason or (
-            f"table {owner} lies in {owner_location}, and the files of one table may not be below another's location; "
+            f"table {owner} lies in {owner_location}, and the locations of two tables may not overlap; "
             "choose another location"
         )
         super().__init__(f"table {table}: {location} cannot be used, because {reason}")
 
 
 class FolderBeingPurgedError(LocationInUseError):
-    """A table, or a partition, would lie where a purge that has not ended deletes the files.
+    """The location of a table or partition is a folder whose files an unfinished purge is deleting.
 
     Attributes:
         operation: The id of the purge's operation; `owner` is the same.
@@ -73,17 +73,17 @@ class FolderBeingPurgedError(LocationInUseError):
         """Keep the values and build the message."""
         self.operation = operation
         reason = (
-            f"operation {operation} is deleting the files in {purged_location}; wait until it has ended, or, if it "
-            "was interrupted, run `calve vacuum`, which finishes it"
+            f"operation {operation} is deleting the files in {purged_location}; wait for it to end, or, if it "
+            "was interrupted, run `calve vacuum` to finish it"
         )
         super().__init__(table, location, operation, purged_location, reason=reason)
 
 
 class LocationTakenError(LocationInUseError):
-    """A partition would lie in the folder of another partition of its table.
+    """The folder of a new partition belongs to another partition of its table.
 
     Attributes:
-        owner, owner_location: The other partition, and its folder.
+        owner, owner_location: The other partition and its folder.
     """
 
     def __init__(self, table: str, location: str, owner: str, owner_location: str) -> None:
@@ -96,19 +96,19 @@ class LocationTakenError(LocationInUseError):
 
 
 class StorageError(CatalogError, OSError):
-    """Files cannot be read or written: a disk that is full or read-only, a missing permission, an unreachable store.
+    """Files cannot be read or written: disk full or read-only, permission denied, store unreachable.
 
-    It is an `OSError`, too, for callers that know files only as such.
+    Also an `OSError`, for callers that handle file errors in general.
     """
 
     retryable: ClassVar[bool] = True
 
 
 class MissingFileError(StorageError, FileNotFoundError):
-    """A file or folder is not there."""
+    """A file or folder does not exist."""
 
     retryable: ClassVar[bool] = False
 
 
 class FilesNotDeletedError(CatalogError):
-    """The catalog has changed as asked, and files that should be gone could not be deleted."""
+    """The catalog change is committed, but obsolete files could not be deleted."""

@@ -8,32 +8,32 @@ from catalog.errors.base import CatalogError, ConflictError, InvalidRequestError
 
 
 class InvalidSourceError(InvalidRequestError):
-    """The address of a metastore, or a pattern of its tables, cannot be read."""
+    """A metastore address, or its table pattern, is invalid."""
 
 
 class UnsupportedSourceTableError(InvalidRequestError):
-    """A metastore's table is of a kind or format that the catalog cannot keep so that it reads right."""
+    """A metastore's table is of a kind or format that the catalog cannot represent faithfully."""
 
 
 class SourceEntryChangedError(ConflictError):
-    """The entry of a table in its metastore is not any more as whoever wants to change it expects."""
+    """The metastore's entry of a table changed after it was read."""
 
     retryable: ClassVar[bool] = False
 
 
 class SourceError(CatalogError):
-    """A metastore that tables are imported from says that it cannot do what it was asked."""
+    """The metastore that tables are imported from reports a failure."""
 
 
 class SourceUnavailableError(SourceError):
-    """A metastore that tables are imported from does not answer."""
+    """The metastore that tables are imported from does not respond."""
 
     retryable: ClassVar[bool] = True
 
 
 class SourceClientMissingError(SourceError):
-    """The package that speaks a metastore's protocol is not installed."""
+    """The client package for a metastore's protocol is not installed."""
 
 
 class TablesNotImportedError(SourceError):
-    """Of the tables that were to be imported, some were not; the others were."""
+    """Some of the tables were not imported; the others were."""

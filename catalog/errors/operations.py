@@ -1,4 +1,4 @@
-"""Errors about operations that conflict."""
+"""Errors about conflicting operations."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from catalog.errors.base import ConflictError
 
 
 class OperationConflictError(ConflictError):
-    """Another operation is at work on the table."""
+    """Another operation is running on the table."""
 
 
 class OperationReusedError(OperationConflictError):
-    """The operation of this id was begun for another request, whose outcome is not this one's.
+    """The operation of this id was started for another request, so its outcome does not apply to this one.
 
     Attributes:
-        operation_id: The id that was used again.
+        operation_id: The reused id.
     """
 
     retryable: ClassVar[bool] = False
 
     def __init__(self, operation_id: str, begun_for: str) -> None:
-        """Name the id and the earlier request."""
+        """Build the message from the id and the earlier request."""
         self.operation_id = operation_id
         super().__init__(
-            f"operation {operation_id} was begun for another request, {begun_for}; start another operation, of an id "
+            f"operation {operation_id} was started for another request, {begun_for}; start a new operation with an id "
             "of its own (in Airflow: a run with another run id)"
         )
 
 
 class PlanConflictError(ConflictError):
-    """The table is not any more as a plan expects it; make a new plan."""
+    """The table changed after the plan was made; make a new plan."""
 
 
 class FencedError(ConflictError):
-    """This attempt of a job was given up and a later one, or nobody, may commit in its place."""
+    """This attempt of a job was abandoned; only a later attempt, if any, may commit."""
 
     retryable: ClassVar[bool] = False

@@ -10,16 +10,16 @@ from catalog.errors.base import InvalidRequestError
 
 
 class PartitionValueError(InvalidRequestError):
-    """The value of a partition is not of its key's type.
+    """A partition value is not of its key's type.
 
     Attributes:
         key: The partition key.
-        value: The value as it was given.
+        value: The value as given.
         expected_type: The key's type as Hive writes it.
     """
 
     def __init__(self, key: str, value: str, expected_type: str, problem: str) -> None:
-        """Name key, value and type; `problem` says what is wrong with the value."""
+        """Build the message; `problem` says what is wrong with the value."""
         self.key = key
         self.value = value
         self.expected_type = expected_type
@@ -30,7 +30,7 @@ class PartitionValueError(InvalidRequestError):
 
 
 class PartitionProblem(StrEnum):
-    """Why a partition does not fit an index; the spelling of Glue's backfill error codes.
+    """Reasons why an index refuses a partition, named like Glue's backfill error codes.
 
     Source: AWS Glue API, `BackfillError.Code`.
     """
@@ -43,15 +43,15 @@ class PartitionProblem(StrEnum):
 
 @dataclass(frozen=True)
 class RefusedPartition:
-    """One partition that a table's indexes do not admit.
+    """A partition that an index of its table refuses.
 
     Attributes:
         partition: Its name in the form `k=v/k2=v2`.
-        key: The indexed key whose value does not fit; None when the whole partition does not (`ENCRYPTED`).
-        value: The value as it was given; None when it is missing.
+        key: The indexed key whose value is refused; None when the whole partition is (`ENCRYPTED`).
+        value: The value as given; None when it is missing.
         expected_type: The key's type, for instance `int` or `char(3)`; None when `key` is.
-        code: What is wrong.
-        index: The index that needs the key; None when the rows of a load would be read as null.
+        code: The reason.
+        index: The index that refuses it; None when the rows of a load would be read as null.
     """
 
     partition: str
@@ -62,11 +62,11 @@ class RefusedPartition:
     index: str | None
 
     def __str__(self) -> str:
-        """Say what is wrong in one line."""
+        """Return the reason as one line."""
         if self.code is PartitionProblem.ENCRYPTED:
             return (
                 f"partition {self.partition!r}: its property has_encrypted_data is true, and partition index "
-                f"{self.index!r} takes no encrypted partitions ({self.code})"
+                f"{self.index!r} does not accept encrypted partitions ({self.code})"
             )
         wrong = "has no value" if self.code is PartitionProblem.MISSING_VALUE else f"has the value {self.value!r}"
         because = "the key's type" if self.index is None else f"because partition index {self.index!r} is on it"
@@ -77,11 +77,11 @@ class RefusedPartition:
 
 
 class InvalidPartitionError(InvalidRequestError):
-    """Partitions cannot be added as they are given.
+    """Partitions cannot be added as given.
 
     Attributes:
         table: The table, `database.name`.
-        refused: One entry for each partition that an index does not admit; empty when the request as a whole is wrong.
+        refused: One entry per partition that an index refuses; empty when the request as a whole is wrong.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class InvalidPartitionError(InvalidRequestError):
         count: int | None = None,
         reason: str | None = None,
     ) -> None:
-        """Build the message from what was refused, of which there may be `count` in all, or from `reason`."""
+        """Build the message from `reason`, or from the refused partitions and their total number `count`."""
         self.table = table
         self.refused = tuple(refused)
         count = len(self.refused) if count is None else count
@@ -107,12 +107,12 @@ class InvalidPartitionError(InvalidRequestError):
 
 
 class InvalidPartitionSpecError(InvalidRequestError):
-    """A partition is named by keys that its table does not have, or by one key twice."""
+    """A partition specification has an unknown key, or one key twice."""
 
 
 class PartialPartitionSpecError(InvalidPartitionSpecError):
-    """One partition is meant, and a partition key has no value."""
+    """A partition specification lacks the value of a key where a single partition is expected."""
 
 
 class InvalidRowsError(InvalidRequestError):
-    """Rows to append do not have the columns of the table, or not values of their types."""
+    """Rows to append do not match the table's columns or their types."""

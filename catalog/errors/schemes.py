@@ -6,18 +6,18 @@ from catalog.errors.base import InvalidRequestError
 
 
 class InvalidSchemeError(InvalidRequestError):
-    """A partition scheme, or a change of one, contradicts itself."""
+    """A partition scheme, or a change to one, is invalid."""
 
 
 class BoundsNotAscendingError(InvalidSchemeError):
-    """Two neighbouring bounds of ranges do not ascend.
+    """Two neighbouring range bounds are not in ascending order.
 
     Attributes:
-        lower, upper: The pair, as written.
+        lower, upper: The two bounds, as written.
     """
 
     def __init__(self, place: str, lower: str, upper: str) -> None:
-        """Name the pair; `place` says where it stands, for instance `RANGE_INFO`."""
+        """Build the message; `place` names the clause, for instance `RANGE_INFO`."""
         self.lower = lower
         self.upper = upper
         super().__init__(
@@ -26,28 +26,28 @@ class BoundsNotAscendingError(InvalidSchemeError):
 
 
 class BoundOutsideRangeError(InvalidSchemeError):
-    """A bound does not lie inside the range that is split, or not at its end where it has to."""
+    """A bound is outside the range to split, or the last bound is not the range's own."""
 
 
 class DuplicateListValueError(InvalidSchemeError):
-    """A value is named twice in the groups of a list."""
+    """The groups of a list name a value twice."""
 
 
 class ListGroupMismatchError(InvalidSchemeError):
-    """The groups that a group is split into are not together exactly the old one."""
+    """The new groups together do not equal the group to split."""
 
 
 class SchemeValueError(InvalidSchemeError):
-    """A bound, a list value or an interval is not of the partition column's type."""
+    """A bound, list value or interval is not of the partition column's type."""
 
 
 class DefaultPartitionError(InvalidSchemeError):
-    """Partition 0 takes what no other partition takes; it can be neither split, dropped nor merged."""
+    """The default partition (id 0) cannot be split, dropped or merged."""
 
 
 class PartitionsNotNeighboursError(InvalidSchemeError):
-    """Ranges that are not side by side cannot become one."""
+    """Ranges to merge are not adjacent."""
 
 
 class UnsupportedChangeError(InvalidSchemeError):
-    """A table's partition scheme does not know this change."""
+    """The table's partition scheme does not support this change."""

@@ -6,17 +6,17 @@ from catalog.errors.base import InvalidRequestError
 
 
 class WrongFieldError(InvalidRequestError):
-    """A field of a form is missing, superfluous, or not right.
+    """A form field is missing, unexpected or invalid.
 
     Attributes:
         field: Its name.
     """
 
     def __init__(self, field: str, problem: str) -> None:
-        """Begin the message with the field's name."""
+        """Build the message, which begins with the field's name."""
         self.field = field
         super().__init__(f"{field}: {problem}")
 
 
 class InvalidConfigurationError(InvalidRequestError):
-    """The YAML list of tables, or an environment variable, has a wrong entry."""
+    """Invalid entry in the YAML list of tables, or invalid environment variable."""

@@ -6,15 +6,15 @@ from catalog.errors.base import CatalogError, InvalidRequestError
 
 
 class ExpressionError(InvalidRequestError):
-    """A filter expression cannot be used.
+    """Invalid filter expression.
 
     Attributes:
-        expression: The whole text.
-        position: Offset of the offending character, from 0; None when no place can be named.
+        expression: The whole expression.
+        position: Zero-based offset of the offending character; None when there is no such position.
     """
 
     def __init__(self, problem: str, expression: str, position: int | None = None) -> None:
-        """Point at the place inside the expression."""
+        """Build the message with the position in the expression."""
         self.expression = expression
         self.position = position
         shown = expression if len(expression) <= 200 else expression[:200] + "…"
@@ -23,15 +23,15 @@ class ExpressionError(InvalidRequestError):
 
 
 class ExpressionSyntaxError(ExpressionError):
-    """The expression is not in the grammar."""
+    """The expression does not match the grammar."""
 
 
 class UnknownColumnError(ExpressionError):
-    """The expression names something that is not a partition key."""
+    """The expression names a column that is not a partition key."""
 
 
 class LiteralTypeError(ExpressionError):
-    """A literal cannot be of the type of the key that it is compared with."""
+    """A literal does not match the type of the key it is compared with."""
 
 
 class UnsupportedExpressionError(ExpressionError):
@@ -39,38 +39,38 @@ class UnsupportedExpressionError(ExpressionError):
 
 
 class ExpressionTooComplexError(ExpressionError):
-    """The expression is too long or too deep."""
+    """The expression is too long or too deeply nested."""
 
 
 class StatementError(InvalidRequestError):
-    """A statement cannot be used.
+    """Invalid statement.
 
     Attributes:
-        statement: Its whole text.
-        position: Offset of the offending character in it, from 0; None when no place can be named.
+        statement: The whole statement.
+        position: Zero-based offset of the offending character; None when there is no such position.
     """
 
     def __init__(self, problem: str, statement: str, position: int | None = None) -> None:
-        """Point at the place inside the statement."""
+        """Keep the statement and the position."""
         self.statement = statement
         self.position = position
         super().__init__(problem)
 
 
 class StatementSyntaxError(StatementError):
-    """The statement is not in the grammar."""
+    """The statement does not match the grammar."""
 
 
 class UnsupportedStatementError(StatementError):
-    """The statement is SQL that is done elsewhere, or in another way."""
+    """The statement is SQL that Calve does not run, or offers in another form."""
 
 
 class StatementTooLongError(StatementError):
-    """The statement is longer than what is read."""
+    """The statement exceeds the maximum length."""
 
 
 class UnknownTypeError(StatementError):
-    """A column has a type that there is not, or with a size that it cannot have."""
+    """Unknown column type, or a type with an invalid size."""
 
 
 class InvalidValueError(StatementError):
@@ -78,24 +78,24 @@ class InvalidValueError(StatementError):
 
 
 class UnknownProcedureError(StatementError):
-    """There is no procedure of this name."""
+    """Unknown procedure."""
 
 
 class ProcedureArgumentError(StatementError):
-    """An argument of a procedure is missing, unknown, given twice, or not right."""
+    """A procedure argument is missing, unknown, given twice or invalid."""
 
 
 class InvalidQueryError(StatementError):
-    """Spark cannot make sense of a query."""
+    """Spark cannot analyze the query."""
 
 
 class RefusedStatementError(StatementError):
-    """A statement would read or call what statements may not."""
+    """The statement would read or call something that statements may not."""
 
 
 class EngineError(CatalogError):
-    """Spark failed while it was running a statement."""
+    """A statement failed in Spark."""
 
 
 class EngineUnavailableError(EngineError):
-    """A statement needs Spark, which is not installed or does not start."""
+    """The statement needs Spark, which is not installed or does not start."""

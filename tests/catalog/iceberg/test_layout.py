@@ -232,7 +232,7 @@ def test_every_column_that_iceberg_cannot_hold_is_named_at_once() -> None:
 def test_names_of_metadata_columns_are_refused(name: str, is_key: bool) -> None:
     column = (name.upper(), "string")
     source = table([("a", "int")], [column]) if is_key else table([("a", "int"), column])
-    with pytest.raises(ReservedColumnError, match=f"keeps the name {name} for") as refused:
+    with pytest.raises(ReservedColumnError, match=f"reserves the name {name} for") as refused:
         layout_of(source)
     assert refused.value.columns == (name,)
     # Only the table's own columns are in Iceberg's way.

@@ -256,7 +256,7 @@ def test_an_id_that_is_used_again_does_not_answer_for_another_load(
     assert load.discover() == ["01.csv", "02.csv"]
     discover = catalog.loading.discover
     for name, source in (("demo.u", load.landing), (TABLE, tmp_path / "other.csv")):
-        with pytest.raises(OperationReusedError, match=r"begun for another request, loading demo\.t from .*landing;"):
+        with pytest.raises(OperationReusedError, match=r"started for another request, loading demo\.t from .*landing;"):
             discover(load.name, name, str(source))
     with pytest.raises(OperationReusedError):
         load.discover(reload=True)

@@ -195,7 +195,7 @@ def test_files_that_the_table_has_are_refused_passed_over_or_added_again(catalog
     migrate(catalog)
     make_orders(catalog, MORE, NEW)
     migrate(catalog, MORE, "a1", replace(ADD, partitions={"country": "be"}))
-    with pytest.raises(DuplicateFilesError, match=r"has 1 of the files already, for instance .*country=be"):
+    with pytest.raises(DuplicateFilesError, match=r"already contains 1 of the files, for instance .*country=be"):
         migrate(catalog, MORE, "a2", ADD)
     assert len(iceberg_rows(catalog_url)) == 8
     report = migrate(catalog, MORE, "a2", replace(ADD, duplicate_files=OnDuplicate.SKIP))
@@ -488,7 +488,7 @@ def test_files_that_the_table_has_are_skipped_in_mixed_manifests_and_several_bat
     migrate(catalog, MORE, "a1", ADD)
     location = catalog.get_partition(MORE, ("nl", "2026")).location
     paths = [write_rows(location, [number], f"more-{number}.parquet") for number in range(30, 37)]
-    with pytest.raises(DuplicateFilesError, match="has 2 of the files already"):
+    with pytest.raises(DuplicateFilesError, match="already contains 2 of the files"):
         migrate(catalog, MORE, "a2", ADD)
     report = migrate(catalog, MORE, "a2", replace(ADD, duplicate_files=OnDuplicate.SKIP))
     assert (report["files"], report["rows"], report["duplicates"]) == (7, 7, 2)

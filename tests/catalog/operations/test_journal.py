@@ -81,7 +81,7 @@ def test_an_id_is_not_used_for_another_request(catalog: Catalog, state: Operatio
         (OperationKind.RUN_STATEMENT, TABLE, {"statement": "SHOW TABLES"}),
     ):
         with pytest.raises(
-            OperationReusedError, match=r"run-1 was begun for another request, run_statement of .*demo\.t"
+            OperationReusedError, match=r"run-1 was started for another request, run_statement of .*demo\.t"
         ):
             operations.begin("run-1", kind, table, other, is_fixed=True)
     assert operations.get("run-1") == before

@@ -219,7 +219,7 @@ def test_statement_that_has_run_is_not_run_again(catalog: Catalog, job: dict[str
 
 def test_run_id_that_is_used_again_does_not_answer_for_another_statement(catalog: Catalog) -> None:
     run("SHOW DATABASES")
-    with pytest.raises(AirflowFailException, match="OperationReusedError: operation run_statement/run was begun for"):
+    with pytest.raises(AirflowFailException, match="OperationReusedError: operation run_statement/run was started for"):
         run("CREATE DATABASE shop")
     assert [database.name for database in catalog.list_databases()] == ["demo"]
 
