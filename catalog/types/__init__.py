@@ -1,1 +1,1 @@
-"""Types of columns and partition keys: names, values, and the bytes that sort as the values do."""
+"""Types of columns and partition keys: their names, values and order-preserving encoding."""

@@ -1,12 +1,12 @@
-"""Types of the columns inside data files, as far as their values compare: for schemes, file statistics and filters.
+"""Types of columns in data files, as far as their values are comparable: for schemes, file statistics and filters.
 
-They are the types of partition keys (`catalog.types.key_types`), with the same typed values. The texts of two may be
-written more freely, as CarbonData's users do, and texts may have any characters:
+They have the same typed values as the types of partition keys (`catalog.types.key_types`). Dates and timestamps may
+also be written as CarbonData's users do, and strings may contain any character:
 
 | type | bytes |
 | --- | --- |
 | string, varchar(n) | UTF-8 with `00`, `01`, `02` escaped, then `01` |
-| char(n) | the same, with blanks up to n characters |
+| char(n) | the same, padded with blanks to n characters |
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from catalog.types.key_types import parse_key_type as _parse_key_type
 
 
 class ColumnDateType(DateType):
-    """date, whose values may be written 2014/01/01 too, as CarbonData's users do."""
+    """date; values may also be written as 2014/01/01, as CarbonData's users do."""
 
     def parse(self, text: str) -> int:
         """Return the date; month and day may have one digit."""
@@ -30,22 +30,22 @@ class ColumnDateType(DateType):
 
 
 class ColumnTimestampType(TimestampType):
-    """timestamp, whose values may be written 2014/01/01 10:30 too."""
+    """timestamp; values may also be written as 2014/01/01 10:30."""
 
     parse = TimestampType.parse_literal
 
 
 class ColumnTextType(StringType):
-    """string and varchar(n) of any characters: the three that would be mistaken for an end are escaped."""
+    """string and varchar(n) of any characters; bytes that could be taken for a terminator are escaped."""
 
     _ESCAPES = {0: b"\x02\x02", 1: b"\x02\x03", 2: b"\x02\x04"}  # noqa: RUF012 - a constant
     _ESCAPED = re.compile(b"[\x00\x01\x02]")
     _UNESCAPED = re.compile(b"\x02([\x02-\x04])")
 
     def parse(self, text: str) -> str:
-        """Return the text, if it is short enough without the blanks at its end; of these, those that fit."""
+        """Return the string, without the trailing blanks that exceed the maximum length."""
         if self._SURROGATE.search(text):
-            raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text")
+            raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is not valid Unicode")
         if self.maximum_length is not None and len(text.rstrip(" ")) > self.maximum_length:
             raise KeyValueError(
                 PartitionProblem.INVALID_TYPE, f"{text[:40]!r} has {len(text)} characters, more than {self.name} holds"
@@ -53,32 +53,32 @@ class ColumnTextType(StringType):
         return text[: self.maximum_length]
 
     def first_reserved(self, text: str) -> int | None:
-        """Return None: every character is allowed."""
+        """Return None: no character is reserved."""
         return None
 
     def encode_start(self, text: str) -> bytes:
-        """Return the bytes that the values begin with that begin with a text."""
-        return self._ESCAPED.sub(lambda found: self._ESCAPES[found.group()[0]], text.encode("utf-8", "surrogatepass"))
+        """Return the common prefix of the bytes of all values that start with `text`."""
+        return self._ESCAPED.sub(lambda match: self._ESCAPES[match.group()[0]], text.encode("utf-8", "surrogatepass"))
 
     def decode(self, key: bytes, start: int) -> tuple[str, int]:
-        """Return the text and the next position."""
+        """Return the string and the position after it."""
         end = start
         while key[end] != 1:
             end += 2 if key[end] == 2 else 1
-        found = self._UNESCAPED.sub(lambda escape: bytes([escape.group(1)[0] - 2]), key[start:end])
-        return found.decode("utf-8", "surrogatepass"), end + 1
+        unescaped = self._UNESCAPED.sub(lambda escape: bytes([escape.group(1)[0] - 2]), key[start:end])
+        return unescaped.decode("utf-8", "surrogatepass"), end + 1
 
 
 class ColumnCharType(ColumnTextType, CharType):
-    """char(n) of any characters, whose blanks at the end are among its bytes."""
+    """char(n) of any characters; its bytes include trailing blanks."""
 
     def parse(self, text: str) -> str:
-        """Return the text with blanks up to the length, if it is short enough without those at its end."""
+        """Return the string padded with blanks to its length; trailing blanks may exceed it."""
         return super().parse(text.rstrip(" ")).ljust(self.length)
 
 
 MAXIMUM_DEPTH = 50
-"""The deepest nesting of arrays, maps and structs that is accepted, in levels."""
+"""Maximum nesting depth of arrays, maps and structs."""
 
 _COMPARABLE = re.compile(
     r"(?:tinyint|smallint|int|integer|bigint|long|decimal|dec|numeric|string|char|varchar)\b"
@@ -88,10 +88,10 @@ _COMPARABLE = re.compile(
 
 @lru_cache(maxsize=1024)
 def parse_column_type(text: str) -> KeyType | None:
-    """Return the type of a column's values; None when they do not compare (binary, arrays, maps, structs).
+    """Return the type of a column's values; None when they are not comparable (binary, arrays, maps, structs).
 
     Raises:
-        InvalidKeyTypeError: The text is the name of a sized type, with a wrong size.
+        InvalidKeyTypeError: A type with an invalid size.
     """
     name = text.strip().lower()
     return _of_any_characters(_parse_key_type(name)) if _COMPARABLE.match(name) else None
@@ -121,18 +121,18 @@ _PARTS = {"array": 1, "map": 2}
 
 
 def require_column_type(name: str, text: str) -> None:
-    """Check that a text has the form of a column's type, as Hive and Spark write it, with its parts.
+    """Check that a string is a column type as Hive and Spark write it, including nested types.
 
     Args:
         name: Of the column, for the message.
-        text: In lower case.
+        text: The type, in lower case.
 
     Raises:
-        InvalidTableError: It has not.
+        InvalidTableError: It is not a column type.
     """
     if not _is_type(text.strip(), depth=0):
         raise InvalidTableError(
-            f"column {name}: type {text[:100]!r} is not known; write a type of Hive, such as bigint or array<string>"
+            f"column {name}: type {text[:100]!r} is not known; use a Hive type such as bigint or array<string>"
         )
 
 
@@ -144,7 +144,7 @@ def _is_type(text: str, depth: int) -> bool:
         return False
     kind, parts = nested[1], _split(nested[2])
     if kind == "struct":
-        # Names of fields have any characters, and comments follow types.
+        # Field names may contain any character, and a comment may follow each type.
         fields = [field.partition(":") for field in parts]
         return all(
             field.strip() and colon and _is_type(_without_comment(part.strip()), depth + 1)
@@ -158,9 +158,9 @@ def _without_comment(text: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts between commas that are in no brackets and no quotes."""
+    """Return the parts between commas that are outside brackets and quotes."""
     parts, depth, start, is_quoted = [], 0, 0, False
-    for place, character in enumerate(text):
+    for position, character in enumerate(text):
         if character == "'":
             is_quoted = not is_quoted
         elif is_quoted:
@@ -170,6 +170,6 @@ def _split(text: str) -> list[str]:
         elif character in ">)":
             depth -= 1
         elif character == "," and depth == 0:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:position])
+            start = position + 1
     return [*parts, text[start:]]

@@ -1,24 +1,24 @@
-"""Types of partition keys: which texts are values, how values compare, and their bytes in an index key.
+"""Types of partition keys: parsing of values, their order, and their bytes in an index key.
 
 The bytes of two values of one type compare as the values do, and no value's bytes are a prefix of another's, so the
-bytes of several keys can be put one after the other (`catalog.indexes.keys`).
+bytes of several keys can be concatenated (`catalog.indexes.keys`).
 
 | type | typed value | bytes |
 | --- | --- | --- |
 | null | None | `00` |
 | tinyint … bigint | int | `01`, then 8 bytes big-endian with the sign bit flipped |
 | boolean | 0 or 1 | `01`, then 1 byte |
-| float, double | int, the IEEE 754 bits made to sort as the numbers do | `01`, then 8 bytes big-endian |
+| float, double | int, the IEEE 754 bits mapped to sort as the numbers do | `01`, then 8 bytes big-endian |
 | decimal(p,s) | int, the number times 10 to the power of 40 | `01`, then 34 bytes big-endian, biased |
 | date | int, year * 512 + month * 32 + day | 3 bytes big-endian with the top bit set |
 | timestamp | int, microseconds since 1970-01-01 00:00:00 | `01`, then 8 bytes big-endian with the sign bit flipped |
 | string, varchar(n) | str | UTF-8, then `01` |
-| char(n) | str, padded to n characters | UTF-8 without the blanks at the end, then `01` |
+| char(n) | str, padded to n characters | UTF-8 without trailing blanks, then `01` |
 
-These are all of Hive's primitive types except those whose values the texts of paths do not tell: binary, whose bytes
-need be no text; intervals; and timestamps with a time zone.
+These are all of Hive's primitive types except those whose values a path does not represent unambiguously: binary, which
+need not be valid text; intervals; and timestamps with a time zone.
 
-The columns inside data files have these types, too (`catalog.types.column_types`).
+Columns in data files have the same types (`catalog.types.column_types`).
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KeyValueError(ValueError):
-    """A text is not a value of a key's type.
+    """A string is not a value of a key's type.
 
     Attributes:
-        problem: Which of Glue's codes describes it.
+        problem: Glue's error code for the reason.
     """
 
     def __init__(self, problem: PartitionProblem, message: str) -> None:
-        """Keep the code beside the message."""
+        """Keep the code with the message."""
         self.problem = problem
         super().__init__(message)
 
@@ -67,7 +67,7 @@ class KeyType(ABC):
 
     name: str
     width: ClassVar[int | None] = None
-    """Bytes of each value in an index key; None when a terminator ends it."""
+    """Width in bytes of each value in an index key; None when a terminator ends it."""
 
     def __str__(self) -> str:
         """Return the type as Hive writes it."""
@@ -75,14 +75,14 @@ class KeyType(ABC):
 
     @abstractmethod
     def parse(self, text: str) -> KeyValue:
-        """Return the typed value of a partition's text.
+        """Return the typed value of a partition's string value.
 
         Raises:
-            KeyValueError: The text is not a value of this type.
+            KeyValueError: The string is not a value of this type.
         """
 
     def parse_literal(self, text: str) -> KeyValue:
-        """Return the typed value of a literal in an expression, which may be written more freely than a stored value.
+        """Return the typed value of a literal in an expression; the syntax is more lenient than for stored values.
 
         Raises:
             KeyValueError: The literal cannot be of this type.
@@ -90,7 +90,7 @@ class KeyType(ABC):
         return self.parse(text)
 
     def comparable(self, text: str) -> KeyValue | None:
-        """Return what a stored text compares as; None, as for null, when it does not fit (no index is on the key)."""
+        """Return the typed value of a stored string; None when it is invalid, as values of unindexed keys may be."""
         try:
             return self.parse(text)
         except KeyValueError:
@@ -106,18 +106,18 @@ class KeyType(ABC):
 
     @abstractmethod
     def decode(self, key: bytes, start: int) -> tuple[KeyValue, int]:
-        """Return the value that begins at `start`, and where the next one begins."""
+        """Return the value that starts at `start`, and the position after it."""
 
 
 class IntegerType(KeyType):
-    """tinyint, smallint, int and bigint: one width of bytes, so that widening a type rebuilds nothing."""
+    """tinyint, smallint, int and bigint: all of one width, so that widening a type needs no index rebuild."""
 
     width = 9
     _BITS: ClassVar[dict[str, int]] = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
     _TEXT = re.compile(r"[+-]?[0-9]{1,40}", re.ASCII)
 
     def __init__(self, name: str) -> None:
-        """Take one of the four names."""
+        """Create the type of one of the four names."""
         self.name = name
         self.maximum = (1 << (self._BITS[name] - 1)) - 1
         self.minimum = -self.maximum - 1
@@ -138,7 +138,7 @@ class IntegerType(KeyType):
         return b"\x01" + (int(value) + _SIGN).to_bytes(8)
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the number and the next position."""
+        """Return the number and the position after it."""
         return int.from_bytes(key[start + 1 : start + 9]) - _SIGN, start + 9
 
 
@@ -152,7 +152,7 @@ class DateType(KeyType):
     _TOP_BIT = 1 << 23
 
     def parse(self, text: str) -> int:
-        """Return the date as a number that orders as dates do; the text is yyyy-MM-dd."""
+        """Return the date as an int that sorts as dates do; the string is yyyy-MM-dd."""
         return self._read(self._TEXT, text)
 
     def parse_literal(self, text: str) -> int:
@@ -160,12 +160,12 @@ class DateType(KeyType):
         return self._read(self._LITERAL, text)
 
     def _read(self, pattern: re.Pattern[str], text: str) -> int:
-        found = pattern.fullmatch(text)
-        if found is None:
+        match = pattern.fullmatch(text)
+        if match is None:
             raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text[:40]!r} is not a date in the form yyyy-MM-dd")
-        year, month, day = (int(part) for part in found.groups())
+        year, month, day = (int(part) for part in match.groups())
         if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
-            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a day of the calendar")
+            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a valid date")
         return year << 9 | month << 5 | day
 
     def format(self, value: KeyValue) -> str:
@@ -178,7 +178,7 @@ class DateType(KeyType):
         return (int(value) | self._TOP_BIT).to_bytes(3)
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the date and the next position."""
+        """Return the date and the position after it."""
         return int.from_bytes(key[start : start + 3]) ^ self._TOP_BIT, start + 3
 
 
@@ -187,16 +187,16 @@ def _days(year: int, month: int) -> int:
 
 
 class BooleanType(KeyType):
-    """boolean: false before true.
+    """boolean: false sorts before true.
 
-    Other words for them, and numbers, are read by Hive in one way and by Spark in another, so they are no values.
+    Only `true` and `false` are values: Hive and Spark read other words and numbers in different ways.
     """
 
     name = "boolean"
     width = 2
 
     def parse(self, text: str) -> int:
-        """Return 1 for true and 0 for false, without regard to case."""
+        """Return 1 for true and 0 for false, ignoring case."""
         known = {"true": 1, "false": 0}.get(text.strip().lower())
         if known is None:
             raise _unfit(f"{text[:40]!r} is neither true nor false")
@@ -211,15 +211,16 @@ class BooleanType(KeyType):
         return bytes([1, int(value)])
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the value and the next position."""
+        """Return the value and the position after it."""
         return key[start + 1], start + 2
 
 
 class TimestampType(KeyType):
     """timestamp: 0001-01-01 00:00:00 … 9999-12-31 23:59:59.999999.
 
-    Hive's has no time zone, and Spark's is an instant that texts tell in the session's zone. Here a text is a time of
-    UTC, the zone of Calve's own sessions. Hive counts nanoseconds; Spark and Iceberg count microseconds, and so do we.
+    Hive's timestamp has no time zone; Spark's is an instant that is formatted in the session's zone. Here a string is a
+    UTC time, because Calve's own sessions use UTC. Hive counts nanoseconds; Spark, Iceberg and Calve count
+    microseconds.
     """
 
     name = "timestamp"
@@ -234,31 +235,31 @@ class TimestampType(KeyType):
     )
 
     def parse(self, text: str) -> int:
-        """Return the moment of yyyy-MM-dd, or of yyyy-MM-dd HH:mm:ss[.f…]; zeros at the end change nothing."""
+        """Return the timestamp of yyyy-MM-dd or yyyy-MM-dd HH:mm:ss[.f…]; trailing zeros are ignored."""
         return self._read(self._TEXT, text)
 
     def parse_literal(self, text: str) -> int:
-        """Return the moment, whose parts may have one digit or, from the seconds on, be left out; also with slashes."""
+        """Return the timestamp; parts may have one digit, time or seconds may be omitted, and slashes are allowed."""
         return self._read(self._LITERAL, text.strip())
 
     @staticmethod
     def _read(pattern: re.Pattern[str], text: str) -> int:
-        found = pattern.fullmatch(text)
-        if found is None:
+        match = pattern.fullmatch(text)
+        if match is None:
             raise _unfit(f"{text[:40]!r} is not a timestamp in the form yyyy-MM-dd HH:mm:ss.ffffff")
-        *whole, fraction = found.groups()
+        *whole, fraction = match.groups()
         year, month, day, hour, minute, second = (int(part or 0) for part in whole)
         digits = (fraction or "").rstrip("0").ljust(6, "0")
         if len(digits) > 6:
-            raise _unfit(f"{text[:40]!r} has parts of a microsecond, which no timestamp here has")
+            raise _unfit(f"{text[:40]!r} is more precise than a microsecond, which is not supported")
         try:
             moment = datetime(year, month, day, hour, minute, second, int(digits), tzinfo=UTC)
         except ValueError as error:
-            raise _unfit(f"{text[:40]!r} is not a moment of the calendar: {error}") from None
+            raise _unfit(f"{text[:40]!r} is not a valid timestamp: {error}") from None
         return (moment - _EPOCH) // timedelta(microseconds=1)
 
     def format(self, value: KeyValue) -> str:
-        """Return the moment in quotes, as yyyy-MM-dd HH:mm:ss[.ffffff]."""
+        """Return the timestamp in quotes, as yyyy-MM-dd HH:mm:ss[.ffffff]."""
         moment = (_EPOCH + timedelta(microseconds=int(value))).replace(tzinfo=None)
         return f"'{moment.isoformat(sep=' ')}'"
 
@@ -267,14 +268,15 @@ class TimestampType(KeyType):
         return b"\x01" + (int(value) + _SIGN).to_bytes(8)
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the moment and the next position."""
+        """Return the timestamp and the position after it."""
         return int.from_bytes(key[start + 1 : start + 9]) - _SIGN, start + 9
 
 
 def moment_of(local: int, zone: tzinfo | None) -> int:
-    """Return the moment, in microseconds since 1970 UTC, at which a zone's clocks show a time that is counted alike.
+    """Return the instant, in microseconds since 1970 UTC, of a zone's local time (also in microseconds since 1970).
 
-    Of two such moments it is the earlier, and a time that is skipped is as much later as was skipped; so does Java.
+    As in Java, an ambiguous local time is the earlier instant, and one inside a gap is shifted by the length of the
+    gap.
     """
     shown = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone)
     offset = shown.utcoffset() or timedelta()
@@ -282,10 +284,10 @@ def moment_of(local: int, zone: tzinfo | None) -> int:
 
 
 class FloatingType(KeyType):
-    """float and double: as Spark compares them, -0 is 0, and NaN is one value, equal to itself and above all others.
+    """float and double, compared as in Spark: -0 equals 0; NaN is a single value that equals itself and sorts last.
 
-    So both zeros are one partition. Hive's metastore, which goes by a partition's text, tells `-0.0` from `0.0`, as it
-    tells `01` from `1`. A number that the type does not have is the nearest that it has, and infinite beyond all.
+    So both zeros are one partition. Hive's metastore compares strings, so it distinguishes `-0.0` from `0.0`, as it
+    does `01` from `1`. A number that the type cannot represent is rounded to the nearest one, or to infinity.
     """
 
     width = 9
@@ -294,18 +296,18 @@ class FloatingType(KeyType):
     )
 
     def __init__(self, name: str) -> None:
-        """Take one of the two names."""
+        """Create the type of one of the two names."""
         self.name = name
 
     def parse(self, text: str) -> int:
-        """Return the number's ordered bits; `NaN`, `inf` and `Infinity` are numbers, too."""
+        """Return the number's ordered bits; `NaN`, `inf` and `Infinity` are valid."""
         text = text.strip()
         if not self._TEXT.fullmatch(text):
             raise _unfit(f"{text[:40]!r} is not a number")
         return self.ordered(float(text))
 
     def ordered(self, number: float) -> int:
-        """Return the bits of a number as an unsigned number that sorts as Spark compares."""
+        """Return the bits of a number, mapped to an unsigned int that sorts as Spark compares."""
         if self.name == "float" and not math.isnan(number):
             number = self._single(number)
         number = math.nan if math.isnan(number) else number + 0.0
@@ -321,13 +323,13 @@ class FloatingType(KeyType):
 
     @staticmethod
     def number(value: KeyValue) -> float:
-        """Return the number of ordered bits."""
+        """Return the number of its ordered bits."""
         bits = int(value)
         bits = bits ^ _SIGN if bits & _SIGN else bits ^ (2 * _SIGN - 1)
         return float(struct.unpack(">d", bits.to_bytes(8))[0])
 
     def format(self, value: KeyValue) -> str:
-        """Return the number, in quotes where the filter language has no such number."""
+        """Return the number, in quotes where the filter language has no literal for it."""
         number = self.number(value)
         return repr(number) if math.isfinite(number) and "e" not in repr(number) else f"'{number!r}'"
 
@@ -336,12 +338,12 @@ class FloatingType(KeyType):
         return b"\x01" + int(value).to_bytes(8)
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the ordered bits and the next position."""
+        """Return the ordered bits and the position after them."""
         return int.from_bytes(key[start + 1 : start + 9]), start + 9
 
 
 class DecimalType(KeyType):
-    """decimal(p,s): zeros behind the last digit change nothing, and no digit is cut off."""
+    """decimal(p,s): trailing zeros of the fraction are ignored; digits are never rounded off."""
 
     width = 35
     _MORE_DIGITS = 40
@@ -349,13 +351,13 @@ class DecimalType(KeyType):
     _TEXT = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
     def __init__(self, precision: int, scale: int) -> None:
-        """Take the number of all digits, and of those behind the point."""
+        """Create the type of a precision (all digits) and a scale (digits of the fraction)."""
         self.name = f"decimal({precision},{scale})"
         self.precision = precision
         self.scale = scale
 
     def parse(self, text: str) -> int:
-        """Return the number, which must fit the type."""
+        """Return the number, which must fit precision and scale."""
         value = self.parse_literal(text)
         unit: int = 10 ** (self._MORE_DIGITS - self.scale)
         if value % unit or abs(value) // unit >= 10**self.precision:
@@ -379,18 +381,18 @@ class DecimalType(KeyType):
         return -value if sign else value
 
     def floor(self, value: KeyValue) -> int | None:
-        """Return the greatest value of the type that is not above a number; None when all are."""
+        """Return the greatest value of the type that is not greater than a number; None when there is none."""
         unit: int = 10 ** (self._MORE_DIGITS - self.scale)
         greatest = (10**self.precision - 1) * unit
         return None if int(value) < -greatest else min(int(value) // unit * unit, greatest)
 
     def unscaled(self, value: KeyValue) -> int:
-        """Return a value of the type as the whole number that data files store."""
+        """Return the unscaled integer of a value, as data files store it."""
         unscaled: int = int(value) // 10 ** (self._MORE_DIGITS - self.scale)
         return unscaled
 
     def scaled(self, unscaled: int) -> int:
-        """Return the value of the whole number that a data file stores."""
+        """Return the value of an unscaled integer, as data files store it."""
         scaled: int = unscaled * 10 ** (self._MORE_DIGITS - self.scale)
         return scaled
 
@@ -405,36 +407,36 @@ class DecimalType(KeyType):
         return b"\x01" + (int(value) + self._BIAS).to_bytes(34)
 
     def decode(self, key: bytes, start: int) -> tuple[int, int]:
-        """Return the value and the next position."""
+        """Return the value and the position after it."""
         return int.from_bytes(key[start + 1 : start + 35]) - self._BIAS, start + 35
 
 
 class StringType(KeyType):
-    """string and varchar(n): text that compares by code point."""
+    """string and varchar(n), compared by code point."""
 
     _RESERVED = re.compile("[\x00\x01\x02]")
     _SURROGATE = re.compile("[\ud800-\udfff]")
 
     def __init__(self, name: str = "string", maximum_length: int | None = None) -> None:
-        """Take the type's full name and its greatest length in characters; None for no limit."""
+        """Create the type of its full name and maximum length in characters; None for no limit."""
         self.name = name
         self.maximum_length = maximum_length
 
     def first_reserved(self, text: str) -> int | None:
-        """Return where a text has a character that no value may have; None when it has none."""
-        found = self._RESERVED.search(text)
-        return None if found is None else found.start()
+        """Return the position of the first reserved character; None when there is none."""
+        match = self._RESERVED.search(text)
+        return None if match is None else match.start()
 
     def encode_start(self, text: str) -> bytes:
-        """Return the bytes that the values begin with that begin with a text."""
+        """Return the common prefix of the bytes of all values that start with `text`."""
         return text.encode("utf-8", "surrogatepass")
 
     def parse(self, text: str) -> str:
-        """Return the text, if it is short enough and has no reserved character."""
-        if found := self._RESERVED.search(text) or self._SURROGATE.search(text):
+        """Return the string; it must fit the maximum length and have no reserved character."""
+        if match := self._RESERVED.search(text) or self._SURROGATE.search(text):
             raise KeyValueError(
                 PartitionProblem.UNSUPPORTED_CHARACTER,
-                f"{text[:40]!r} contains U+{ord(found.group()):04X}, which is reserved",
+                f"{text[:40]!r} contains U+{ord(match.group()):04X}, which is reserved",
             )
         if self.maximum_length is not None and len(text) > self.maximum_length:
             raise KeyValueError(
@@ -443,36 +445,36 @@ class StringType(KeyType):
         return text
 
     def parse_literal(self, text: str) -> str:
-        """Return the text as it compares; a literal too long for the type is valid and equals no value."""
+        """Return the string for comparisons; a literal longer than the type is valid and equals no value."""
         return text
 
     def comparable(self, text: str) -> str:
-        """Return the text as it compares; one that no index would admit still compares as text."""
+        """Return the string for comparisons; one that indexes refuse is still comparable."""
         return self.parse_literal(text)
 
     def text_of(self, value: KeyValue) -> str:
-        """Return the shortest text that is a value."""
+        """Return the shortest string of a value."""
         return str(value)
 
     def format(self, value: KeyValue) -> str:
-        """Return the text in quotes."""
+        """Return the string in quotes."""
         return "'" + self.text_of(value).replace("\\", "\\\\").replace("'", "''") + "'"
 
     def encode(self, value: KeyValue) -> bytes:
-        """Return UTF-8 and the terminator, which is below every character that a value may have."""
+        """Return UTF-8 and the terminator, which sorts before every character of a value."""
         return self.encode_start(str(value)) + TEXT_END
 
     def decode(self, key: bytes, start: int) -> tuple[str, int]:
-        """Return the text and the next position."""
+        """Return the string and the position after it."""
         end = key.index(TEXT_END, start)
         return key[start:end].decode(), end + 1
 
 
 class CharType(StringType):
-    """char(n): text that is padded with blanks to n characters, also for LIKE; those at the end of a text do not count.
+    """char(n), padded with blanks to n characters, also for LIKE; trailing blanks of a string are not significant.
 
-    In an index key the text has no blanks at its end. It sorts as if it had, because no value has a character below a
-    blank.
+    An index key has the string without trailing blanks. It still sorts as if it were padded, because no value has a
+    character below a blank.
 
     Source: Spark's `ApplyCharTypePadding`.
     """
@@ -480,28 +482,28 @@ class CharType(StringType):
     _RESERVED = re.compile("[\x00-\x1f]")
 
     def __init__(self, name: str, length: int) -> None:
-        """Take the type's full name and its length in characters."""
+        """Create the type of its full name and length in characters."""
         super().__init__(name, length)
         self.length = length
 
     def parse(self, text: str) -> str:
-        """Return the text with blanks up to the length, if it is short enough without those at its end."""
+        """Return the string padded with blanks to its length; trailing blanks may exceed it."""
         return super().parse(text.rstrip(" ")).ljust(self.length)
 
     def parse_literal(self, text: str) -> str:
-        """Return the text with blanks up to the length; a longer one has none at its end, and equals no value."""
+        """Return the string padded with blanks; one that is too long loses trailing blanks and equals no value."""
         return text.rstrip(" ").ljust(self.length)
 
     def text_of(self, value: KeyValue) -> str:
-        """Return the text without the blanks at its end."""
+        """Return the string without trailing blanks."""
         return str(value).rstrip(" ")
 
     def encode_start(self, text: str) -> bytes:
-        """Return bytes that all values begin with that begin with a text; its own blanks at the end do not show."""
+        """Return a common prefix of the bytes of all values that start with `text`, without its trailing blanks."""
         return super().encode_start(text.rstrip(" "))
 
     def decode(self, key: bytes, start: int) -> tuple[str, int]:
-        """Return the text with its blanks, and the next position."""
+        """Return the padded string and the position after it."""
         text, end = super().decode(key, start)
         return text.ljust(self.length), end
 
@@ -523,7 +525,7 @@ _PLAIN: dict[str, Callable[[], KeyType]] = {
 
 @lru_cache(maxsize=1024)
 def parse_key_type(text: str) -> KeyType:
-    """Return the type that a text names, without regard to case; `long`, `integer`, `real` and `numeric` are aliases.
+    """Return the type of a name, ignoring case; `long`, `integer`, `real` and `numeric` are aliases.
 
     Raises:
         InvalidKeyTypeError: A partition key cannot have this type.
@@ -534,8 +536,8 @@ def parse_key_type(text: str) -> KeyType:
         return _PLAIN[name]()
     if sized := _SIZED.fullmatch(name):
         return _text_type(text, sized.group(1), int(sized.group(2)))
-    if found := _DECIMAL.fullmatch(name):
-        return _decimal_type(text, int(found.group(1) or _DEFAULT_PRECISION), int(found.group(2) or 0))
+    if decimal := _DECIMAL.fullmatch(name):
+        return _decimal_type(text, int(decimal.group(1) or _DEFAULT_PRECISION), int(decimal.group(2) or 0))
     raise InvalidKeyTypeError(
         f"type {text!r} cannot be the type of a partition key; use string, char(1 … 255), varchar(1 … 65535), "
         "tinyint, smallint, int, bigint (long), float, double, decimal(p,s), boolean, date or timestamp"
@@ -544,7 +546,7 @@ def parse_key_type(text: str) -> KeyType:
 
 def _text_type(text: str, kind: str, length: int) -> StringType:
     if not 1 <= length <= _LIMITS[kind]:
-        raise InvalidKeyTypeError(f"type {text!r} has length {length}; {kind} takes 1 to {_LIMITS[kind]}")
+        raise InvalidKeyTypeError(f"type {text!r} has length {length}; {kind} allows 1 to {_LIMITS[kind]}")
     full_name = f"{kind}({length})"
     return CharType(full_name, length) if kind == "char" else StringType(full_name, length)
 
@@ -552,6 +554,6 @@ def _text_type(text: str, kind: str, length: int) -> StringType:
 def _decimal_type(text: str, precision: int, scale: int) -> DecimalType:
     if not (1 <= precision <= _MAXIMUM_PRECISION and scale <= precision):
         raise InvalidKeyTypeError(
-            f"type {text!r} is no decimal type; write decimal(p,s) with p from 1 to 38 and s from 0 to p"
+            f"type {text!r} is not a valid decimal type; use decimal(p,s) with p from 1 to 38 and s from 0 to p"
         )
     return DecimalType(precision, scale)

@@ -1,4 +1,4 @@
-"""Texts in quotes: what they say, and how a text is written."""
+"""Quoting and unquoting of string literals and names."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def unquoted(token: str) -> str:
-    r"""Return what a text in single or double quotes says.
+    r"""Return the value of a string literal in single or double quotes.
 
-    A quote inside is doubled or follows a backslash. The other escapes are Spark's: `\n`, `\t`, `\u00e9`, `\101` and
-    so on; `\%` and `\_` stay, for LIKE; any other character after a backslash is itself.
+    A quote inside is doubled or escaped by a backslash. The other escapes are Spark's: `\n`, `\t`, `\u00e9`, `\101` and
+    so on; `\%` and `\_` are kept, for LIKE; any other character after a backslash is itself.
     """
     quote, text = token[0], token[1:-1]
     if "\\" not in text and quote not in text:
         return text
-    said = _ESCAPE.sub(lambda found: _meant(found.group(), quote), text)
-    # Two escapes may be the halves of one character.
-    return _PAIR.sub(lambda found: found.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le"), said)
+    unescaped = _ESCAPE.sub(lambda match: _unescaped(match.group(), quote), text)
+    # Two escapes may be the surrogate pair of one character.
+    return _PAIR.sub(lambda match: match.group().encode("utf-16-le", "surrogatepass").decode("utf-16-le"), unescaped)
 
 
-def _meant(escape: str, quote: str) -> str:
+def _unescaped(escape: str, quote: str) -> str:
     if escape[0] != "\\":
         return quote if escape[0] == quote else escape
     code = escape[1:]
@@ -38,8 +38,8 @@ def _meant(escape: str, quote: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a text in single quotes, as Hive, Spark and `unquoted` read it."""
-    return "'" + _TO_ESCAPE.sub(lambda found: _escaped(found.group()), text) + "'"
+    """Return a string in single quotes, as Hive, Spark and `unquoted` read it."""
+    return "'" + _TO_ESCAPE.sub(lambda match: _escaped(match.group()), text) + "'"
 
 
 def _escaped(character: str) -> str:
@@ -49,5 +49,5 @@ def _escaped(character: str) -> str:
 
 
 def quoted_name(name: str) -> str:
-    """Return a name, in backquotes unless it is a plain one that no statement takes for a word."""
+    """Return a name in backquotes, so that it cannot be taken for a keyword."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""Answers that are kept."""
+"""A cache of computed values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _MAXIMUM_KEPT = 100_000
 
 
 class Memo(dict[K, V]):
-    """A dictionary that makes a missing value from its key; it forgets all when it has grown large."""
+    """A dictionary that computes missing values from their keys; it is cleared when it reaches its maximum size."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
-        """Take the function that makes a value."""
+        """Create an empty cache of the values that `make` returns."""
         super().__init__()
         self._make = make
 
     def __missing__(self, key: K) -> V:
-        """Return the value of a key that is not there yet."""
+        """Compute, store and return the value of a missing key."""
         value = self._make(key)
         if len(self) >= _MAXIMUM_KEPT:
             self.clear()

@@ -1,11 +1,11 @@
-"""Names of column types as users write them, and as the catalog keeps them."""
+"""Names of column types as users write them and as the catalog stores them."""
 
 from __future__ import annotations
 
 import re
 
 MAXIMUM_DEPTH = 50
-"""How deep arrays, maps and structs may lie inside each other."""
+"""Maximum nesting depth of arrays, maps and structs."""
 
 _PLAIN = ("string", "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "date", "timestamp", "binary")
 _ALIASES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint", "real": "float"}
@@ -18,14 +18,14 @@ KNOWN += "binary, array<…>, map<…> and struct<…>"
 
 
 class TypeNameError(ValueError):
-    """A text does not name a type; the message says why."""
+    """Invalid name of a type; the message gives the reason."""
 
 
 def plain_type(name: str) -> str:
     """Return the catalog's name of a type without a size.
 
     Raises:
-        TypeNameError: There is no such type, or it needs a size.
+        TypeNameError: Unknown type, or one that needs a size.
     """
     name = name.lower()
     name = _ALIASES.get(name, name)
@@ -34,17 +34,17 @@ def plain_type(name: str) -> str:
     if name in _DECIMALS:
         return "decimal(10,0)"
     if name in _LENGTHS:
-        raise TypeNameError(f"type {name} needs a length; write for instance {name}(20)")
+        raise TypeNameError(f"type {name} needs a length; for instance, {name}(20)")
     if name in _PARTS or name == "struct":
-        raise TypeNameError(f"type {name} needs the types of its parts; write for instance {name}<{_example(name)}>")
+        raise TypeNameError(f"type {name} needs the types of its parts; for instance, {name}<{_example(name)}>")
     raise TypeNameError(f"type {name[:40]} is not known; use {KNOWN}")
 
 
 def sized_type(name: str, first: int, second: int | None) -> str:
-    """Return the catalog's name of a type with a length, or with a precision and a scale.
+    """Return the catalog's name of a type with a length, or with precision and scale.
 
     Raises:
-        TypeNameError: There is no such type, or not of this size.
+        TypeNameError: Unknown type, or an invalid size.
     """
     name = name.lower()
     if name in _LENGTHS and second is None:
@@ -55,10 +55,10 @@ def sized_type(name: str, first: int, second: int | None) -> str:
         scale = second or 0
         if not (1 <= first <= 38 and scale <= first):
             raise TypeNameError(
-                f"type decimal({first},{scale}) has 1 to 38 digits, and not more of them behind the point"
+                f"type decimal({first},{scale}) is not valid; use 1 to 38 digits, and a scale of at most as many"
             )
         return f"decimal({first},{scale})"
-    # `int(11)` and the like are of other databases.
+    # Other databases allow sizes such as `int(11)`.
     raise TypeNameError(f"type {name[:40]} takes no size like this; use {KNOWN}")
 
 
@@ -66,7 +66,7 @@ def nested_type(name: str, parts: list[str]) -> str:
     """Return the catalog's name of an array or a map.
 
     Raises:
-        TypeNameError: There is no such type, or not of so many parts.
+        TypeNameError: Unknown type, or a wrong number of parts.
     """
     name = name.lower()
     if name == "struct" or _PARTS.get(name) != len(parts):
@@ -78,7 +78,7 @@ def struct_type(name: str, fields: list[tuple[str, str]]) -> str:
     """Return the catalog's name of a struct.
 
     Raises:
-        TypeNameError: Only structs have fields.
+        TypeNameError: Another type with fields.
     """
     if name.lower() != "struct":
         raise TypeNameError(f"type {name[:40]} has no fields; use struct<name:type,…>")
