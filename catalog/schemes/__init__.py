@@ -1,1 +1,1 @@
-"""Partition schemes: how the rows of a table are placed by the value of one column."""
+"""Partition schemes: placement of a table's rows by the value of one column."""

@@ -1,8 +1,8 @@
-"""What partitions of several schemes have in common: places, of which each partition lies in exactly one.
+"""Common places of the partitions of several schemes, for joins on the partition columns.
 
-Equal values are in the same place by all the schemes, so that rows of different places need not meet in a join on the
-partition columns. Equal schemes have a place for each partition. Of schemes that differ, for instance because one table
-was split since, a place is the least set of partitions whose values are together the same in all tables.
+Each partition lies in exactly one place, and equal values are in the same place in all schemes, so a join need not
+compare rows of different places. Equal schemes have one place per partition. If schemes differ, for instance because
+one table was split since, a place is the smallest set of partitions that together cover the same values in all tables.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Places = Mapping[int, int]
 """Partition id → place."""
 
 _Node = tuple[int, int]
-"""Number of a scheme, and one of its partitions."""
+"""Position of a scheme in the sequence, and one of its partitions."""
 
 
 def align(schemes: Sequence[Scheme]) -> tuple[Places, ...] | None:
-    """Return the places of the partitions of each scheme; None when they are of different kinds or types.
+    """Return the places of the partitions of each scheme; None when the schemes differ in kind or column type.
 
-    Wherever two of the schemes put a value, or a null, those two partitions have the same place.
+    If two schemes put the same value, or null, into two partitions, those partitions have the same place.
     """
     if len({scheme.column_type for scheme in schemes}) > 1:
         return None
@@ -41,22 +41,24 @@ def align(schemes: Sequence[Scheme]) -> tuple[Places, ...] | None:
 
 def _align_hashes(schemes: Sequence[HashScheme]) -> tuple[Places, ...]:
     step = gcd(*(scheme.count for scheme in schemes))
-    return tuple({each: each % step for each in scheme.ids} for scheme in schemes)
+    return tuple({partition_id: partition_id % step for partition_id in scheme.ids} for scheme in schemes)
 
 
 def _align_ranges(schemes: Sequence[RangeScheme]) -> tuple[Places, ...]:
-    """Cut at the bounds that all have; the default partition is the range from the last bound on."""
+    """Cut at the bounds that all schemes share; the default partition is the range from the last bound on."""
     common = sorted(set.intersection(*(set(scheme.encoded_bounds) for scheme in schemes)))
-    found = []
+    places = []
     for scheme in schemes:
-        partition_ids = [*(each for each, _ in scheme.bounds), DEFAULT_PARTITION]
+        partition_ids = [*(partition_id for partition_id, _ in scheme.bounds), DEFAULT_PARTITION]
         lows = [LOWEST, *scheme.encoded_bounds]
-        found.append({each: bisect_right(common, low) for each, low in zip(partition_ids, lows, strict=True)})
-    return tuple(found)
+        places.append(
+            {partition: bisect_right(common, low) for partition, low in zip(partition_ids, lows, strict=True)}
+        )
+    return tuple(places)
 
 
 def _align_lists(schemes: Sequence[ListScheme]) -> tuple[Places, ...]:
-    """Put together all groups with a value in common, and with them those of values that only some schemes list."""
+    """Join groups with a common value; join the groups of a value with the default partitions of schemes without it."""
     joined: dict[_Node, _Node] = {}
 
     def root(node: _Node) -> _Node:
@@ -73,6 +75,6 @@ def _align_lists(schemes: Sequence[ListScheme]) -> tuple[Places, ...]:
             joined[root(own)] = root((0, schemes[0].partition_of_bytes.get(value, DEFAULT_PARTITION)))
     numbers: dict[_Node, int] = {}
     return tuple(
-        {each: numbers.setdefault(root((number, each)), len(numbers)) for each in scheme.ids}
+        {partition_id: numbers.setdefault(root((number, partition_id)), len(numbers)) for partition_id in scheme.ids}
         for number, scheme in enumerate(schemes)
     )

@@ -1,4 +1,4 @@
-"""Intervals of RANGE_INTERVAL: which bound follows, by the calendar or by a number."""
+"""Intervals of RANGE_INTERVAL: computation of the next bounds, by calendar or by number."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class Interval:
-    """The width of the ranges that come by themselves: months, microseconds, or a number; the others are 0."""
+    """The width of automatically added ranges: months, microseconds or a number; the other two are 0."""
 
     text: str
     months: int = 0
@@ -29,12 +29,12 @@ class Interval:
     number: int = 0
 
     def bounds_after(self, anchor: KeyValue, value_type: KeyType) -> Iterator[KeyValue]:
-        """Yield the bounds that follow an anchor; each is counted from it, so that a 31st comes back.
+        """Yield the bounds that follow an anchor. Each is computed from the anchor, so that bounds return to a 31st.
 
-        They end with the calendar, in the year 9999. Those of numbers do not end.
+        Bounds of dates and timestamps end in the year 9999; bounds of numbers do not end.
 
         Raises:
-            SchemeValueError: The anchor is in the year 0, which the calendar does not count from.
+            SchemeValueError: The anchor is in the year 0, which Python's calendar does not have.
         """
         if not self.months and not self.microseconds:
             yield from count(int(anchor) + self.number, self.number)
@@ -54,8 +54,8 @@ class Interval:
             return datetime(number >> 9, number >> 5 & 15, number & 31, tzinfo=UTC)
         except ValueError:
             raise SchemeValueError(
-                f"INTERVAL {self.text} cannot be counted from {value_type.format(value)}; use a last bound from the "
-                "year 1 on"
+                f"INTERVAL {self.text} cannot be counted from {value_type.format(value)}; use a last bound in the "
+                "year 1 or later"
             ) from None
 
     @staticmethod
@@ -72,30 +72,32 @@ class Interval:
 
 
 def parse_interval(text: str, value_type: KeyType) -> Interval:
-    """Return the interval of a text: `1 month`, `6 hours`, or a number for columns of numbers.
+    """Return the interval of a string: `1 month`, `6 hours`, or a number for numeric columns.
 
     Raises:
-        SchemeValueError: It is none, or not one for values of this type.
+        SchemeValueError: It is not an interval, or not one for values of this type.
     """
     if isinstance(value_type, IntegerType | DecimalType):
         try:
             number = int(value_type.parse(text.strip()))
         except KeyValueError as error:
-            raise SchemeValueError(f"INTERVAL {text!r} is no number of type {value_type}: {error}") from None
+            raise SchemeValueError(f"INTERVAL {text!r} is not a number of type {value_type}: {error}") from None
         if number <= 0:
-            raise SchemeValueError(f"INTERVAL {text!r} is not above 0, as values of type {value_type} need")
+            raise SchemeValueError(
+                f"INTERVAL {text!r} is not greater than 0; a column of type {value_type} needs a positive number"
+            )
         return Interval(text.strip(), number=number)
     if not isinstance(value_type, DateType | TimestampType):
         raise SchemeValueError(
             f"RANGE_INTERVAL is for date, timestamp, integer and decimal columns, not for {value_type}; use RANGE"
         )
-    found = _TEXT.fullmatch(text)
-    if found is None or not int(found.group(1)):
+    match = _TEXT.fullmatch(text)
+    if match is None or not int(match.group(1)):
         raise SchemeValueError(
-            f"INTERVAL {text!r} cannot be read; write a number and a unit, such as 1 month: year, quarter, month, "
+            f"INTERVAL {text!r} cannot be parsed; use a number and a unit, such as 1 month: year, quarter, month, "
             "week, day, hour, minute or second"
         )
-    number, unit = int(found.group(1)), found.group(2).lower()
+    number, unit = int(match.group(1)), match.group(2).lower()
     if unit in _MONTHS:
         return Interval(text.strip(), months=number * _MONTHS[unit])
     if isinstance(value_type, DateType) and _SECONDS[unit] < 86_400:

@@ -1,4 +1,4 @@
-"""LIST: each partition has the values of one group; all others, and nulls, are in partition 0."""
+"""LIST: each partition holds the values of one group; all other values, and nulls, are in partition 0."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Group = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class ListScheme(NumberedScheme):
-    """Groups of values."""
+    """Partitions by groups of values."""
 
     type: ClassVar[SchemeType] = SchemeType.LIST
 
@@ -28,14 +28,14 @@ class ListScheme(NumberedScheme):
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """The default partition, then the groups in order."""
+        """The default partition's id, then those of the groups in order."""
         return (DEFAULT_PARTITION, *(partition_id for partition_id, _ in self.groups))
 
     @cached_property
     def partition_of_bytes(self) -> dict[bytes, int]:
-        """Bytes of each listed value → its partition, ascending."""
-        found = {self._encoded(text): partition_id for partition_id, texts in self.groups for text in texts}
-        return dict(sorted(found.items()))
+        """Encoded listed value → its partition, in ascending order of the bytes."""
+        partitions = {self._encoded(text): partition_id for partition_id, texts in self.groups for text in texts}
+        return dict(sorted(partitions.items()))
 
     @cached_property
     def _sorted_bytes(self) -> list[bytes]:
@@ -45,15 +45,17 @@ class ListScheme(NumberedScheme):
         return self.value_type.encode(self.typed(text))
 
     def check(self, place: str) -> None:
-        """Make sure that no value is named twice; without a group, all rows are in the default partition.
+        """Check that no value is listed twice; without groups, all rows are in the default partition.
 
         Raises:
-            DuplicateListValueError, SchemeValueError, LimitExceededError: One is, or is no value.
+            DuplicateListValueError: A value is listed twice.
+            SchemeValueError: A value is not of the column's type.
+            LimitExceededError: There are too many partitions.
         """
-        self._refuse_twice((text for _, texts in self.groups for text in texts), place)
+        self._refuse_duplicates((text for _, texts in self.groups for text in texts), place)
         self.check_size()
 
-    def _refuse_twice(self, texts: Iterable[str], place: str) -> None:
+    def _refuse_duplicates(self, texts: Iterable[str], place: str) -> None:
         seen: dict[bytes, str] = {}
         for text in texts:
             encoded = self._encoded(text)
@@ -66,10 +68,10 @@ class ListScheme(NumberedScheme):
 
     def lines(self) -> list[str]:
         """Return a line for each partition, the default first."""
-        return [f"{each}, {self.text_of(each)}" for each in self.ids]
+        return [f"{partition_id}, {self.text_of(partition_id)}" for partition_id in self.ids]
 
     def text_of(self, partition_id: int) -> str:
-        """Return a partition in words."""
+        """Return the condition of a partition's rows."""
         if partition_id == DEFAULT_PARTITION:
             return f"{self.column} = DEFAULT"
         return f"{self.column} = {', '.join(self._group(partition_id))}"
@@ -88,16 +90,16 @@ class ListScheme(NumberedScheme):
         return self.partition_of_bytes.get(self.value_type.encode(value), DEFAULT_PARTITION)
 
     def partitions_in(self, ranges: Ranges) -> set[int]:
-        """Return the partitions with a value in the ranges; the default one unless all that is meant is listed."""
-        found: set[int] = set()
-        for each in ranges:
-            if each.is_point and each.low >= LOWEST:
-                found.add(self.partition_of_bytes.get(each.low, DEFAULT_PARTITION))
+        """Return the partitions with a value in the ranges; the default one too, unless all ranges are listed values."""
+        partitions: set[int] = set()
+        for key_range in ranges:
+            if key_range.is_point and key_range.low >= LOWEST:
+                partitions.add(self.partition_of_bytes.get(key_range.low, DEFAULT_PARTITION))
                 continue
-            found.add(DEFAULT_PARTITION)
-            first, end = bisect_left(self._sorted_bytes, each.low), bisect_left(self._sorted_bytes, each.high)
-            found.update(self.partition_of_bytes[encoded] for encoded in self._sorted_bytes[first:end])
-        return found
+            partitions.add(DEFAULT_PARTITION)
+            first, end = bisect_left(self._sorted_bytes, key_range.low), bisect_left(self._sorted_bytes, key_range.high)
+            partitions.update(self.partition_of_bytes[encoded] for encoded in self._sorted_bytes[first:end])
+        return partitions
 
     def _rebuilt(self, groups: Sequence[Group], *, used: int) -> ListScheme:
         return replace(self, groups=tuple(groups), next_id=self.next_id + used).check_size()
@@ -107,32 +109,32 @@ class ListScheme(NumberedScheme):
         return list(zip(self._new_ids(len(parsed)), parsed, strict=True))
 
     def add(self, items: Sequence[str]) -> Change:
-        """Return the change by new groups."""
+        """Return the change that adds groups."""
         self._check_count("ADD PARTITION", len(items), 1)
         new = self._new_groups(items, "ADD PARTITION")
         texts = [text for _, group in new for text in group]
-        self._refuse_twice(texts, "ADD PARTITION")
+        self._refuse_duplicates(texts, "ADD PARTITION")
         for text in texts:
             known = self.partition_of_bytes.get(self._encoded(text))
             if known is not None:
                 raise DuplicateListValueError(
-                    f"ADD PARTITION: value {text} of {self.column} belongs to partition {known} already "
+                    f"ADD PARTITION: value {text} of {self.column} already belongs to partition {known} "
                     f"({self.text_of(known)}); a value belongs to one partition"
                 )
         scheme = self._rebuilt([*self.groups, *new], used=len(new))
-        return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(each for each, _ in new))})
+        return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(partition_id for partition_id, _ in new))})
 
     def split(self, partition_id: int, items: Sequence[str]) -> Change:
-        """Return the change by which a group becomes several."""
+        """Return the change that splits a group into several."""
         self._check_changeable([partition_id], "split")
         self._check_count("SPLIT PARTITION", len(items), 2)
         new = self._new_groups(items, "SPLIT PARTITION")
         texts = [text for _, group in new for text in group]
-        self._refuse_twice(texts, "SPLIT PARTITION")
+        self._refuse_duplicates(texts, "SPLIT PARTITION")
         self._check_same_values(partition_id, texts)
         position = self.ids.index(partition_id) - 1
         groups = [*self.groups[:position], *new, *self.groups[position + 1 :]]
-        return Change(self._rebuilt(groups, used=len(new)), {partition_id: tuple(each for each, _ in new)})
+        return Change(self._rebuilt(groups, used=len(new)), {partition_id: tuple(new_id for new_id, _ in new)})
 
     def _check_same_values(self, partition_id: int, texts: Sequence[str]) -> None:
         old = {self._encoded(text): text for text in self._group(partition_id)}
@@ -141,34 +143,34 @@ class ListScheme(NumberedScheme):
         foreign = [text for encoded, text in new.items() if encoded not in old]
         if missing or foreign:
             raise ListGroupMismatchError(
-                f"partition {partition_id} is {self.text_of(partition_id)}; its parts have to be together the same: "
+                f"partition {partition_id} is {self.text_of(partition_id)}; its parts must list exactly these values: "
                 f"missing {', '.join(missing) or 'none'}, foreign {', '.join(foreign) or 'none'}"
             )
 
     def drop(self, partition_ids: Sequence[int], *, with_data: bool) -> Change:
-        """Return the change by which groups go; their values belong to the default partition then."""
+        """Return the change that removes groups; their values then belong to the default partition."""
         self._check_changeable(partition_ids, "dropped")
-        gone = set(partition_ids)
-        scheme = self._rebuilt([group for group in self.groups if group[0] not in gone], used=0)
+        dropped = set(partition_ids)
+        scheme = self._rebuilt([group for group in self.groups if group[0] not in dropped], used=0)
         if with_data:
-            return Change(scheme, {}, tuple(sorted(gone)))
-        return Change(scheme, dict.fromkeys(sorted(gone), (DEFAULT_PARTITION,)))
+            return Change(scheme, {}, tuple(sorted(dropped)))
+        return Change(scheme, dict.fromkeys(sorted(dropped), (DEFAULT_PARTITION,)))
 
     def merge(self, partition_ids: Sequence[int]) -> Change:
-        """Return the change by which groups become one, at the place of the first of them."""
+        """Return the change that merges groups, at the position of the first of them."""
         self._check_changeable(partition_ids, "merged; drop a group to add it to the default partition")
         self._check_count("MERGE PARTITION", len(partition_ids), 2)
         [new_id] = self._new_ids(1)
-        gone = set(partition_ids)
-        first = min(self.ids.index(each) for each in partition_ids) - 1
-        merged = tuple(text for partition_id, texts in self.groups if partition_id in gone for text in texts)
-        groups = [group for group in self.groups if group[0] not in gone]
+        replaced = set(partition_ids)
+        first = min(self.ids.index(partition_id) for partition_id in partition_ids) - 1
+        merged = tuple(text for partition_id, texts in self.groups if partition_id in replaced for text in texts)
+        groups = [group for group in self.groups if group[0] not in replaced]
         groups.insert(first, (new_id, merged))
-        return Change(self._rebuilt(groups, used=1), dict.fromkeys(sorted(gone), (new_id,)))
+        return Change(self._rebuilt(groups, used=1), dict.fromkeys(sorted(replaced), (new_id,)))
 
     def properties(self) -> dict[str, str]:
-        """Return type and groups."""
+        """Return the type and the groups."""
         return {"PARTITION_TYPE": "LIST", "LIST_INFO": ", ".join(format_group(texts) for _, texts in self.groups)}
 
     def _fields(self) -> dict[str, Any]:
-        return {"next_id": self.next_id, "groups": [[each, list(texts)] for each, texts in self.groups]}
+        return {"next_id": self.next_id, "groups": [[partition_id, list(texts)] for partition_id, texts in self.groups]}

@@ -1,4 +1,4 @@
-"""RANGE and RANGE_INTERVAL: each partition has the values below its bound that no earlier one has."""
+"""RANGE and RANGE_INTERVAL: each partition holds the values below its bound and at or above the previous one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from catalog.types.key_types import DateType, KeyValue, KeyValueError
 from catalog.types.ranges import Ranges
 
 Bound = tuple[int, str]
-"""A partition's id, and the bound below which its values are."""
+"""A partition's id and its upper bound, exclusive."""
 
 
 @dataclass(frozen=True)
 class RangeScheme(NumberedScheme):
-    """Ranges by their upper bounds; what is at or above the last bound is in partition 0, and so are nulls."""
+    """Ranges by their upper bounds; values at or above the last bound, and nulls, are in partition 0."""
 
     type: ClassVar[SchemeType] = SchemeType.RANGE
 
@@ -44,7 +44,7 @@ class RangeScheme(NumberedScheme):
 
     @cached_property
     def ids(self) -> tuple[int, ...]:
-        """The default partition, then the ranges in order."""
+        """The default partition's id, then those of the ranges in order."""
         return (DEFAULT_PARTITION, *(partition_id for partition_id, _ in self.bounds))
 
     @cached_property
@@ -53,14 +53,19 @@ class RangeScheme(NumberedScheme):
 
     @cached_property
     def encoded_bounds(self) -> list[bytes]:
-        """The bounds' bytes, ascending."""
+        """The encoded bounds, ascending."""
         return [self.value_type.encode(self.typed(text)) for _, text in self.bounds]
 
     def check(self, place: str) -> None:
-        """Make sure that the bounds ascend; `place` is named where they do not. There may be none.
+        """Check that the bounds, of which there may be none, ascend.
+
+        Args:
+            place: The clause that has the bounds, for the message.
 
         Raises:
-            BoundsNotAscendingError, SchemeValueError, LimitExceededError: They do not, or are no bounds.
+            BoundsNotAscendingError: They do not ascend.
+            SchemeValueError: A bound is not of the column's type.
+            LimitExceededError: There are too many partitions.
         """
         for (low, high), ((_, lower), (_, upper)) in zip(
             pairwise(self.encoded_bounds), pairwise(self.bounds), strict=True
@@ -71,10 +76,10 @@ class RangeScheme(NumberedScheme):
 
     def lines(self) -> list[str]:
         """Return a line for each partition, the default first."""
-        return [f"{each}, {self.text_of(each)}" for each in self.ids]
+        return [f"{partition_id}, {self.text_of(partition_id)}" for partition_id in self.ids]
 
     def text_of(self, partition_id: int) -> str:
-        """Return a partition in words."""
+        """Return the condition of a partition's rows."""
         if partition_id == DEFAULT_PARTITION:
             return f"{self.column} = DEFAULT"
         position = self._position(partition_id)
@@ -95,15 +100,15 @@ class RangeScheme(NumberedScheme):
 
     def partitions_in(self, ranges: Ranges) -> set[int]:
         """Return the partitions that overlap the ranges."""
-        found: set[int] = set()
-        for each in ranges:
-            if each.low < LOWEST:
-                found.add(DEFAULT_PARTITION)
-            low = max(each.low, LOWEST)
-            if low < each.high:
-                first, last = bisect_right(self.encoded_bounds, low), bisect_left(self.encoded_bounds, each.high)
-                found.update(self._id_at(position) for position in range(first, last + 1))
-        return found
+        partitions: set[int] = set()
+        for key_range in ranges:
+            if key_range.low < LOWEST:
+                partitions.add(DEFAULT_PARTITION)
+            low = max(key_range.low, LOWEST)
+            if low < key_range.high:
+                first, last = bisect_right(self.encoded_bounds, low), bisect_left(self.encoded_bounds, key_range.high)
+                partitions.update(self._id_at(position) for position in range(first, last + 1))
+        return partitions
 
     def _rebuilt(self, bounds: Sequence[Bound], place: str, *, used: int) -> RangeScheme:
         scheme = replace(self, bounds=tuple(bounds), next_id=self.next_id + used)
@@ -112,15 +117,15 @@ class RangeScheme(NumberedScheme):
         return scheme
 
     def add(self, items: Sequence[str]) -> Change:
-        """Return the change by ranges above the last one."""
+        """Return the change that adds ranges above the last one."""
         self._check_count("ADD PARTITION", len(items), 1)
         items = bound_texts(items, "ADD PARTITION")
         new = list(zip(self._new_ids(len(items)), items, strict=True))
         scheme = self._rebuilt([*self.bounds, *new], "ADD PARTITION", used=len(new))
-        return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(each for each, _ in new))})
+        return Change(scheme, {DEFAULT_PARTITION: (DEFAULT_PARTITION, *(partition_id for partition_id, _ in new))})
 
     def split(self, partition_id: int, items: Sequence[str]) -> Change:
-        """Return the change by which a range becomes several."""
+        """Return the change that splits a range into several."""
         self._check_changeable([partition_id], "split")
         self._check_count("SPLIT PARTITION", len(items), 2)
         items = bound_texts(items, "SPLIT PARTITION")
@@ -129,11 +134,11 @@ class RangeScheme(NumberedScheme):
         if self.typed(items[-1]) != self.typed(upper):
             raise BoundOutsideRangeError(
                 f"partition {partition_id} is {self.text_of(partition_id)}; the last bound of its parts is "
-                f"{items[-1]}, and has to be {upper}"
+                f"{items[-1]}, but must be {upper}"
             )
         if position > 0 and self.value_type.encode(self.typed(items[0])) <= self.encoded_bounds[position - 1]:
             raise BoundOutsideRangeError(
-                f"partition {partition_id} is {self.text_of(partition_id)}; bound {items[0]} does not lie inside"
+                f"partition {partition_id} is {self.text_of(partition_id)}; bound {items[0]} is outside it"
             )
         for lower, higher in pairwise(items):
             if self.value_type.encode(self.typed(lower)) >= self.value_type.encode(self.typed(higher)):
@@ -141,27 +146,27 @@ class RangeScheme(NumberedScheme):
         new = list(zip(self._new_ids(len(items)), items, strict=True))
         bounds = [*self.bounds[:position], *new, *self.bounds[position + 1 :]]
         scheme = self._rebuilt(bounds, "SPLIT PARTITION", used=len(new))
-        return Change(scheme, {partition_id: tuple(each for each, _ in new)})
+        return Change(scheme, {partition_id: tuple(new_id for new_id, _ in new)})
 
     def drop(self, partition_ids: Sequence[int], *, with_data: bool) -> Change:
-        """Return the change by which bounds go; the ranges above them, or the default partition, begin lower."""
+        """Return the change that removes bounds, which extends the next ranges, or the default partition, downwards."""
         self._check_changeable(partition_ids, "dropped")
-        gone = set(partition_ids)
-        bounds = [bound for bound in self.bounds if bound[0] not in gone]
+        dropped = set(partition_ids)
+        bounds = [bound for bound in self.bounds if bound[0] not in dropped]
         scheme = self._rebuilt(bounds, "DROP PARTITION", used=0)
         if with_data:
-            return Change(scheme, {}, tuple(sorted(gone)))
+            return Change(scheme, {}, tuple(sorted(dropped)))
         targets: dict[int, tuple[int, ...]] = {}
         target = DEFAULT_PARTITION
         for partition_id, _ in reversed(self.bounds):
-            if partition_id in gone:
+            if partition_id in dropped:
                 targets[partition_id] = (target,)
             else:
                 target = partition_id
         return Change(scheme, targets)
 
     def merge(self, partition_ids: Sequence[int]) -> Change:
-        """Return the change by which neighbouring ranges become one."""
+        """Return the change that merges adjacent ranges."""
         self._check_changeable(partition_ids, "merged; drop the last range to add it to the default partition")
         self._check_count("MERGE PARTITION", len(partition_ids), 2)
         merged = neighbours(self.ids, partition_ids, self.column)
@@ -173,7 +178,7 @@ class RangeScheme(NumberedScheme):
         return Change(scheme, dict.fromkeys(merged, (new_id,)))
 
     def properties(self) -> dict[str, str]:
-        """Return type and bounds."""
+        """Return the type and the bounds."""
         bounds = ", ".join(format_group([text]) for _, text in self.bounds)
         return {"PARTITION_TYPE": str(self.type), "RANGE_INFO": bounds}
 
@@ -183,11 +188,11 @@ class RangeScheme(NumberedScheme):
 
 @dataclass(frozen=True)
 class IntervalScheme(RangeScheme):
-    """Ranges, the further ones of one width, which come by themselves when rows beyond the last bound are loaded.
+    """Ranges, followed by ranges of one width that are added when rows beyond the last bound are loaded.
 
     Attributes:
         interval: Their width, for instance `1 month`.
-        anchor: The bound that they are counted from.
+        anchor: The bound from which they are counted.
     """
 
     type: ClassVar[SchemeType] = SchemeType.RANGE_INTERVAL
@@ -197,41 +202,41 @@ class IntervalScheme(RangeScheme):
 
     @cached_property
     def width(self) -> Interval:
-        """The width.
+        """The width of added ranges.
 
         Raises:
-            SchemeValueError: It cannot be read, or is not one for values of this type.
+            SchemeValueError: It cannot be parsed, or is not one for values of this type.
         """
         return parse_interval(self.interval, self.value_type)
 
     def check(self, place: str) -> None:
-        """Make sure that the bounds ascend, the interval can be read, and the bounds that follow can be counted."""
+        """Check that the bounds ascend, that the interval can be parsed, and that further bounds can be computed."""
         super().check(place)
         if self.value_type.encode(self.typed(self.anchor)) > self.encoded_bounds[-1]:
             raise InvalidSchemeError(
-                f"INTERVAL_START is {self.anchor}, above the last bound {self.bounds[-1][1]}; leave it out to count "
-                "from that"
+                f"INTERVAL_START is {self.anchor}, above the last bound {self.bounds[-1][1]}; omit it to count from "
+                "the last bound"
             )
         next(self.width.bounds_after(self.typed(self.anchor), self.value_type), None)
 
     def _rebuilt(self, bounds: Sequence[Bound], place: str, *, used: int) -> RangeScheme:
         if not bounds:
             raise InvalidSchemeError(
-                f"{place}: the ranges of {self.column} that come by themselves are counted from a bound; leave one"
+                f"{place}: the automatic ranges of {self.column} are counted from a bound; leave one"
             )
-        # Counted on from the last bound, unless that is still one of those counted from the anchor.
+        # Count from the new last bound, unless the last bound, which was counted from the anchor, is unchanged.
         anchor = self.anchor if self.bounds[-1][1] == bounds[-1][1] else bounds[-1][1]
         scheme = replace(self, bounds=tuple(bounds), next_id=self.next_id + used, anchor=anchor)
         scheme.check(place)
         return scheme
 
     def extended_to(self, value: KeyValue) -> IntervalScheme:
-        """Return the scheme with ranges up to a value, by the interval; itself if it has one for it.
+        """Return the scheme with ranges added up to a value; the scheme itself if the value has a range already.
 
-        A value so great that no bound of the column's type is above it, stays in the default partition.
+        A value above all bounds of the column's type stays in the default partition.
 
         Raises:
-            LimitExceededError: That would be too many partitions.
+            LimitExceededError: There would be too many partitions.
         """
         encoded = self.value_type.encode(value)
         if encoded < self.encoded_bounds[-1]:
@@ -250,13 +255,13 @@ class IntervalScheme(RangeScheme):
         return replace(self, bounds=(*self.bounds, *new), next_id=self.next_id + len(new))
 
     def reach(self, limit: int) -> KeyValue:
-        """Return the bound below which values have ranges when so many are added, as far as there can be as many."""
+        """Return the last bound after `limit` ranges are added, or as many as the table and the type allow."""
         room = max(0, min(limit, MAXIMUM_PARTITIONS - len(self.ids)))
         last = deque(islice(self._following(), room), maxlen=1)
         return last[0][0] if last else self.typed(self.bounds[-1][1])
 
     def _following(self) -> Iterator[tuple[KeyValue, str]]:
-        """Yield the bounds that come after the last one, by the interval, with their texts."""
+        """Yield the bounds after the last one, by the interval, with their strings."""
         for bound in self.width.bounds_after(self.typed(self.anchor), self.value_type):
             if self.value_type.encode(bound) <= self.encoded_bounds[-1]:
                 continue
@@ -266,7 +271,7 @@ class IntervalScheme(RangeScheme):
             yield bound, text
 
     def _text(self, bound: KeyValue) -> str | None:
-        """Return a bound in the spelling of the anchor; None when it is no value of the column's type."""
+        """Return a bound in the format of the anchor; None when it is not a value of the column's type."""
         text = self.value_type.format(bound).strip("'")
         try:
             self.value_type.parse(text)
@@ -277,7 +282,7 @@ class IntervalScheme(RangeScheme):
         return text.replace("-", "/") if "/" in self.anchor else text
 
     def properties(self) -> dict[str, str]:
-        """Return type, bounds and interval, and where the interval is counted from unless that is the last bound."""
+        """Return type, bounds and interval, and the anchor unless it is the last bound."""
         start = {} if self.anchor == self.bounds[-1][1] else {"INTERVAL_START": self.anchor}
         return {**super().properties(), "INTERVAL": self.interval, **start}
 

@@ -1,4 +1,4 @@
-"""Lists of bounds and of groups as one text, such as `China, (UK, US)`; a backslash takes a sign's meaning away."""
+"""Parsing and formatting of lists of bounds and groups, such as `China, (UK, US)`, with backslash escapes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _SHOWN = 200
 
 
 def split_list(text: str, place: str) -> list[str]:
-    """Return the bounds of a text, which commas separate.
+    """Return the comma-separated bounds of a string.
 
     Raises:
-        InvalidSchemeError: One is empty, or there is a group.
+        InvalidSchemeError: A bound is empty, or there is a group.
     """
     items = parse_groups(text, place)
     for item in items:
         if len(item) != 1:
-            raise InvalidSchemeError(f"{place}: {format_group(item)} is a group, and a bound is one value")
+            raise InvalidSchemeError(f"{place}: {format_group(item)} is a group; a bound must be a single value")
     return [item[0] for item in items]
 
 
 def parse_groups(text: str, place: str) -> list[tuple[str, ...]]:
-    """Return the groups of a text; a value outside parentheses is a group of its own.
+    """Return the groups of a string; a value outside parentheses is a group of one.
 
     Raises:
-        InvalidSchemeError: A value is empty, or the parentheses are not those of one level of groups.
+        InvalidSchemeError: A value is empty, or the parentheses are unbalanced or nested.
     """
     reader = _GroupReader(text, place)
     for sign, part in _tokens(text):
@@ -38,7 +38,7 @@ def parse_groups(text: str, place: str) -> list[tuple[str, ...]]:
 
 
 class _GroupReader:
-    """Reads the groups of one text, a sign or a part of a value at a time."""
+    """Parser for the groups of one string; it receives one sign or part of a value at a time."""
 
     def __init__(self, text: str, place: str) -> None:
         self._text = text
@@ -57,7 +57,7 @@ class _GroupReader:
             case ",":
                 self._separate()
             case _ if self._is_after_group and part.strip():
-                raise self._unreadable("a comma is missing behind a group")
+                raise self._unreadable("a comma is missing after a group")
             case _:
                 self._value += part
 
@@ -69,12 +69,12 @@ class _GroupReader:
 
     def _open(self) -> None:
         if self._group is not None or self._value.strip() or self._is_after_group:
-            raise self._unreadable("groups have one level: write (a, b), c")
+            raise self._unreadable("groups cannot be nested; write (a, b), c")
         self._group, self._value = [], ""
 
     def _close(self) -> None:
         if self._group is None:
-            raise self._unreadable("a parenthesis is closed that was not opened")
+            raise self._unreadable("a closing parenthesis has no opening one")
         self._groups.append((*self._group, self._taken()))
         self._group, self._is_after_group = None, True
 
@@ -96,7 +96,7 @@ class _GroupReader:
 
 
 def parse_group(text: str, place: str) -> tuple[str, ...]:
-    """Return the values of one item: of a group in parentheses, or the text itself as one value.
+    """Return the values of one item: a group in parentheses, or a single value.
 
     Raises:
         InvalidSchemeError: It is empty, or not one group.
@@ -113,10 +113,10 @@ def parse_group(text: str, place: str) -> tuple[str, ...]:
 
 
 def bound_texts(items: Sequence[str], place: str) -> list[str]:
-    """Return the bounds of items that are one bound each, as they are, but for blanks around them.
+    """Return the bounds of items that are one bound each, without surrounding blanks.
 
     Raises:
-        InvalidSchemeError: One is empty.
+        InvalidSchemeError: A bound is empty.
     """
     texts = [item.strip() for item in items]
     for item, text in zip(items, texts, strict=True):
@@ -126,17 +126,17 @@ def bound_texts(items: Sequence[str], place: str) -> list[str]:
 
 
 def format_group(values: Sequence[str]) -> str:
-    """Return a group as `parse_groups` reads it."""
+    """Return a group in the format that `parse_groups` reads."""
     texts = [_TO_ESCAPE.sub(r"\\\g<0>", value) for value in values]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    for found in _TOKEN.finditer(text):
-        escaped, sign, plain = found.groups()
+    for match in _TOKEN.finditer(text):
+        escaped, sign, plain = match.groups()
         yield (sign or "", "") if sign else ("", escaped if escaped is not None else plain)
 
 
 def _unreadable(text: str, place: str, reason: str) -> InvalidSchemeError:
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return InvalidSchemeError(f"{place} {shown!r} cannot be read: {reason}")
+    return InvalidSchemeError(f"{place} {shown!r} cannot be parsed: {reason}")

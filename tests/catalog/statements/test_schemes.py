@@ -309,8 +309,8 @@ def test_an_unknown_partition_is_named(scheme: Scheme, change: PartitionChange) 
     [
         (split(2, "12", "15"), BoundOutsideRangeError, ["10 <= n < 20", "the last bound of its parts is 15", "20"]),
         (split(2, "12", "25"), BoundOutsideRangeError, ["25", "has to be 20"]),
-        (split(2, "5", "20"), BoundOutsideRangeError, ["bound 5 does not lie inside"]),
-        (split(2, "10", "20"), BoundOutsideRangeError, ["bound 10 does not lie inside"]),
+        (split(2, "5", "20"), BoundOutsideRangeError, ["bound 5 is outside it"]),
+        (split(2, "10", "20"), BoundOutsideRangeError, ["bound 10 is outside it"]),
         (split(2, "20", "20"), BoundsNotAscendingError, ["SPLIT PARTITION", "20"]),
         (split(2, "12", "25", "20"), BoundsNotAscendingError, ["bound 20 follows 25"]),
         (split(2, "15", "12", "20"), BoundsNotAscendingError, ["bound 12 follows 15"]),
