@@ -87,7 +87,7 @@ def _bytes(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is no Unicode text") from None
+        raise KeyValueError(PartitionProblem.UNSUPPORTED_CHARACTER, f"{text[:40]!r} is not valid Unicode") from None
 
 
 def _day(text: str) -> int:

@@ -1,4 +1,4 @@
-"""What the catalog keeps, as plain values."""
+"""The objects of the catalog as plain values."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from catalog.types.key_types import KeyType
 
 PARTITION_ID = "_partition_id"
-"""What a filter and a SELECT call the partition of a row of a table with a partition scheme."""
+"""Name of the virtual column, for filters and SELECT, with a row's partition id in a table with a partition scheme."""
 
 
 class FileFormat(StrEnum):
-    """The format of data files; those that are not readable are recorded only, for tables that came from Hive."""
+    """Formats of data files; the catalog only records those that are not readable, for tables that came from Hive."""
 
     PARQUET = "parquet"
     ORC = "orc"
@@ -34,7 +34,7 @@ class FileFormat(StrEnum):
 
     @property
     def is_readable(self) -> bool:
-        """Say whether files of this format can be read and written."""
+        """Return whether files of this format can be read and written."""
         return self in READABLE_FORMATS
 
 
@@ -42,19 +42,19 @@ READABLE_FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO, FileFor
 
 
 class TableKind(StrEnum):
-    """Whose a table's files are, or that it has none."""
+    """The owner of a table's files; a view has none."""
 
     MANAGED = "managed"
-    """The files go with the table, when it is dropped with `purge`."""
+    """The files are deleted with the table when it is dropped with `purge`."""
     EXTERNAL = "external"
-    """The files are somebody else's, and stay."""
+    """The files belong to another system and are never deleted with the table."""
     VIEW = "view"
 
 
 class TableType(StrEnum):
-    """Who keeps a table's files: the catalog's partitions, or Iceberg's metadata.
+    """Where a table's files are recorded: in the catalog's partitions, or in Iceberg's metadata.
 
-    An Iceberg table keeps its Hive definition, partitions and indexes, untouched, for the way back.
+    An Iceberg table keeps its Hive definition, partitions and indexes unchanged, so that it can be reverted.
     """
 
     HIVE = "HIVE"
@@ -62,7 +62,7 @@ class TableType(StrEnum):
 
 
 class IndexState(StrEnum):
-    """Where a partition index stands; the spelling of Glue's `PartitionIndexStatus`."""
+    """States of a partition index, named like Glue's `PartitionIndexStatus`."""
 
     CREATING = "CREATING"
     ACTIVE = "ACTIVE"
@@ -71,15 +71,15 @@ class IndexState(StrEnum):
 
 
 MAINTAINED_INDEX_STATES = (IndexState.CREATING, IndexState.ACTIVE)
-"""The states in which each added partition gets an item, and must fit."""
+"""States in which each added partition gets an item, so its values must be valid."""
 
 
 ENCRYPTED_PROPERTY = "has_encrypted_data"
-"""The partition property that says `true` when the partition's data is encrypted. Source: AWS Glue."""
+"""The partition property that is `true` if the partition's data is encrypted. Source: AWS Glue."""
 
 
 def is_encrypted(properties: Mapping[str, str] | None) -> bool:
-    """Say whether a partition's properties call its data encrypted, without regard to case."""
+    """Return whether a partition's properties mark its data as encrypted, ignoring case."""
     return any(
         name.lower() == ENCRYPTED_PROPERTY and value.strip().lower() == "true"
         for name, value in (properties or {}).items()
@@ -87,14 +87,14 @@ def is_encrypted(properties: Mapping[str, str] | None) -> bool:
 
 
 class PartitionState(StrEnum):
-    """Whether readers see a partition."""
+    """Visibility of a partition to readers."""
 
     VISIBLE = "VISIBLE"
     QUARANTINED = "QUARANTINED"
 
 
 class OnInvalid(StrEnum):
-    """What happens to a batch with partitions that an index does not admit."""
+    """How to treat a batch that has partitions refused by an index."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -102,11 +102,11 @@ class OnInvalid(StrEnum):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, lower case, its type as Hive writes it, and what it means.
+    """A column: its name in lower case, its type as Hive writes it, and a comment.
 
     Attributes:
-        id: What it is known by in its table (`catalog.tables.columns`); 0 for a column that is in no table yet.
-        file_names: The names that data files have it under, that of new files last; empty when that is its name.
+        id: Its id in the table (`catalog.tables.columns`); 0 for a column that belongs to no table yet.
+        file_names: Its names in data files, the name in new files last; empty when that is only `name`.
     """
 
     name: str
@@ -117,21 +117,21 @@ class Column:
 
     @property
     def stored_names(self) -> tuple[str, ...]:
-        """The names that data files have it under, that of new files last."""
+        """The column's names in data files, the name in new files last."""
         return self.file_names or (self.name,)
 
     @property
     def stored_name(self) -> str:
-        """The name that new data files have it under."""
+        """The column's name in new data files."""
         return self.stored_names[-1]
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """How Hive spread the rows of each partition over files: recorded as it is, and not used.
+    """Hive's distribution of each partition's rows over files; recorded, but not used.
 
     Attributes:
-        columns: The columns whose hash names the bucket.
+        columns: The columns whose hash selects the bucket.
     """
 
     columns: tuple[str, ...]
@@ -143,7 +143,7 @@ class Database:
     """A namespace of tables.
 
     Attributes:
-        location: Folder for tables without a location of their own.
+        location: Folder of tables that have no location of their own.
     """
 
     name: str
@@ -154,22 +154,23 @@ class Database:
 
 @dataclass(frozen=True)
 class Table:
-    """A table and how its files are laid out; or a view, which has neither partitions, files nor a location.
+    """A table and the layout of its files; or a view, which has no partitions, files or location.
 
     Attributes:
-        columns: The columns inside the data files, in order; the partition column of a scheme is the last.
+        columns: The columns in the data files, in order; the partition column of a scheme is the last.
         partition_keys: The partition keys, in the order of the path.
-        location: Folder of the data files, without a slash at the end.
-        scheme: How the rows are placed by one of the columns; None for one partition for each value of the partition
-            keys, as in Hive, and for tables without partitions.
-        version: Another one after each change of the table or of its indexes.
-        description: What the table is for.
+        location: Folder of the data files, without a trailing slash.
+        scheme: The placement of rows by one of the columns; None for one partition per value of the partition keys, as
+            in Hive, and for unpartitioned tables.
+        version: Changes with each change of the table or its indexes.
+        description: The purpose of the table.
         view_text: The statement of a view; None for tables.
-        buckets: None for a table without.
-        table_type: ICEBERG when Iceberg's metadata says what is in it; the rest says what it was as a Hive table.
-        metadata_location: The metadata file of an Iceberg table, as it was read; None for others.
-        dropped_columns: Columns that the table had, which data files may still have.
-        last_column_id: The highest id that a column of the table has ever had.
+        buckets: None for a table without buckets.
+        table_type: ICEBERG when Iceberg's metadata define the table; the other attributes then describe the former Hive
+            table.
+        metadata_location: The metadata file of an Iceberg table when it was read; None for other tables.
+        dropped_columns: Former columns, which data files may still contain.
+        last_column_id: The highest column id ever assigned in the table.
     """
 
     database: str
@@ -198,12 +199,12 @@ class Table:
 
     @property
     def is_view(self) -> bool:
-        """Say whether it is a view."""
+        """Return whether this is a view."""
         return self.kind is TableKind.VIEW
 
     @property
     def is_iceberg(self) -> bool:
-        """Say whether it is an Iceberg table now."""
+        """Return whether this is an Iceberg table."""
         return self.table_type is TableType.ICEBERG
 
     @property
@@ -219,26 +220,26 @@ class Table:
         return tuple(parse_key_type(key.type) for key in self.partition_keys)
 
     def key_position(self, name: str) -> int | None:
-        """Return the position of a partition key, without regard to case; None when there is no such key."""
+        """Return the position of a partition key, ignoring case; None when there is no such key."""
         return self._key_positions.get(name.lower())
 
     @property
     def filter_word(self) -> str:
-        """What the columns are called that a filter may name."""
+        """The term for columns that a filter may name, for messages."""
         return "partition key"
 
     @cached_property
     def pruning_columns(self) -> frozenset[str]:
-        """The columns whose values tell which partitions or files are needed."""
+        """The columns by whose values partitions or files are pruned."""
         if self.scheme is None:
             return frozenset(self.key_names)
         return frozenset((self.scheme.column, *self.scheme.sort_columns, PARTITION_ID))
 
     @cached_property
     def filter_view(self) -> Table:
-        """The table as filters see it: the columns that they may name as its partition keys.
+        """The table as filters see it: its partition keys are the columns that a filter may name.
 
-        Those are the partition keys; and of a table with a partition scheme all columns whose values compare, and
+        Those are the partition keys; in a table with a partition scheme, all columns with comparable values, and
         `_partition_id`.
         """
         if self.scheme is None:
@@ -256,15 +257,15 @@ class Table:
         )
 
     def default_partition_location(self, path: str) -> str:
-        """Return where a partition of this Hive-style path lies unless it says otherwise."""
+        """Return the default location of a partition, by its Hive-style path."""
         return f"{self.location}/{path}"
 
     def partition_name(self, packed_values: str) -> str:
-        """Return the Hive-style path of a partition, given by its values as the catalog keeps them."""
+        """Return the Hive-style path of a partition, given its values as the catalog stores them."""
         return partition_path(self.key_names, given_values(packed_values))
 
     def partition_location(self, packed_values: str, location: str | None) -> str:
-        """Return the location of a partition, given by its values and its own location as the catalog keeps them.
+        """Return the location of a partition, given its values and its own location as the catalog stores them.
 
         Args:
             location: None for the default location.
@@ -277,18 +278,18 @@ class Table:
 
 
 class _FilterView(Table):
-    """A table whose keys may have every type that compares."""
+    """A table whose keys may have any comparable type."""
 
     @property
     def filter_word(self) -> str:
-        """What the columns are called that a filter may name."""
-        return "column whose values compare"
+        """The term for columns that a filter may name, for messages."""
+        return "column with comparable values"
 
     @cached_property
     def key_types(self) -> tuple[KeyType, ...]:
         from catalog.types.column_types import parse_column_type
 
-        return tuple(found for key in self.partition_keys if (found := parse_column_type(key.type)) is not None)
+        return tuple(parsed for key in self.partition_keys if (parsed := parse_column_type(key.type)) is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +297,11 @@ class NewPartition:
     """A partition to add.
 
     Attributes:
-        values: One text for each partition key, in order. None is Hive's null (`__HIVE_DEFAULT_PARTITION__`).
-            A shorter sequence lacks the values of the last keys.
+        values: One string per partition key, in order. None is Hive's null (`__HIVE_DEFAULT_PARTITION__`). In a shorter
+            sequence, the values of the last keys are missing.
         location: Folder of its files; None for the Hive-style folder below the table's location.
-        row_count, file_count, size_bytes: None when they are not known.
-        format: The format of its files, when it is not the table's.
+        row_count, file_count, size_bytes: None when unknown.
+        format: The format of its files, when it differs from the table's.
     """
 
     values: Sequence[str | None]
@@ -316,9 +317,9 @@ class Partition(NamedTuple):
     """A partition of a table.
 
     Attributes:
-        values: One text for each partition key, in order, as it was given. None is null, or a value it lacks.
+        values: One string per partition key, in order, as given. None is null or a missing value.
         location: Folder of its files.
-        format: The format of its files, when it is not the table's.
+        format: The format of its files, when it differs from the table's.
     """
 
     id: int
@@ -337,7 +338,7 @@ class Partition(NamedTuple):
         return partition_path(table.key_names, self.values)
 
     def as_dict(self, table: Table) -> dict[str, str]:
-        """Return key name → value, null as `__HIVE_DEFAULT_PARTITION__`."""
+        """Return key name → value, with null as `__HIVE_DEFAULT_PARTITION__`."""
         return {
             name: NULL_VALUE if value is None else value
             for name, value in zip(table.key_names, self.values, strict=True)
@@ -346,12 +347,12 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True)
 class AddResult:
-    """What `add_partitions` did.
+    """The result of `add_partitions`.
 
     Attributes:
-        added: How many partitions are new.
-        existing: How many of the given ones were there before (only with `if_not_exists`).
-        refused: The ones that an index does not admit (only when the valid ones were asked for).
+        added: Number of new partitions.
+        existing: Number of given partitions that existed before (only with `if_not_exists`).
+        refused: The partitions that an index refuses (only when invalid partitions are skipped).
     """
 
     added: int
@@ -361,7 +362,7 @@ class AddResult:
 
 @dataclass(frozen=True)
 class OffendingPartition:
-    """A partition that made an index build fail."""
+    """A partition that caused an index build to fail."""
 
     values: tuple[str | None, ...]
     location: str
@@ -373,10 +374,10 @@ class PartitionIndex:
     """A named, ordered list of partition keys of one table.
 
     Attributes:
-        failure_code: Why the build failed; None unless FAILED.
-        failure_detail: The same in words.
-        offending: The first partitions that do not fit, at most 100.
-        failed_at_ms: When it became FAILED; None unless it is.
+        failure_code: Reason of a failed build; None unless FAILED.
+        failure_detail: The reason as text.
+        offending: The first invalid partitions, at most 100.
+        failed_at_ms: Time of the failure; None unless FAILED.
     """
 
     name: str

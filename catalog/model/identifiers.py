@@ -1,4 +1,4 @@
-"""Names of databases, tables, columns and indexes: compared without regard to case, kept in lower case."""
+"""Names of databases, tables, columns and indexes: case-insensitive, stored in lower case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog.errors import InvalidIdentifierError, InvalidRequestError
 
 DEFAULT_DATABASE = "default"
 _MAX_LENGTH = 255
-# What a path, a property or an SQL statement could mistake for something else.
+# Characters with a special meaning in paths, properties or SQL statements.
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f/\\.`'\"]")
 
 
@@ -27,10 +27,10 @@ class TableName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> TableName:
-        """Read `database.table`, or `table` in the database `default`.
+        """Parse `database.table`, or `table` in the database `default`.
 
         Raises:
-            InvalidIdentifierError: The text has more parts, or a part cannot be a name.
+            InvalidIdentifierError: There are more parts, or a part is not a valid name.
         """
         parts = text.split(".")
         if len(parts) > 2:
@@ -40,19 +40,19 @@ class TableName(NamedTuple):
 
 
 def normalise_identifier(name: str, what: str) -> str:
-    """Return the name in lower case; of anything but a column in Unicode's normal form NFC.
+    """Return the name in lower case; except for columns, in Unicode's normal form NFC.
 
     Args:
-        what: The thing named, for the message: `database`, `table`, `column`, `partition index`.
+        what: The kind of object, for the message: `database`, `table`, `column`, `partition index`.
 
     Raises:
-        InvalidIdentifierError: The name is empty, longer than 255 characters, or holds a control character, a slash,
+        InvalidIdentifierError: The name is empty, longer than 255 characters, or contains a control character, a slash,
             a dot or a quote.
     """
     normal = require_text(name, f"{what} name").strip().lower()
     if what != "column":
-        # Two spellings of one accented letter would be two tables, whose folders some file systems take for one. The
-        # names of columns have to be those in the files, as Spark compares them.
+        # Otherwise two encodings of one accented letter would be two tables, whose folders are the same on some file
+        # systems. Column names must equal those in the files, as Spark compares them.
         normal = unicodedata.normalize("NFC", normal)
     if not normal:
         raise InvalidIdentifierError(f"{what} name {name!r} is empty; give it at least one character")
@@ -60,43 +60,43 @@ def normalise_identifier(name: str, what: str) -> str:
         raise InvalidIdentifierError(
             f"{what} name {normal[:40]!r}… has {len(normal)} characters; at most {_MAX_LENGTH} are allowed"
         )
-    if found := _FORBIDDEN.search(normal):
+    if match := _FORBIDDEN.search(normal):
         raise InvalidIdentifierError(
-            f"{what} name {name!r} contains {found.group()!r}; dots, slashes, quotes and control characters are not "
+            f"{what} name {name!r} contains {match.group()!r}; dots, slashes, quotes and control characters are not "
             "allowed"
         )
     return normal
 
 
 def require_text(value: object, what: str) -> str:
-    """Return a value if it is text that every database and file system can keep.
+    """Return a value if it is a string that every database and file system can store.
 
     Args:
-        what: The thing, for the message.
+        what: The name of the value, for the message.
 
     Raises:
-        InvalidRequestError: It is no text, or has half of a surrogate pair.
+        InvalidRequestError: It is not a string, or has an unpaired surrogate.
     """
     if not isinstance(value, str):
-        raise InvalidRequestError(f"{what} is {value!r}, which is no text; give it as text")
+        raise InvalidRequestError(f"{what} is {value!r}, which is not a string; give a string")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise InvalidRequestError(
-            f"{what} is {value[:100]!r}, which is no Unicode text; correct its encoding"
+            f"{what} is {value[:100]!r}, which is not valid Unicode; correct its encoding"
         ) from None
     return value
 
 
 def text_properties(properties: Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Return properties if their names are texts, and their values are texts or None.
+    """Return properties after checking that names are strings, and values strings or None.
 
     Raises:
-        InvalidRequestError: Another one is there.
+        InvalidRequestError: One is not.
     """
     texts = dict(properties or {})
     try:
-        # All at once: a million partitions have properties.
+        # One check for all strings is faster: a million partitions may have properties.
         "".join((*texts, *texts.values())).encode()  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError):
         for name, value in texts.items():

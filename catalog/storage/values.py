@@ -157,8 +157,8 @@ class ValueEncoder:
         if value is not None and position not in self._indexed and _SURROGATE.search(value):
             raise InvalidPartitionError(
                 self.table.full_name,
-                reason=f"key {self.table.key_names[position]!r} has the value {value!r}, which is no Unicode text and "
-                "cannot be stored; decode it with the encoding that it was written in",
+                reason=f"key {self.table.key_names[position]!r} has the value {value!r}, which is not valid Unicode "
+                "and cannot be stored; decode it with the encoding that it was written in",
             )
         return _piece(self._types[position], value)
 

@@ -203,7 +203,7 @@ def test_the_same_values_are_taken_while_no_index_needs_them(catalog: Catalog) -
 def test_a_text_that_no_database_can_store_is_refused_also_without_an_index(catalog: Catalog) -> None:
     create(catalog, ("s", "string"), ("n", "int"))
     for row in (["\ud800", "1"], ["a", "\udcff"]):
-        with pytest.raises(InvalidPartitionError, match="no Unicode text"):
+        with pytest.raises(InvalidPartitionError, match="not valid Unicode"):
             catalog.add_partitions(TABLE, [NewPartition(row)])
 
 

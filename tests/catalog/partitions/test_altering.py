@@ -98,7 +98,9 @@ def test_no_property_has_the_reserved_name(catalog: Catalog, table: Table) -> No
 
 def test_an_encrypted_partition_is_refused_while_an_index_is_there(catalog: Catalog, table: Table) -> None:
     encrypted = {"Has_Encrypted_Data": "TRUE"}
-    with pytest.raises(InvalidPartitionError, match=r"does not accept encrypted partitions.*Nothing was changed") as refused:
+    with pytest.raises(
+        InvalidPartitionError, match=r"does not accept encrypted partitions.*Nothing was changed"
+    ) as refused:
         catalog.alter_partition(TABLE, ("a", "1"), properties=encrypted, location="/x")
     assert refused.value.refused[0].code is PartitionProblem.ENCRYPTED
     assert catalog.get_partition(TABLE, ("a", "1")).location == f"{table.location}/s=a/n=1"
