@@ -90,7 +90,7 @@ class ListScheme(NumberedScheme):
         return self.partition_of_bytes.get(self.value_type.encode(value), DEFAULT_PARTITION)
 
     def partitions_in(self, ranges: Ranges) -> set[int]:
-        """Return the partitions with a value in the ranges; the default one too, unless all ranges are listed values."""
+        """Return the partitions with a value in the ranges; the default one too, unless only listed values are."""
         partitions: set[int] = set()
         for key_range in ranges:
             if key_range.is_point and key_range.low >= LOWEST:

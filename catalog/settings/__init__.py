@@ -1,1 +1,1 @@
-"""What the environment and the list of tables say of this installation."""
+"""Settings of this installation: the environment and the list of tables."""

@@ -1,4 +1,4 @@
-"""Values of forms, options and configurations, checked before anything is done with them."""
+"""Validation of the values of forms, options and configurations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def hours(field: str, value: object) -> timedelta:
-    """Return an age in hours that a field has.
+    """Return an age given in hours.
 
     Raises:
-        WrongFieldError: It is no number, below 0, or more than 100 years.
+        WrongFieldError: It is not a number, negative, or more than 100 years.
     """
     return timedelta(hours=_number(field, value, "hours", MAX_AGE / timedelta(hours=1)))
 
 
 def days(field: str, value: object, minimum: float = 0) -> timedelta:
-    """Return an age in days that a field has.
+    """Return an age given in days.
 
     Raises:
-        WrongFieldError: It is no number, below the minimum, or more than 100 years.
+        WrongFieldError: It is not a number, below the minimum, or more than 100 years.
     """
     return timedelta(days=_number(field, value, "days", MAX_AGE / timedelta(days=1), minimum))
 
@@ -36,21 +36,21 @@ def whole_number(field: str, value: object, maximum: int) -> int:
     """Return a field's whole number, 1 or more.
 
     Raises:
-        WrongFieldError: It is none, or more than the maximum.
+        WrongFieldError: It is not one, or exceeds the maximum.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= maximum:
-        raise WrongFieldError(field, f"{shown(value)} is no whole number from 1 to {maximum:,}; correct it")
+        raise WrongFieldError(field, f"{shown(value)} is not a whole number from 1 to {maximum:,}; correct it")
     return value
 
 
 def flag(field: str, value: object) -> bool:
-    """Return a field's truth.
+    """Return a field's boolean.
 
     Raises:
         WrongFieldError: It is neither true nor false.
     """
     if not isinstance(value, bool):
-        raise WrongFieldError(field, f"{shown(value)} is neither true nor false; write one of them")
+        raise WrongFieldError(field, f"{shown(value)} is neither true nor false; use one of them")
     return value
 
 
@@ -58,28 +58,28 @@ def text(field: str, value: object) -> str:
     """Return a field's string.
 
     Raises:
-        WrongFieldError: It is none, or has characters that no encoding has.
+        WrongFieldError: It is not a string, or not valid Unicode.
     """
     if not isinstance(value, str) or _SURROGATE.search(value):
-        raise WrongFieldError(field, f"{shown(value)} is no string in the encoding UTF-8; correct it")
+        raise WrongFieldError(field, f"{shown(value)} is not a valid UTF-8 string; correct it")
     return value
 
 
 def texts(field: str, value: object) -> tuple[str, ...]:
-    """Return a field's list of strings, without blanks around them; none for null.
+    """Return a field's list of strings, without surrounding blanks; an empty tuple for null.
 
     Raises:
-        WrongFieldError: It is no list, or not of strings.
+        WrongFieldError: It is not a list of strings.
     """
     if value is None:
         return ()
     if not isinstance(value, list | tuple):
-        raise WrongFieldError(field, f"{shown(value)} is no list of strings; write one on each line")
+        raise WrongFieldError(field, f"{shown(value)} is not a list of strings; write one per line")
     return tuple(text(field, item).strip() for item in value)
 
 
 def require_known(form: Mapping[str, object], known: Sequence[str]) -> None:
-    """Make sure that a form has no fields of other names.
+    """Check that a form has no unknown fields.
 
     Raises:
         WrongFieldError: It has one.
@@ -89,7 +89,7 @@ def require_known(form: Mapping[str, object], known: Sequence[str]) -> None:
 
 
 def shown(value: object) -> str:
-    """Return a value for messages, cut to a line."""
+    """Return a value for messages, shortened to one line."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of about {int(value.bit_length() * math.log10(2)):,} digits"
     return repr(value)[:_SHOWN]
@@ -99,6 +99,6 @@ def _number(field: str, value: object, unit: str, maximum: float, minimum: float
     # Comparisons with NaN are false.
     if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
         raise WrongFieldError(
-            field, f"{shown(value)} is no number of {unit} from {minimum:g} to {maximum:,.0f}; correct it"
+            field, f"{shown(value)} is not a number of {unit} from {minimum:g} to {maximum:,.0f}; correct it"
         )
     return value

@@ -1,10 +1,9 @@
-"""Where tables, sources and metastores may lie: below the folders, and on the hosts, that the settings allow.
+"""Allowed locations of tables, sources and metastores: the folders and hosts that the settings permit.
 
-`CALVE_ALLOWED_LOCATIONS` names folders beside the warehouse (`CALVE_WAREHOUSE`) and the sources of the YAML list
-(`CALVE_TABLES`), of which those in the root folder count for nothing; `CALVE_ALLOWED_HOSTS` names hosts of metastores
-and of Glue's endpoints. Both are lists with commas between; `*` allows everything. Whatever somebody names is checked
-here, whichever front door it came through: what the catalog derives by itself, such as the folder of a table below its
-database's, is not.
+`CALVE_ALLOWED_LOCATIONS` lists folders in addition to the warehouse (`CALVE_WAREHOUSE`) and the sources of the YAML
+list (`CALVE_TABLES`), except sources in a root folder; `CALVE_ALLOWED_HOSTS` lists hosts of metastores and Glue
+endpoints. Both are comma-separated; `*` allows everything. Locations given by users are checked here, whichever front
+door they come through; locations that the catalog derives, such as a table's folder below its database's, are not.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _LOCAL = re.compile("^file:/+")
 _PLAIN = re.compile(r"^(file:|/|\.|~)|^[^:]*$")
 _NO_PATH = re.compile("[\0\ud800-\udfff]")
 _ROOT = re.compile(rb"/|[^/]*:/+|file:/*", re.IGNORECASE)
-"""Keys of what contains all files of this machine, or of a scheme: a source there makes no allowed folder."""
+"""Keys that contain all files of this machine or of a scheme; a source there does not allow a folder."""
 
 _PATH_PROPERTIES = frozenset(
     (
@@ -42,7 +41,7 @@ _PATH_PROPERTIES = frozenset(
         *("write.folder-storage.path", "write.object-storage.path"),
     )
 )
-"""Properties by which Spark and Iceberg find, or write, files of a table."""
+"""Properties that tell Spark and Iceberg where to read or write files of a table."""
 
 _READER_OPTIONS = frozenset(
     f"option.{name}"
@@ -51,92 +50,90 @@ _READER_OPTIONS = frozenset(
         *("modifiedbefore", "modifiedafter"),
     )
 )
-"""Properties that Spark gives to a reader as options (`TableCatalog.OPTION_PREFIX`), which then reads other files."""
+"""Properties that Spark passes to readers as options (`TableCatalog.OPTION_PREFIX`), which redirect them."""
 
 Place = tuple[bytes, str]
-"""The key of a location (`catalog.files.locations.strict_key`), and its options, such as an endpoint."""
+"""The key of a location (`catalog.files.locations.strict_key`) and its options, such as an endpoint."""
 
 
 def require_location(location: str, field: str = "location") -> None:
-    """Make sure that a location is below an allowed folder, whatever links and spellings it is written with.
+    """Check that a location is inside an allowed folder, however it is spelled or linked.
 
     Args:
-        field: What a message calls it.
+        field: Name of the location in messages.
 
     Raises:
-        InvalidLocationError: It has a password in it, which every log and page would show.
-        LocationNotAllowedError: It is not.
+        InvalidLocationError: It contains a password, which every log and page would show.
+        LocationNotAllowedError: It is outside all allowed folders.
     """
     require_no_password(location, field)
-    for _, error in _find_elsewhere([location], field):
+    for _, error in _find_outside([location], field):
         raise error
 
 
-def _find_elsewhere(locations: Sequence[str], field: str = "location") -> Iterator[tuple[str, LocationNotAllowedError]]:
-    """Yield those of locations that are below no allowed folder, each with the error that says so."""
+def _find_outside(locations: Sequence[str], field: str = "location") -> Iterator[tuple[str, LocationNotAllowedError]]:
+    """Yield the locations outside all allowed folders, each with its error."""
     if not locations or EVERYWHERE in _setting(LOCATIONS):
         return
     roots = {place for root in allowed_locations() for place in _places(root)}
     for location in locations:
         if not all(any(_is_within(place, root) for root in roots) for place in _places(location)):
-            reason = "is below no folder that is allowed here; use one below the warehouse, or ask an administrator to"
+            reason = "is outside all allowed folders; use a folder below the warehouse, or ask an administrator to"
             error = LocationNotAllowedError(f"{field} {location!r} {reason} add the folder to {LOCATIONS}")
             yield location, error
 
 
 def require_no_password(location: str, field: str) -> None:
-    """Make sure that a location can be stored, and has no password in it, which every log and page would show.
+    """Check that a location can be stored and contains no password, which every log and page would show.
 
     Args:
-        field: What a message calls it.
+        field: Name of the location in messages.
 
     Raises:
-        InvalidLocationError: It has one, or characters that no path can have.
+        InvalidLocationError: It contains a password, or characters that no path can have.
     """
-    if odd := _NO_PATH.search(location):
-        raise InvalidLocationError(
-            f"{field} has the character {odd.group()!r}, which no path can have; write it without"
-        )
+    if invalid := _NO_PATH.search(location):
+        raise InvalidLocationError(f"{field} has the character {invalid.group()!r}, which no path can have; remove it")
     if has_credentials(location):
         raise InvalidLocationError(
-            f"{field} {without_credentials(location)!r} has a password in it, or an option that may be one; give "
-            "credentials of storage in the environment, or in Spark's configuration"
+            f"{field} {without_credentials(location)!r} has a password in it, or an option that may be one; set "
+            "storage credentials in the environment, or in Spark's configuration"
         )
 
 
 def require_root(location: str, field: str) -> str:
-    """Return a folder that other folders are put into, by their names at its end.
+    """Return a folder that will contain other folders, whose names are appended to its location.
 
     Args:
-        field: What a message calls it.
+        field: Name of the location in messages.
 
     Raises:
-        InvalidLocationError: It has a password in it, or options, behind which no name can be put.
+        InvalidLocationError: It contains a password, or options, to which no name can be appended.
     """
     require_no_password(location, field)
     if "?" in location and not _PLAIN.match(location):
         raise InvalidLocationError(
-            f"{field} {location!r} has options, behind which no folder can be named; write it without '?', and set the "
+            f"{field} {location!r} has options, to which no folder can be appended; write it without '?', and set the "
             "options in the environment"
         )
     return location
 
 
 def require_partition_locations(table: Table, locations: Iterable[str]) -> None:
-    """Make sure that partitions' locations are allowed; see `find_forbidden`.
+    """Check that the locations of partitions are allowed; see `find_forbidden`.
 
     Raises:
-        InvalidLocationError: One has a password in it.
-        LocationNotAllowedError: One is not.
+        InvalidLocationError: One contains a password.
+        LocationNotAllowedError: One is not allowed.
     """
     for _, error in find_forbidden(table, locations):
         raise error
 
 
 def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str, CatalogError]]:
-    """Yield those of partitions' locations that are not allowed, each with the error that says why.
+    """Yield the partition locations that are not allowed, each with its error.
 
-    Below their table's they are allowed, without a look at the disk.
+    A location inside the table's is allowed, without access to the disk.
 
     Args:
         locations: As `catalog.tables.definitions.normalise_location` returns them.
@@ -144,7 +141,7 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
     outside = []
     for location in locations:
         try:
-            # In its table's folder only its values are its own, whose escaped characters may look like options.
+            # Below the table's folder are only the partition's values, whose escaped characters may look like options.
             if "?" in location or not location.startswith(f"{table.location}/"):
                 require_no_password(location, "location")
         except InvalidLocationError as error:
@@ -152,11 +149,11 @@ def find_forbidden(table: Table, locations: Iterable[str]) -> Iterator[tuple[str
             continue
         if not is_plainly_within(location, table.location):
             outside.append(location)
-    yield from _find_elsewhere(outside)
+    yield from _find_outside(outside)
 
 
 def require_properties(properties: Mapping[str, str | None]) -> None:
-    """Make sure that properties of a table lead no reader to files elsewhere.
+    """Check that no property of a table redirects readers to other files.
 
     Raises:
         LocationNotAllowedError: One does.
@@ -165,19 +162,19 @@ def require_properties(properties: Mapping[str, str | None]) -> None:
         if value is not None and name.strip().lower() in _READER_OPTIONS:
             raise LocationNotAllowedError(
                 f"property {name!r} would make readers read other files than those of the table's location and "
-                "partitions; leave it out, and set the location instead"
+                "partitions; remove it, and set the location instead"
             )
         if value and is_path_property(name):
             require_location(value)
 
 
 def is_path_property(name: str) -> bool:
-    """Return whether a property of a table says where files are."""
+    """Return whether a table property is the location of files."""
     return name.strip().lower().removeprefix("option.") in _PATH_PROPERTIES
 
 
 def require_host(host: str, port: int | None) -> None:
-    """Make sure that a metastore's host is allowed, on this port.
+    """Check that a metastore's host is allowed on this port.
 
     Raises:
         LocationNotAllowedError: It is not.
@@ -185,15 +182,15 @@ def require_host(host: str, port: int | None) -> None:
     names = {EVERYWHERE, host.lower(), f"{host.lower()}:{port}"}
     if not names & {name.lower() for name in _setting(HOSTS)}:
         raise LocationNotAllowedError(
-            f"host {host}:{port} is not among those that may be asked here; an administrator can add it to {HOSTS}"
+            f"host {host}:{port} is not in the list of allowed hosts; an administrator can add it to {HOSTS}"
         )
 
 
 def require_endpoint(url: str) -> None:
-    """Make sure that the host of a service's URL is allowed.
+    """Check that the host of a service's URL is allowed.
 
     Raises:
-        LocationNotAllowedError: It is not, or the URL names none.
+        LocationNotAllowedError: It is not, or the URL has no host.
     """
     try:
         parts = urlsplit(url)
@@ -204,14 +201,14 @@ def require_endpoint(url: str) -> None:
 
 
 def allowed_files(source: str) -> list[FileInfo]:
-    """Return the files of a source, as `find_files`; none that a link leads to from elsewhere.
+    """Return the files of a source, as `find_files` does; links to files outside allowed folders are refused.
 
     Raises:
-        InvalidLocationError: The source has a password in it.
-        LocationNotAllowedError: The source, or one of its files, is below no allowed folder.
-        SourceFileError: There is nothing of this name, or nothing matches.
+        InvalidLocationError: The source contains a password.
+        LocationNotAllowedError: The source, or one of its files, is outside all allowed folders.
+        SourceFileError: No file has this name, or none matches.
     """
-    # In all of it: `?` is a wildcard, and what options of an address begin with.
+    # Check the whole source: `?` is a wildcard, but also starts the options of an address.
     require_no_password(source, "source")
     require_location(_fixed_part(source), "source")
     files = find_files(source)
@@ -221,13 +218,13 @@ def allowed_files(source: str) -> list[FileInfo]:
 
 
 def allowed_locations() -> list[str]:
-    """Return the folders below which locations may lie."""
+    """Return the allowed folders."""
     warehouse = os.environ.get("CALVE_WAREHOUSE")
     return [*_setting(LOCATIONS), *([warehouse] if warehouse else []), *_listed_sources()]
 
 
 def allow_everything_by_default() -> None:
-    """Lift the checks for a process that acts with its user's own rights, unless the settings say otherwise."""
+    """Disable the checks, unless configured, for a process that runs with its user's own permissions."""
     for name in (LOCATIONS, HOSTS):
         os.environ.setdefault(name, EVERYWHERE)
 
@@ -247,7 +244,7 @@ def _listed_sources() -> Iterable[str]:
 
 @lru_cache(maxsize=4)
 def _sources_of(path: Path, _changed: int, _environment: object) -> tuple[str, ...]:
-    # Imported late: it imports much of the catalog.
+    # Imported late, because it imports much of the catalog.
     from catalog.settings.table_config import load_sources
 
     try:
@@ -257,7 +254,7 @@ def _sources_of(path: Path, _changed: int, _environment: object) -> tuple[str, .
 
 
 def _fixed_part(source: str) -> str:
-    """Return the folder in which the matches of a glob are; of everything else, the source itself."""
+    """Return the folder that contains the matches of a glob; the source itself if it is no glob."""
     wildcard = _GLOB.search(source)
     if wildcard is None:
         return source
@@ -266,7 +263,7 @@ def _fixed_part(source: str) -> str:
 
 
 def _places(location: str) -> Iterator[Place]:
-    """Yield what a location may mean: as it is written, and with its escapes read."""
+    """Yield the possible meanings of a location: as written, and unescaped."""
     for text in {location, unquote(location)}:
         if _PLAIN.match(text):
             yield location_key(os.path.expanduser(text)), ""

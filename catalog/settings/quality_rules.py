@@ -1,4 +1,4 @@
-"""What has to hold for a table's new partitions, and how each one fared."""
+"""Quality rules for new partitions, and their results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog.errors import InvalidConfigurationError
 
 
 class OnFailure(StrEnum):
-    """What happens when new partitions do not pass."""
+    """How to treat new partitions that fail a check."""
 
     WARN = "warn"
     FAIL = "fail"
@@ -20,13 +20,13 @@ class OnFailure(StrEnum):
 
 @dataclass(frozen=True)
 class RowCountRule:
-    """How many rows are right.
+    """The expected number of rows.
 
     Attributes:
         minimum: Of each partition.
-        usual: Least and greatest ratio, inclusive, of the rows of a partition's group to the median of the table's
+        usual: Minimum and maximum ratio, inclusive, of the rows of a partition's group to the median of the table's
             other groups; None for no such check. The first group of a table passes.
-        per: The keys that make a group, for instance year and month.
+        per: The keys that define a group, for instance year and month.
     """
 
     minimum: int = 1
@@ -36,11 +36,11 @@ class RowCountRule:
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """Which values are right in a column.
+    """The valid values of a column.
 
     Attributes:
         minimum, maximum: Inclusive; None for no bound. Nulls are not compared.
-        max_null_ratio: Nulls by rows of a partition, 0 to 1; None for any.
+        max_null_ratio: Ratio of nulls to rows of a partition, 0 to 1; None for any.
     """
 
     minimum: Any = None
@@ -68,14 +68,14 @@ class QualityRules:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], *, keys: Sequence[str]) -> QualityRules:
-        """Read the rules.
+        """Parse the rules.
 
         Args:
-            config: As it stands in the YAML list.
-            keys: The table's partition keys; empty when they are not known, which leaves key names unchecked.
+            config: The mapping from the YAML list.
+            keys: The table's partition keys; empty when unknown, which leaves key names unchecked.
 
         Raises:
-            InvalidConfigurationError: A field is unknown, or its value is not what it has to be.
+            InvalidConfigurationError: A field is unknown or has an invalid value.
         """
         _check_fields("quality", _mapping("quality", config), ("on_failure", "row_count", "columns", "agree"))
         on_failure = config.get("on_failure", OnFailure.WARN)
@@ -109,7 +109,7 @@ def _row_count_rule(config: Mapping[str, Any], keys: Sequence[str]) -> RowCountR
         or usual[0] > usual[1]
     ):
         raise InvalidConfigurationError(
-            f"quality.row_count.usual is {usual!r}, expected the least and the greatest ratio, such as [0.75, 1.5]"
+            f"quality.row_count.usual is {usual!r}, expected the minimum and maximum ratio, such as [0.75, 1.5]"
         )
     if not per:
         raise InvalidConfigurationError("quality.row_count.usual needs `per`, the keys by which rows are compared")
@@ -142,7 +142,7 @@ def _check_fields(place: str, config: Mapping[str, Any], known: Sequence[str]) -
 def _check_keys(place: str, names: Any, keys: Sequence[str]) -> None:
     if keys and (unknown := [str(name) for name in names if str(name).lower() not in keys]):
         raise InvalidConfigurationError(
-            f"{place} names {', '.join(unknown)}, which is no partition key; the keys are {', '.join(keys)}"
+            f"{place} names {', '.join(unknown)}, which is not a partition key; the keys are {', '.join(keys)}"
         )
 
 
@@ -152,25 +152,25 @@ def _is_number(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class FailedCheck:
-    """A check that a partition did not pass: what was checked, what was found, what would have been right."""
+    """A check that a partition failed, with the observed and the allowed value."""
 
     check: str
     observed: str
     allowed: str
 
     def __str__(self) -> str:
-        """Say all three in one line."""
+        """Return check, observed and allowed value as one line."""
         return f"{self.check}: {self.observed}, expected {self.allowed}"
 
 
 @dataclass(frozen=True)
 class PartitionCheck:
-    """How a partition fared in all checks."""
+    """The result of all checks of a partition."""
 
     partition_id: int
     failures: tuple[FailedCheck, ...] = ()
 
     @property
     def passed(self) -> bool:
-        """Say whether no check failed."""
+        """Return whether no check failed."""
         return not self.failures

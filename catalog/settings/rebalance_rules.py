@@ -1,4 +1,4 @@
-"""When a table's partitions count as badly cut; all sizes in the size that its data files aim at."""
+"""Rules for when to propose a rebalance of a table's partitions; sizes are multiples of the target file size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from catalog.errors import InvalidConfigurationError
 
 @dataclass(frozen=True)
 class RebalanceRules:
-    """What is proposed for one table, and whether it is done.
+    """Thresholds for proposals to rebalance one table, and whether to apply them.
 
     Attributes:
-        apply: Whether what is proposed is done at once, without a person.
-        split_factor: A partition with more than so many times the bytes of the median one is split, …
-        split_files: … if it has more than so many files' bytes.
-        maximum_files: A partition with more than so many files' bytes is split, whatever the others have.
-        merge_files: Neighbouring partitions with less than so many files' bytes each are merged, up to one file's.
+        apply: Apply proposals at once, without approval.
+        split_factor: Split a partition that is larger than this multiple of the median partition, …
+        split_files: … if it is also larger than this number of files.
+        maximum_files: Split a partition that is larger than this number of files, whatever the size of the others.
+        merge_files: Merge adjacent partitions that are each smaller than this number of files, up to the size of one
+            file.
     """
 
     apply: bool = False
@@ -29,12 +30,12 @@ class RebalanceRules:
 
     @classmethod
     def from_config(cls, entry: Mapping[str, Any]) -> Self:
-        """Return the rules of a mapping; what it leaves out is as usual.
+        """Return the rules of a mapping; missing fields have their defaults.
 
         Raises:
-            InvalidConfigurationError: A field is not known, or has a wrong value.
+            InvalidConfigurationError: A field is unknown or has an invalid value.
         """
-        known = {each.name for each in fields(cls)}
+        known = {rule.name for rule in fields(cls)}
         if unknown := sorted(map(str, set(entry) - known)):
             raise InvalidConfigurationError(
                 f"unknown rebalance field {', '.join(unknown)}; the fields are {', '.join(sorted(known))}"
@@ -55,13 +56,13 @@ class RebalanceRules:
         rules = cls(**values)
         if rules.maximum_files < 2 * rules.split_files:
             raise InvalidConfigurationError(
-                f"rebalance.maximum_files is {rules.maximum_files} and split_files {rules.split_files}; the first has "
-                "to be at least twice the second"
+                f"rebalance.maximum_files is {rules.maximum_files} and split_files {rules.split_files}; the first must "
+                "be at least twice the second"
             )
         return rules
 
 
-# Within these, what is split is not split again, and not merged, when somebody looks the next time.
+# Within these limits the next run proposes neither to split nor to merge the parts of a split again.
 _LIMITS: Mapping[str, tuple[float, float]] = {
     "split_factor": (2.5, 1_000),
     "split_files": (2.5, 100_000),

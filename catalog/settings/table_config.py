@@ -1,4 +1,4 @@
-"""The YAML list of tables that Calve loads by itself: what they are, where their rows come from, what is checked."""
+"""The YAML list of tables that Calve loads on a schedule: their definitions, sources and quality rules."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ _UNPRINTABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class TableConfig:
-    """One table of the list.
+    """A table of the list.
 
     Attributes:
         table: `database.table`.
-        source: File, folder or glob of the raw files; may be left out where `rebalance` is all that is to be said.
+        source: File, folder or glob of the raw files; optional if the entry only has `rebalance`.
         source_options: Options of Spark's reader, for instance `{"header": "true", "sep": ";"}`.
-        keys: Partition keys and their types, in the order of the path; not needed for a table that exists.
-        columns: Types of the other columns; those not named are inferred at the first load.
-        indexes: Partition indexes that the table shall have, with their keys.
+        keys: Partition keys and their types, in the order of the path; optional for an existing table.
+        columns: Types of other columns; those not listed are inferred by the first load.
+        indexes: Partition indexes that the table should have, with their keys.
         schedule: Cron expression or preset; None to load only when triggered.
-        invalid_partitions: What to do with rows whose partition does not fit an index: `fail` the load, or `skip` them
-            (they are kept aside and reported).
-        rebalance: When the table's partitions count as badly cut, and whether what the DAG `rebalance_advisor` proposes
-            then is done at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
+        invalid_partitions: How to treat rows whose partition an index refuses: `fail` the load, or `skip` them (they
+            are set aside and reported).
+        rebalance: When the DAG `rebalance_advisor` proposes to rebalance partitions, and whether its proposals are
+            applied at once (`catalog.settings.rebalance_rules.RebalanceRules`): `{apply: true, split_factor: 4}`.
     """
 
     table: str
@@ -61,7 +61,7 @@ class TableConfig:
     rebalance: Mapping[str, Any] = field(default_factory=dict)
 
     def job_request(self) -> dict[str, Any]:
-        """Return the fields of a load's Spark jobs that do not depend on the run: those of `SourceJob`."""
+        """Return the fields of a load's Spark jobs that do not depend on the run (`SourceJob`)."""
         return {
             "table": self.table,
             "source_format": self.source_format,
@@ -74,31 +74,31 @@ class TableConfig:
         }
 
     def quality_request(self) -> dict[str, Any]:
-        """Return the fields of the quality job that do not depend on the run: those of `CheckQualityJob`."""
+        """Return the fields of the quality job that do not depend on the run (`CheckQualityJob`)."""
         return {"table": self.table, "rules": dict(self.quality)}
 
 
 def configured_load(form: Mapping[str, Any]) -> TableConfig:
-    """Return what to load: the table's entry, and over it what a form says.
+    """Return the configuration of a load: the table's entry, overridden by the fields of a form.
 
     Args:
-        form: `table`, and perhaps `source`, `source_format`, `invalid_partitions`, and `keys` as a list of texts such
-            as `day date`, in order; `dry_run` and `reload` are the caller's.
+        form: `table`, and optionally `source`, `source_format`, `invalid_partitions`, and `keys` as a list of strings
+            such as `day date`, in order; `dry_run` and `reload` are for the caller.
 
     Raises:
-        InvalidConfigurationError: Nothing says where the rows come from, or a field is wrong.
-        WrongFieldError: The form has another field: what else a load does is for the list to say.
+        InvalidConfigurationError: The source is missing, or a field is invalid.
+        WrongFieldError: The form has another field; everything else is configured by the list.
     """
     require_known(form, ("table", *_FORM_FIELDS, "keys", "dry_run", "reload"))
     name = str(TableName.parse(str(form.get("table", ""))))
     listed = read_table_list().get(name)
-    entry = {} if listed is None else {each: getattr(listed, each) for each in _FIELDS}
+    entry = {} if listed is None else {field_name: getattr(listed, field_name) for field_name in _FIELDS}
     entry |= {field_name: text(field_name, form[field_name]) for field_name in _FORM_FIELDS if field_name in form}
     if "keys" in form:
         entry["keys"] = dict(_name_and_type(f"table {name}", text) for text in texts("keys", form["keys"]))
     if not entry.get("source"):
         raise InvalidConfigurationError(
-            f"table {name} is not in {tables_path()}; name its source, and its keys if it is new"
+            f"table {name} is not in {tables_path()}; give its source, and its keys if it is new"
         )
     return _table_config(f"table {name}", name, entry)
 
@@ -109,11 +109,11 @@ _FIELDS = set(TableConfig.__dataclass_fields__) - {"table"}
 
 @dataclass(frozen=True)
 class WrongEntry:
-    """An entry of the list that cannot be used.
+    """An invalid entry of the list.
 
     Attributes:
-        error: What is wrong, with the file and the table.
-        schedule: The entry's schedule; `@once` if that is not right either.
+        error: The reason, with the file and the table.
+        schedule: The entry's schedule; `@once` if that is invalid, too.
     """
 
     error: InvalidConfigurationError
@@ -122,21 +122,21 @@ class WrongEntry:
 
 @dataclass(frozen=True)
 class TableList:
-    """The entries of the list: those that can be used, and the others.
+    """The valid and invalid entries of the list.
 
     Attributes:
         configs: Table name → entry.
-        wrong: Table name → entry that cannot be used. A name that no table can have stands here as it is written.
+        wrong: Table name → invalid entry. An invalid table name is kept as written.
     """
 
     configs: Mapping[str, TableConfig]
     wrong: Mapping[str, WrongEntry]
 
     def get(self, table: str) -> TableConfig | None:
-        """Return the entry of a table, None if it has none; the entries of other tables do not matter.
+        """Return the entry of a table, None if it has none; other invalid entries do not matter.
 
         Raises:
-            InvalidConfigurationError: The table's own entry is wrong.
+            InvalidConfigurationError: The table's own entry is invalid.
         """
         if table in self.wrong:
             raise self.wrong[table].error
@@ -160,7 +160,7 @@ def read_table_list(path: Path | None = None) -> TableList:
             if name in configs or name in wrong:
                 raise InvalidConfigurationError(f"{place}: the list has two entries of {name}; remove one")
             config = _table_config(place, name, entry)
-            # Only here: in a form it would show its user what the worker knows.
+            # Not for forms, which would show the worker's environment to their user.
             configs[name] = replace(config, source=_require_path(place, _expand(place, config.source)))
         except (CatalogError, ValueError, RecursionError) as error:
             configs.pop(name, None)
@@ -180,12 +180,12 @@ def _located(place: str, error: Exception) -> InvalidConfigurationError:
 
 
 def _printable(text: str) -> str:
-    """Return a text with escapes for the characters that no database stores."""
+    """Return a string in which characters that databases cannot store are escaped."""
     return _UNPRINTABLE.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
-    """Read the entries of the list that say where rows come from, without those that are wrong.
+    """Return the valid entries of the list that have a source.
 
     Raises:
         InvalidConfigurationError: As `read_table_list`.
@@ -194,10 +194,10 @@ def load_sources(path: Path | None = None) -> dict[str, TableConfig]:
 
 
 def rebalance_rules(table: str) -> RebalanceRules:
-    """Return when a table's partitions count as badly cut: as its entry in the list says, or as usual.
+    """Return the rebalance rules of a table: those of its entry in the list, or the defaults.
 
     Raises:
-        InvalidConfigurationError: As `read_table_list`, or the table's entry is wrong.
+        InvalidConfigurationError: As `read_table_list`, or the table's entry is invalid.
     """
     listed = read_table_list().get(str(TableName.parse(table)))
     return RebalanceRules.from_config(listed.rebalance if listed is not None else {})
@@ -205,11 +205,11 @@ def rebalance_rules(table: str) -> RebalanceRules:
 
 @dataclass(frozen=True)
 class WantedIndexes:
-    """The partition indexes that tables shall have.
+    """The partition indexes that tables should have.
 
     Attributes:
         indexes: Table → index → keys.
-        problems: Table → why it is not known which ones it shall have.
+        problems: Table → reason why its indexes are unknown.
     """
 
     indexes: Mapping[str, Mapping[str, Sequence[str]]]
@@ -217,24 +217,23 @@ class WantedIndexes:
 
 
 def wanted_indexes(existing: Iterable[Table], tables: Sequence[str] = (), indexes: Sequence[str] = ()) -> WantedIndexes:
-    """Return the partition indexes that tables shall have; a wrong entry of the list is a problem of its table only.
+    """Return the partition indexes that tables should have; an invalid entry of the list affects its own table only.
 
     Args:
         existing: The tables of the catalog.
-        tables: The tables that are meant; none for all, of which those that do not exist yet, or lack a key, have no
-            part.
-        indexes: Indexes that each of these tables shall have, such as `by_day: year, day`; none for those that its
-            entry in the list names.
+        tables: The tables; empty for all of them, without those that do not exist yet or lack a key.
+        indexes: Indexes for each of these tables, such as `by_day: year, day`; empty for those of its entry in the
+            list.
 
     Raises:
-        InvalidConfigurationError: One of `indexes` cannot be read, or the list cannot.
+        InvalidConfigurationError: One of `indexes`, or the list, cannot be parsed.
     """
     names = [str(TableName.parse(name)) for name in tables]
     if indexes:
-        asked = dict(_name_and_keys(str(each)) for each in indexes)
+        requested = dict(_name_and_keys(str(index)) for index in indexes)
         if names:
-            return WantedIndexes(dict.fromkeys(names, asked))
-        return WantedIndexes(_without_empty({table.full_name: _fitting(asked, table) for table in existing}))
+            return WantedIndexes(dict.fromkeys(names, requested))
+        return WantedIndexes(_without_empty({table.full_name: _fitting(requested, table) for table in existing}))
     listed = read_table_list()
     known = _without_empty({name: config.indexes for name, config in listed.configs.items()})
     problems = {name: str(entry.error) for name, entry in listed.wrong.items()}
@@ -243,7 +242,7 @@ def wanted_indexes(existing: Iterable[Table], tables: Sequence[str] = (), indexe
         return WantedIndexes({name: known[name] for name in known if name in present}, problems)
     for name in names:
         if name not in known:
-            nothing = f"{tables_path()} names no indexes of {name}; add them there, or say which ones to build"
+            nothing = f"{tables_path()} has no indexes for {name}; add them there, or specify the indexes to build"
             problems.setdefault(name, nothing)
     return WantedIndexes(
         {name: known[name] for name in names if name in known},
@@ -334,11 +333,11 @@ def _texts(place: str, entry: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _source_options(place: str, entry: Mapping[str, Any]) -> dict[str, str]:
     options = _texts(place, entry, "source_options")
-    # Spark takes an option with a dot for a setting of the file system, such as its endpoint.
+    # Spark treats an option with a dot as a setting of the file system, such as its endpoint.
     if refused := [name for name in options if "." in name or name.lower() in ("path", "paths")]:
         raise InvalidConfigurationError(
-            f"{place}: source_options has {', '.join(refused)}, which tells where files are and not how they are read; "
-            "write the place as source, and settings of file systems into Spark's configuration"
+            f"{place}: source_options has {', '.join(refused)}, which say where files are, not how to read them; "
+            "set the path as source, and file system settings in Spark's configuration"
         )
     return options
 
@@ -363,7 +362,7 @@ def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
-    """Return the schedule; Airflow, which reads it later, would not say which entry is wrong."""
+    """Return the schedule, checked here because Airflow, which reads it later, would not name the invalid entry."""
     schedule = entry.get("schedule")
     if schedule is None or schedule in SCHEDULES or (isinstance(schedule, str) and _is_cron(schedule)):
         return schedule
@@ -374,7 +373,7 @@ def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:
 
 
 def _is_cron(text: str) -> bool:
-    # Airflow checks with the same library, and refuses the whole file of DAGs for one wrong expression.
+    # Airflow checks with the same library, and rejects the whole DAG file for one invalid expression.
     return _CRON.fullmatch(text) is not None and croniter.is_valid(text)
 
 
@@ -387,9 +386,9 @@ def _require_path(place: str, source: str) -> str:
 def _expand(place: str, text: str) -> str:
     known = {"CALVE_HOME": str(state_folder()), **os.environ}
 
-    def value(found: re.Match[str]) -> str:
-        if found.group(1) not in known:
-            raise InvalidConfigurationError(f"{place}: source {text} needs the environment variable {found.group(1)}")
-        return known[found.group(1)]
+    def value(match: re.Match[str]) -> str:
+        if match.group(1) not in known:
+            raise InvalidConfigurationError(f"{place}: source {text} needs the environment variable {match.group(1)}")
+        return known[match.group(1)]
 
     return _VARIABLE.sub(value, text)

@@ -1,4 +1,4 @@
-"""The YAML file of the list of tables, whose entries are read one by one: an unreadable one hides no other."""
+"""Reading the entries of the YAML list of tables one by one, so that an invalid entry does not affect others."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from catalog.errors import InvalidConfigurationError
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Yield the name of each table as it is written, and a function that returns its entry.
+    """Yield the name of each table as written, and a function that returns its entry.
 
-    The function raises InvalidConfigurationError if the entry has a key twice, or a value that does not exist, such as
-    the date 2024-02-31, and RecursionError if it is nested too deeply.
+    The function raises InvalidConfigurationError if the entry has a duplicate key or a value that does not exist, such
+    as the date 2024-02-31, and RecursionError if it is nested too deeply.
 
     Raises:
         InvalidConfigurationError: The file is missing, not YAML, or not a mapping of tables.
@@ -30,7 +30,7 @@ def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InvalidConfigurationError(f"{path} is not YAML: {error}") from None
     except RecursionError:
-        raise InvalidConfigurationError(f"{path} nests lists or mappings too deeply; write it flatter") from None
+        raise InvalidConfigurationError(f"{path} nests lists or mappings too deeply; reduce the nesting") from None
     if entries is None:
         raise InvalidConfigurationError(f"{path} needs one mapping `tables:` of table names to entries")
     checked: set[int] = set()
@@ -39,25 +39,25 @@ def read_entries(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 class _Builder(yaml.SafeLoader):
-    """Builds one entry; refuses a mapping that has a key twice, of which PyYAML would keep the last.
+    """Constructor of one entry; rejects duplicate keys, of which PyYAML would keep the last.
 
-    Each entry has a builder of its own, because a failure leaves unfinished values behind.
+    Each entry has its own builder, because a failure leaves unfinished values behind.
     """
 
     def __init__(self, checked: set[int]) -> None:
-        """Take the ids of the mappings that are checked; entries share them, and the nodes that aliases name."""
+        """Create a builder; `checked` has the ids of mappings already checked, shared because aliases share nodes."""
         super().__init__("")
         self._checked = checked
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Refuse repeated keys, then merge the mappings that `<<` names, whose keys may come again."""
+        """Reject duplicate keys, then merge the mappings of `<<`, whose keys may be repeated."""
         if id(node) not in self._checked:
             keys = set()
             for key_node, _ in node.value:
                 key = (key_node.tag, str(key_node.value))
                 if key in keys:
                     raise yaml.constructor.ConstructorError(
-                        None, None, f"{key_node.value} is there twice; remove one", key_node.start_mark
+                        None, None, f"key {key_node.value} is duplicated; remove one", key_node.start_mark
                     )
                 keys.add(key)
             self._checked.add(id(node))
@@ -84,5 +84,5 @@ def _build(node: yaml.Node, checked: set[int]) -> Any:
         raise InvalidConfigurationError(f"{error.problem}{line}") from None
     except ValueError as error:
         raise InvalidConfigurationError(
-            f"a value of the entry in line {node.start_mark.line + 1} cannot be read: {error}"
+            f"a value of the entry in line {node.start_mark.line + 1} is invalid: {error}"
         ) from None

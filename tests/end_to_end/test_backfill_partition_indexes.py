@@ -113,5 +113,5 @@ def test_run_with_nothing_to_build_succeeds(failed: Any, run_dag: Callable[..., 
 
 def test_form_that_cannot_be_read_fails_the_plan_at_once(run_dag: Callable[..., Any]) -> None:
     run = run_dag(BACKFILL, {"tables": ["backfill.unlisted"]}, "failed")
-    assert "names no indexes of backfill.unlisted" in run.log("plan")
+    assert "has no indexes for backfill.unlisted" in run.log("plan")
     assert (run.tries("plan"), run.states()["summarise"]) == (1, "failed")

@@ -454,7 +454,7 @@ def test_a_location_that_is_not_allowed_refuses_its_partition_only(
     for is_dry_run in (True, False):
         counts = import_all(catalog, sales, is_dry_run=is_dry_run)[TABLE].partitions
         assert (counts.added, counts.refused.count) == (6, 2)
-        assert "below no folder that is allowed" in " ".join(counts.refused.first)
+        assert "outside all allowed folders" in " ".join(counts.refused.first)
         assert "has a password in it" in " ".join(counts.refused.first)
         assert ":pass" not in " ".join(counts.refused.first)
 

@@ -65,7 +65,7 @@ def test_another_text_is_refused_with_the_fields_that_are_expected(text: str) ->
 
 @pytest.mark.parametrize("partitions", [0, -1, True, 1.5])
 def test_a_comparison_of_no_partitions_is_refused(partitions: Any) -> None:
-    with pytest.raises(WrongFieldError, match=r"partitions: .* is no whole number from 1"):
+    with pytest.raises(WrongFieldError, match=r"partitions: .* is not a whole number from 1"):
         VerifyMigrationJob(**COMMON, partitions=partitions)
 
 

@@ -21,7 +21,7 @@ ODD_AGES = [math.nan, math.inf, -math.inf, 1e300, 1e9, -1, 10**4_000, True, "24"
 @pytest.mark.parametrize("value", ODD_AGES)
 @pytest.mark.parametrize("read", [hours, days])
 def test_an_age_is_a_number_of_up_to_a_hundred_years(read: Callable[[str, Any], timedelta], value: Any) -> None:
-    with pytest.raises(WrongFieldError, match=r"^grace: .* is no number of (hours|days) from 0 to"):
+    with pytest.raises(WrongFieldError, match=r"^grace: .* is not a number of (hours|days) from 0 to"):
         read("grace", value)
 
 

@@ -77,12 +77,12 @@ def test_variables_of_the_environment_are_filled_in(write: Any, monkeypatch: pyt
         ({"quality": 5}, "quality is 5, expected a mapping"),
         ({"quality": ["agree"]}, "expected a mapping"),
         ({"quality": {"on_failure": "panic"}}, "on_failure is 'panic'"),
-        ({"quality": {"agree": {"hour": "1"}}}, "hour, which is no partition key"),
+        ({"quality": {"agree": {"hour": "1"}}}, "hour, which is not a partition key"),
         ({"rebalance": True}, "rebalance is True, expected a mapping"),
         ({"rebalance": {"applied": True}}, "unknown rebalance field applied"),
         ({"rebalance": {"applied": 1, True: 2}}, "unknown rebalance field True, applied"),
-        ({"quality": {"agree": {2024: "year(d)"}}}, "2024, which is no partition key"),
-        ({"source": "s3://b/\ud800"}, "source is .* no Unicode text"),
+        ({"quality": {"agree": {2024: "year(d)"}}}, "2024, which is not a partition key"),
+        ({"source": "s3://b/\ud800"}, "source is .* not valid Unicode"),
         ({"source": "/raw/\0"}, r"source has the character '\\x00'"),
         ({"source": "", "rebalance": {}}, "source is missing"),
     ],
@@ -102,7 +102,7 @@ def test_entry_may_only_say_when_partitions_are_badly_cut(write: Any) -> None:
     write()
     assert list(load_sources()) == ["shop.orders"]
     write(source="", rebalance={"apply": True})
-    with pytest.raises(InvalidConfigurationError, match="name its source"):
+    with pytest.raises(InvalidConfigurationError, match="give its source"):
         configured_load({"table": "shop.orders"})
 
 
@@ -143,11 +143,11 @@ def test_a_form_does_not_read_environment_variables(write: Any, monkeypatch: pyt
         ({"format": "orc"}, "format: the form has no such field"),
         ({"schedule": "@daily"}, "schedule: the form has no such field"),
         ({"rebalance": {"apply": True}}, "rebalance: the form has no such field"),
-        ({"keys": "day date"}, "keys: 'day date' is no list of strings"),
-        ({"keys": [5]}, "keys: 5 is no string"),
-        ({"source": ["/data"]}, "source: .* is no string"),
-        ({"source": "/data/\ud800"}, "source: .* is no string in the encoding UTF-8"),
-        ({"source_format": {}}, "source_format: {} is no string"),
+        ({"keys": "day date"}, "keys: 'day date' is not a list of strings"),
+        ({"keys": [5]}, "keys: 5 is not a valid UTF-8 string"),
+        ({"source": ["/data"]}, "source: .* is not a valid UTF-8 string"),
+        ({"source": "/data/\ud800"}, "source: .* is not a valid UTF-8 string"),
+        ({"source_format": {}}, "source_format: {} is not a valid UTF-8 string"),
     ],
 )
 def test_a_form_changes_only_its_own_fields(write: Any, form: dict[str, Any], said: str) -> None:
@@ -160,7 +160,7 @@ def test_form_alone_describes_a_new_table(write: Any) -> None:
     write()
     config = configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["site varchar(9)", "day date"]})
     assert list(config.keys.items()) == [("site", "varchar(9)"), ("day", "date")]
-    with pytest.raises(InvalidConfigurationError, match=r"web\.clicks is not in .*; name its source"):
+    with pytest.raises(InvalidConfigurationError, match=r"web\.clicks is not in .*; give its source"):
         configured_load({"table": "web.clicks"})
     with pytest.raises(InvalidConfigurationError, match="key 'day' has no type"):
         configured_load({"table": "web.clicks", "source": "/clicks", "keys": ["day"]})
@@ -226,7 +226,7 @@ def test_a_table_without_listed_indexes_is_a_problem_of_its_own(write: Any, tabl
     write()
     found = wanted_indexes(EXISTING, [table])
     assert not found.indexes
-    assert f"names no indexes of {table}" in found.problems[table]
+    assert f"has no indexes for {table}" in found.problems[table]
 
 
 def test_a_wrong_entry_stops_no_other_table(write: Any, tmp_path: Path) -> None:
