@@ -1,1 +1,1 @@
-"""Files and folders on every file system, and locations compared in one spelling."""
+"""Access to files and folders on all file systems, and comparison of locations."""

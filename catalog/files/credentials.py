@@ -1,7 +1,7 @@
-"""Addresses with credentials in them, which every log, page and journal would show: recognised by one strict rule.
+"""Detection of credentials in addresses, which every log, page and journal would show.
 
-Nothing is searched for that looks like a secret. An address may have what its scheme needs, and nothing else: a bucket,
-a container of an account, or a host with its port; and options whose names are known to carry no secret.
+The rule is strict and does not search for strings that look like secrets. An address may only have what its scheme
+needs: a bucket, a container of an account, or a host with its port; and options known to carry no secret.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ HARMLESS_OPTIONS = frozenset(
     """
     allow_bucket_creation allow_bucket_deletion allow_delayed_open blob_storage_authority dfs_storage_authority
     enable_tls endpoint_override project_id region replication retry_limit_seconds scheme version versionid
-    """.split()  # noqa: SIM905 - one word after the other reads better
+    """.split()  # noqa: SIM905 - a list of words is easier to read
 )
 """Options of a location that carry no secret. Source: PyArrow's URIs of file systems."""
 
@@ -24,21 +24,21 @@ _ACCOUNT = re.compile(f"([^@:]+@)?{_HOST}", re.IGNORECASE)
 _OF_ACCOUNTS = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 """Schemes whose authority is `container@account`."""
 _OF_NAME_NODES = frozenset({"hdfs", "viewfs", "webhdfs", "swebhdfs"})
-"""Schemes that know no passwords: behind their port, `@` is a character of a path."""
+"""Schemes without passwords: after their port, `@` is a character of the path."""
 _MOST_ESCAPES = 8
 
 
 def has_credentials(address: str) -> bool:
-    """Return whether an address has, or may have, credentials in it; a path of this machine never has."""
+    """Return whether an address has, or may have, credentials; a local path never has."""
     match = _ADDRESS.match(decoded(address).strip())
     if match is None or (scheme := match[1].lower()) == "file":
         return False
-    # The addresses of JDBC are of one kind for each database.
+    # The format of JDBC addresses depends on the database.
     return scheme == "jdbc" or _is_odd_authority(scheme, match[2], match[3]) or _has_odd_option(match[3])
 
 
 def without_credentials(address: str) -> str:
-    """Return an address for messages: of one that has, or may have, credentials, only the scheme is left."""
+    """Return an address for messages; only the scheme, if it has, or may have, credentials."""
     if not has_credentials(address):
         return address
     scheme, mark, _ = address.strip().partition("://")
@@ -46,7 +46,7 @@ def without_credentials(address: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """Return a string without percent escapes, which may be nested."""
+    """Return a string without percent-encoding, which may be nested."""
     for _ in range(_MOST_ESCAPES):
         unescaped = unquote(text, errors="surrogateescape") if "%" in text else text
         if unescaped == text:
@@ -59,12 +59,12 @@ def _is_odd_authority(scheme: str, authority: str, rest: str) -> bool:
     match = (_ACCOUNT if scheme in _OF_ACCOUNTS else _AUTHORITY).fullmatch(authority)
     if match is None:
         return True
-    # A secret may begin like a port, and have slashes: s3a://KEY:12/34@bucket.
+    # A secret may start like a port and contain slashes: s3a://KEY:12/34@bucket.
     return match["port"] is not None and "@" in rest and scheme not in _OF_NAME_NODES
 
 
 def _has_odd_option(rest: str) -> bool:
-    # `?` is a wildcard, too: what stands behind it is an option only if its name has no slash.
+    # `?` is also a wildcard: only a name without a slash after it is an option.
     for part in re.split(r"[?#;&]", rest)[1:]:
         name, equals, value = part.partition("=")
         if equals and "/" not in name and (name.strip().lower() not in HARMLESS_OPTIONS or "@" in value):

@@ -1,4 +1,4 @@
-"""Files and folders, on whatever PyArrow's file systems reach: local disks, HDFS, S3, GCS, Azure."""
+"""Files and folders on the file systems of PyArrow: local disks, HDFS, S3, GCS, Azure."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from catalog.files.s3_markers import delete_marker
 _GLOB_CHARACTERS = "*?["
 _THREADS = 16
 _UNFINISHED_A_THREAD = 16
-"""Calls that `in_parallel` has begun, or will begin next, before it yields the first one's answer."""
+"""Calls per thread that `in_parallel` starts or queues before it yields the first result."""
 _FILE_SCHEME = re.compile("^file:/+")
 _COPIED = ".calve-"
 _TOO_LONG = errno.ENAMETOOLONG
-"""Error of names that the file system does not support. A partition value can be longer: its folder does not exist."""
+"""Error for names that are too long for the file system; a partition value can be, so its folder does not exist."""
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's scheme → PyArrow's."""
 
@@ -42,10 +42,10 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class FileInfo:
-    """A file as it was found.
+    """A file and its metadata.
 
     Attributes:
-        path: In the form in which its folder was given: a plain path, or a URI.
+        path: In the form in which its folder was given: a plain path or a URI.
     """
 
     path: str
@@ -54,7 +54,7 @@ class FileInfo:
 
 
 def is_hidden(name: str) -> bool:
-    """Say whether readers pass over a file or folder of this name: `_…` or `.…`, and no partition such as `_k=1`.
+    """Return whether readers skip a file or folder of this name: `_…` or `.…`, but not a partition such as `_k=1`.
 
     Source: Spark's `HadoopFSUtils.shouldFilterOutPathName`.
     """
@@ -62,10 +62,10 @@ def is_hidden(name: str) -> bool:
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int = _THREADS) -> Iterator[R]:
-    """Yield a function's answers in the order of the items; of many, only some are in memory at once.
+    """Yield a function's results in the order of the items; only some of them are in memory at once.
 
     Args:
-        threads: How many calls run at once; one thread is that of the caller.
+        threads: Number of concurrent calls; with one, calls run in the caller's thread.
     """
     if threads == 1:
         yield from map(function, items)
@@ -80,32 +80,32 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T], threads: int = _
             while pending:
                 yield pending.popleft().result()
         finally:
-            for each in pending:
-                each.cancel()
+            for call in pending:
+                call.cancel()
 
 
 @contextmanager
 def storage_errors(location: str) -> Iterator[None]:
-    """Raise the catalog's errors for those of disks, object stores and PyArrow.
+    """Translate errors of disks, object stores and PyArrow into the catalog's errors.
 
     Raises:
-        MissingFileError: A file or folder is not there.
-        StorageError: Anything else went wrong. `FileExistsError` stays, for it tells what to do.
+        MissingFileError: A file or folder does not exist.
+        StorageError: Any other error, except `FileExistsError`, which callers handle.
     """
     try:
         yield
     except (StorageError, FileExistsError):
         raise
     except FileNotFoundError as error:
-        raise MissingFileError(f"{location}: {_said(error)}; check the path") from error
+        raise MissingFileError(f"{location}: {_first_line(error)}; check the path") from error
     except (OSError, pyarrow.ArrowException) as error:
         raise StorageError(
-            f"{location} cannot be read or written: {_said(error)}; correct that and try again"
+            f"{location} cannot be read or written: {_first_line(error)}; correct that and try again"
         ) from error
 
 
-def _said(error: Exception) -> str:
-    """Return one line of an error; PyArrow adds its own C++ source lines."""
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error; PyArrow appends its own C++ source lines."""
     reason = getattr(error, "strerror", None)
     return (str(reason or error).strip() or type(error).__name__).splitlines()[0].rstrip(".;")
 
@@ -141,10 +141,10 @@ def _with_catalog_errors(cls: type[T]) -> type[T]:
 
 @_with_catalog_errors
 class Folder:
-    """A folder of a file system, by a plain path or a URI."""
+    """A folder of a file system, given by a plain path or a URI."""
 
     def __init__(self, location: str) -> None:
-        """Reach the file system; nothing is read yet."""
+        """Connect to the file system without reading."""
         self.location = location.rstrip("/")
         if "://" in location and not location.startswith("file:"):
             self._files, self._root = _file_system(self.location)
@@ -155,13 +155,13 @@ class Folder:
         return posixpath.join(self._root, name) if name else self._root
 
     def inside(self, name: str) -> Folder:
-        """Return a folder inside this one, through the same connection."""
+        """Return a subfolder, with the same connection."""
         folder = copy(self)
         folder.location, folder._root = f"{self.location}/{name}", self._path(name)
         return folder
 
     def at(self, location: str) -> Folder:
-        """Return the folder of a location, through the same connection if it is inside this one."""
+        """Return the folder of a location, with the same connection if it is inside this one."""
         if location == self.location:
             return self
         if location.startswith(f"{self.location}/"):
@@ -169,7 +169,7 @@ class Folder:
         return _elsewhere(location)
 
     def exists(self, name: str = "") -> bool:
-        """Say whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         try:
             return bool(self._files.get_file_info(self._path(name)).type != fs.FileType.NotFound)
         except OSError as error:
@@ -179,67 +179,69 @@ class Folder:
 
     @property
     def keeps_empty_folders(self) -> bool:
-        """Whether no empty folder is deleted, because PyArrow would delete what arrives in it meanwhile, too."""
+        """Whether empty folders are kept, because PyArrow would also delete files that arrive during the deletion."""
         return not isinstance(self._files, (fs.LocalFileSystem, fs.S3FileSystem))
 
     def is_link(self, name: str) -> bool:
-        """Return whether a file or folder is a symbolic link of the local disk."""
+        """Return whether a file or folder is a symbolic link on a local disk."""
         return isinstance(self._files, fs.LocalFileSystem) and os.path.islink(self._path(name))
 
     def is_empty(self, name: str) -> bool:
-        """Say whether a folder holds nothing, or is not there."""
+        """Return whether a folder is empty or does not exist."""
         return not self._listed(name)
 
     def folders(self, name: str) -> list[str]:
-        """Return the names of the folders directly inside one; none when it is not there."""
+        """Return the names of the direct subfolders of a folder; an empty list when it does not exist."""
         return sorted(info.base_name for info in self._listed(name) if info.type == fs.FileType.Directory)
 
     def partition_folders(self, name: str) -> list[str | None]:
-        """Return the names of the folders directly inside one that are not hidden; None for a name that is no UTF-8."""
-        found = (info for info in self._listed(name) if info.type == fs.FileType.Directory)
-        return [name for name in map(_name, found) if name is None or not is_hidden(name)]
+        """Return the names of the direct subfolders that are not hidden; None for a name that is not UTF-8."""
+        folders = (info for info in self._listed(name) if info.type == fs.FileType.Directory)
+        return [name for name in map(_name, folders) if name is None or not is_hidden(name)]
 
     def visible_names(self, name: str) -> set[str]:
         """Return the names of the files and folders directly inside a folder that are not hidden."""
         return {info.base_name for info in self._listed(name) if not is_hidden(info.base_name)}
 
     def files(self, pattern: str = "*") -> list[FileInfo]:
-        """Return the files below the folder, by path; hidden parts are left out, at any depth.
+        """Return the files below the folder, sorted by path, without hidden files and folders at any depth.
 
         Args:
-            pattern: What the first parts of a path have to match, part by part: `*` does not reach into a folder, but
-                a folder that matches comes with everything inside.
+            pattern: Glob that the first parts of a path must match, part by part: `*` does not match across slashes,
+                but all files below a matching folder are included.
         """
-        found = []
+        files = []
         for info in self._files.get_file_info(fs.FileSelector(self._root, recursive=True)):
             name = posixpath.relpath(info.path, self._root)
             hidden = any(map(is_hidden, name.split("/")))
             if info.type == fs.FileType.File and not hidden and _matches(name, pattern):
-                found.append(self._info(f"{self.location}/{name}", info))
-        return sorted(found, key=lambda each: each.path)
+                files.append(self._info(f"{self.location}/{name}", info))
+        return sorted(files, key=lambda file: file.path)
 
     def entries(self, *, recursive: bool) -> Iterator[tuple[FileInfo, bool]]:
-        """Yield the files and folders inside, hidden ones too, and of each whether it is a folder; nothing if none is.
+        """Yield the files and folders inside, including hidden ones, each with whether it is a folder.
+
+        Nothing is yielded if the folder does not exist.
 
         Args:
-            recursive: Also what is inside its folders.
+            recursive: Include the contents of subfolders.
         """
         for info in self._listed("", recursive=recursive):
             name = posixpath.relpath(info.path, self._root)
             yield self._info(f"{self.location}/{name}", info), info.type == fs.FileType.Directory
 
     def file(self) -> FileInfo | None:
-        """Return the folder's own entry if it is a file after all."""
+        """Return the entry of the location itself, if it is a file; otherwise None."""
         info = self._files.get_file_info(self._root)
         return self._info(self.location, info) if info.type == fs.FileType.File else None
 
     def file_info(self, name: str) -> FileInfo | None:
-        """Return a file by its path below this folder; None when it is not there."""
+        """Return a file by its path below this folder; None when it does not exist."""
         info = self._files.get_file_info(self._path(name))
         return self._info(name, info) if info.type == fs.FileType.File else None
 
     def _listed(self, name: str, *, recursive: bool = False) -> list[fs.FileInfo]:
-        """Return the files and folders inside a folder; none when it is not there."""
+        """Return the files and folders inside a folder; an empty list when it does not exist."""
         selector = fs.FileSelector(self._path(name), allow_not_found=True, recursive=recursive)
         try:
             return list(self._files.get_file_info(selector))
@@ -253,24 +255,24 @@ class Folder:
         return FileInfo(path, info.size or 0, int((info.mtime_ns or 0) // 1_000_000))
 
     def open(self, name: str) -> Any:
-        """Open a file for reading from any place; the result is PyArrow's, and a context manager."""
+        """Open a file for random reads; the result is PyArrow's, and a context manager."""
         return self._files.open_input_file(self._path(name))
 
     def open_text(self, name: str = "") -> io.TextIOWrapper:
-        """Open a file as UTF-8 text; bytes that are none are replaced."""
+        """Open a file as UTF-8 text; invalid bytes are replaced."""
         return io.TextIOWrapper(self._files.open_input_stream(self._path(name)), "utf-8", errors="replace", newline="")
 
     @contextmanager
     def writing(self, name: str) -> Iterator[io.TextIOBase]:
-        """Write a file as UTF-8 text, a part at a time; folders above it that are not there are made."""
+        """Write a file as UTF-8 text in parts; missing parent folders are created."""
         path = self._path(name)
         self._files.create_dir(posixpath.dirname(path), recursive=True)
         with io.TextIOWrapper(self._files.open_output_stream(path), "utf-8", newline="") as text:
             yield text
 
     def rows(self, name: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of the Parquet files in a folder, a batch in memory at a time."""
-        # Imported late, as the other parts of PyArrow: together they take as long as answering a statement.
+        """Yield the rows of the Parquet files in a folder, with one batch in memory at a time."""
+        # Imported late, like the other parts of PyArrow: importing all of them takes as long as running a statement.
         import pyarrow.dataset
 
         dataset = pyarrow.dataset.dataset(self._path(name), format="parquet", filesystem=self._files)
@@ -278,7 +280,7 @@ class Folder:
             yield from batch.to_pylist()
 
     def write_rows(self, name: str, rows: pyarrow.Table) -> None:
-        """Write rows as a Parquet file, and its folder with it."""
+        """Write rows as a Parquet file; its folder is created."""
         import pyarrow.parquet
 
         self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
@@ -286,7 +288,7 @@ class Folder:
 
     @contextmanager
     def writing_rows(self, name: str, schema: pyarrow.Schema) -> Iterator[pyarrow.parquet.ParquetWriter]:
-        """Write rows as a Parquet file, a row group for each table that the writer is given; and its folder with it."""
+        """Write a Parquet file with one row group per table passed to the writer; its folder is created."""
         import pyarrow.parquet
 
         self._files.create_dir(posixpath.dirname(self._path(name)), recursive=True)
@@ -301,18 +303,18 @@ class Folder:
             return pyarrow.parquet.ParquetFile(file).read_row_groups(list(numbers), use_threads=False)
 
     def write_bytes(self, name: str, content: bytes) -> None:
-        """Write a file in one piece, and its folder with it."""
+        """Write a file at once; its folder is created."""
         path = self._path(name)
         self._files.create_dir(posixpath.dirname(path), recursive=True)
         with self._files.open_output_stream(path) as stream:
             stream.write(content)
 
     def write_empty(self, name: str) -> None:
-        """Write an empty file, for instance to say that a folder is complete."""
+        """Write an empty file, for instance to mark a folder as complete."""
         self._files.open_output_stream(self._path(name)).close()
 
     def row_count(self, name: str, file_format: str) -> int:
-        """Return how many rows a Parquet or ORC file says that it has."""
+        """Return the row count in the footer of a Parquet or ORC file."""
         import pyarrow.orc
         import pyarrow.parquet
 
@@ -322,18 +324,19 @@ class Folder:
         return int(pyarrow.parquet.read_metadata(self._path(name), filesystem=self._files).num_rows)
 
     def delete_files(self, names: Iterable[str]) -> None:
-        """Delete files that `move_files` has moved here, as far as it came."""
+        """Delete files that `move_files` has moved here, completely or in part."""
         for name in names:
-            for each in (name, _COPIED + name):
-                if self.exists(each):
-                    self.delete_file(each)
+            for moved in (name, _COPIED + name):
+                if self.exists(moved):
+                    self.delete_file(moved)
 
     def delete_if_empty(self) -> bool:
-        """Delete the folder itself if it holds nothing; a file that arrives meanwhile stays.
+        """Delete the folder itself if it is empty; a file that arrives meanwhile is kept.
 
         Returns:
-            Whether the folder is gone: a link to one is not, nor is one on a store that deletes folders only with what
-            is in them (`keeps_empty_folders`).
+            Whether the folder is gone. A link to a folder is not, nor is a folder on a store that deletes folders only
+                with
+            their contents (`keeps_empty_folders`).
         """
         if isinstance(self._files, fs.S3FileSystem):
             is_gone = self.is_empty("")
@@ -353,28 +356,28 @@ class Folder:
         return True
 
     def delete(self, name: str) -> None:
-        """Delete a folder with what is inside; does nothing when it is not there."""
+        """Delete a folder and its contents; do nothing when it does not exist."""
         if self.exists(name):
             with suppress(FileNotFoundError):
                 self._files.delete_dir(self._path(name))
 
     def delete_file(self, name: str) -> None:
-        """Delete a file; does nothing when it is not there."""
+        """Delete a file; do nothing when it does not exist."""
         with suppress(FileNotFoundError):
             self._files.delete_file(self._path(name))
 
     def all_files(self, name: str) -> list[FileInfo]:
-        """Return every file inside a folder, hidden ones too, by its path below this folder; none without a folder."""
-        found = (info for info in self._listed(name, recursive=True) if info.type == fs.FileType.File)
-        return [self._info(posixpath.relpath(info.path, self._root), info) for info in found]
+        """Return all files inside a folder, hidden ones too, by path below this folder; empty if it does not exist."""
+        files = (info for info in self._listed(name, recursive=True) if info.type == fs.FileType.File)
+        return [self._info(posixpath.relpath(info.path, self._root), info) for info in files]
 
     def delete_except(self, kept: Iterable[str]) -> None:
-        """Delete the folder itself with what is inside, except some paths below it; it may be gone already."""
+        """Delete the folder itself and its contents, except some paths below it; it may be gone already."""
         kept = set(kept)
         if not kept:
             self.delete("")
             return
-        above = {""} | {"/".join(parts[:n]) for parts in (each.split("/") for each in kept) for n in range(len(parts))}
+        above = {""} | {"/".join(parts[:n]) for parts in (path.split("/") for path in kept) for n in range(len(parts))}
         rest = [""]
         while rest:
             name = rest.pop()
@@ -387,17 +390,17 @@ class Folder:
                     delete(info.path)
 
     def move_files(self, source: str, target: Folder, names: Iterable[str]) -> None:
-        """Move files of a folder inside into another folder, perhaps of another file system.
+        """Move files of a subfolder into another folder, perhaps on another file system.
 
-        A file that was moved before is left alone, so a move that was interrupted can be done again. Their names must
-        be none that the target has. A file that has to be copied is hidden until it is whole.
+        Files that were moved before are skipped, so an interrupted move can be repeated. The target must have no other
+        files of these names. A file that has to be copied is hidden until the copy is complete.
         """
         target._files.create_dir(target._root, recursive=True)
         for name in names:
             try:
                 self._move_file(f"{source}/{name}", target, name)
             except FileNotFoundError:
-                # Another process may have moved it before, or just now.
+                # Another process may have moved it.
                 if not target.exists(name):
                     raise
 
@@ -435,16 +438,16 @@ def _file_system(location: str) -> tuple[fs.FileSystem, str]:
         file_system, path = fs.FileSystem.from_uri(_escaped_uri(location))
     except (pyarrow.ArrowInvalid, ValueError) as error:
         raise InvalidLocationError(
-            f"location {location!r}: no file system is known for it ({_said(error)}); write an absolute path, or a URI "
-            "such as s3://bucket/folder"
+            f"location {location!r}: no file system is known for it ({_first_line(error)}); use an absolute path, or a "
+            "URI such as s3://bucket/folder"
         ) from error
     except OSError as error:
-        raise StorageError(f"{location} cannot be reached: {_said(error)}; correct that and try again") from error
+        raise StorageError(f"{location} cannot be reached: {_first_line(error)}; correct that and try again") from error
     return file_system, path
 
 
 def _escaped_uri(location: str) -> str:
-    """Return a location as a URI: as Hadoop has it, a `%` in a location is only a `%`, and no escape."""
+    """Return a location as a URI; as in Hadoop, a `%` in a location is a literal character."""
     head, mark, query = location.partition("?")
     scheme, _, rest = head.partition("://")
     authority, slash, path = rest.partition("/")
@@ -452,15 +455,15 @@ def _escaped_uri(location: str) -> str:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    parts, wanted = name.split("/"), pattern.split("/")
-    return len(parts) >= len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+    parts, patterns = name.split("/"), pattern.split("/")
+    return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
 
 def find_files(source: str) -> list[FileInfo]:
-    """Return the files of a source: a file, a folder (hidden parts left out), or a glob of files or folders.
+    """Return the files of a source: a file, a folder (without hidden parts), or a glob of files or folders.
 
     Raises:
-        SourceFileError: There is nothing of this name, or nothing matches.
+        SourceFileError: The source does not exist, or has no files.
     """
     parts = source.split("/")
     first_glob = next((n for n, part in enumerate(parts) if any(c in part for c in _GLOB_CHARACTERS)), None)
@@ -473,7 +476,7 @@ def find_files(source: str) -> list[FileInfo]:
             return [single]
     if not folder.exists():
         raise SourceFileError(f"source {source}: {folder.location} does not exist; check the path")
-    found = folder.files(pattern)
-    if not found:
-        raise SourceFileError(f"source {source}: no file is there; deliver one, or correct the path")
-    return found
+    files = folder.files(pattern)
+    if not files:
+        raise SourceFileError(f"source {source}: no files found; deliver one, or correct the path")
+    return files

@@ -1,7 +1,7 @@
-"""Locations compared in one spelling.
+"""Comparison of locations in a normalized spelling.
 
-A table's location is kept a second time as a key (`calve_table.location_key`): bytes that end with a slash, so that the
-tables inside a folder are one range of the index, and those around it are found by the folders above.
+A table's location is also stored as a key (`calve_table.location_key`): bytes with a trailing slash, so that the tables
+inside a folder are one range of the index, and those around it are found by the keys of its parent folders.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from catalog.files.credentials import decoded
 
 LONGEST_KEY = 2_000
-"""Bytes of the longest location that is indexed; PostgreSQL's indexes take no more than about 2,700."""
+"""Maximum bytes of an indexed location; PostgreSQL's indexes allow about 2,700."""
 
 _LOCAL = re.compile("file:/+")
 _SAME_SCHEMES = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "abfss": "abfs", "wasbs": "abfs", "wasb": "abfs"}
@@ -29,12 +29,13 @@ _MAY_LEAD_OUT = re.compile(r"^file:|%|(?:^|/)\.\.?(?:/|$)")
 
 
 def location_key(location: str) -> bytes:
-    """Return a location in one spelling, with a slash at its end: the same bytes for the same folder.
+    """Return a location in its normalized spelling, with a trailing slash: the same bytes for the same folder.
 
-    `s3`, `s3a` and `s3n` are one scheme, as are `gs` and `gcs`, and those of Azure; `file:/a`, `file:///a` and `/a` one
-    path. Repeated slashes, `.` and `..` are resolved, as are the symbolic links of local paths that exist. Options such
-    as `?region=…` do not count. HDFS counts as one cluster, because a name service, a name node, with or without its
-    port, none, and a mount of `viewfs` may all mean the same one. A percent sign is a character, as for Hadoop.
+    `s3`, `s3a` and `s3n` are one scheme, as are `gs` and `gcs`, and those of Azure; `file:/a`, `file:///a` and `/a` are
+    one path. Repeated slashes, `.` and `..` are resolved, as are the symbolic links of existing local paths. Options
+    such as `?region=…` are ignored. HDFS is one cluster, because a name service, a name node with or without its port,
+    no authority, and a mount of `viewfs` may all mean the same one. A percent sign is a literal character, as in
+    Hadoop.
     """
     scheme, mark, rest = location.partition("://")
     if mark and scheme.lower() != "file":
@@ -48,9 +49,9 @@ def location_key(location: str) -> bytes:
 
 
 def strict_key(location: str) -> bytes:
-    """Return the key of a location for permissions: as `location_key`, but no two clusters of HDFS are the same.
+    """Return the key of a location for permissions: as `location_key`, but different clusters of HDFS differ.
 
-    That of a scheme without a bucket or host is the beginning of all keys of the scheme.
+    The key of a scheme without a bucket or host is a prefix of all keys of the scheme.
     """
     scheme, mark, rest = location.partition("://")
     if not mark or scheme.lower() == "file":
@@ -66,7 +67,7 @@ def strict_key(location: str) -> bytes:
 
 @lru_cache(maxsize=1_024)
 def _root(scheme: str, authority: str) -> str:
-    """Return what the keys of all locations of a bucket, container or cluster begin with."""
+    """Return the common prefix of the keys of all locations of a bucket, container or cluster."""
     if (scheme := scheme.lower()) in _OF_CLUSTERS:
         return "hdfs:///"
     scheme = _SAME_SCHEMES.get(scheme, scheme)
@@ -76,24 +77,24 @@ def _root(scheme: str, authority: str) -> str:
 
 
 def location_keys(locations: Iterable[str]) -> dict[bytes, str]:
-    """Return the keys of many locations, as `location_key` returns them, with a location of each."""
+    """Return the keys of many locations, as `location_key` returns them, each with one of its locations."""
     return {keys[-1]: location for location, keys in locations_with_keys(locations)}
 
 
 def folder_keys(locations: Iterable[str]) -> dict[bytes, str]:
-    """Return all keys of many folders, with a folder of each: first of those whose links are resolved.
+    """Return all keys of many folders, each with one of its folders.
 
-    A folder below a symbolic link has more than one key: with none of the links in its path resolved, with the first
-    one, and so on. A folder inside a table's has one that begins with the key of the table, wherever links in the table
-    lead. To ask whether two folders are the same, or one is inside the other, compare all keys of both.
+    A folder below a symbolic link has several keys: with no link in its path resolved, with the first one resolved, and
+    so on. A folder inside a table's has one that starts with the table's key, wherever links in the table lead. To find
+    out whether two folders are equal or nested, compare all keys of both.
     """
     return {key: location for location, keys in locations_with_keys(locations) for key in keys}
 
 
 def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequence[bytes]]]:
-    """Yield locations with their keys (`folder_keys`); folders above are looked at once.
+    """Yield locations with their keys (`folder_keys`); each parent folder is resolved once.
 
-    The key with all links resolved, which `location_key` returns, is the last.
+    The last key has all links resolved, as `location_key` returns it.
     """
     parents: dict[str, tuple[Sequence[bytes], bool]] = {}
     for location in locations:
@@ -101,9 +102,9 @@ def locations_with_keys(locations: Iterable[str]) -> Iterator[tuple[str, Sequenc
         if not parent or parent[-1] in ":/" or name in ("", ".", "..") or "?" in name:
             yield location, _keys_of_one(location)
             continue
-        if (above := parents.get(parent)) is None:
-            above = parents[parent] = _keys_of_one(parent), _is_local(parent) and os.path.isdir(_plain(parent))
-        keys, may_have_links = above
+        if (resolved := parents.get(parent)) is None:
+            resolved = parents[parent] = _keys_of_one(parent), _is_local(parent) and os.path.isdir(_plain(parent))
+        keys, may_have_links = resolved
         end = f"{name}/".encode()
         inside = [key + end for key in keys]
         if may_have_links and os.path.islink(_plain(location)):
@@ -141,15 +142,15 @@ def keys_above(key: bytes) -> Iterator[bytes]:
 
 
 def end_of_keys_inside(key: bytes) -> bytes:
-    """Return the least bytes that are greater than the keys of all locations inside one."""
-    return key[:-1] + b"0"  # The character after the slash.
+    """Return the exclusive upper bound of the keys of all locations inside a folder."""
+    return key[:-1] + b"0"  # The character that follows the slash in ASCII.
 
 
 def spellings(key: bytes, nodes: Iterable[str]) -> list[str]:
-    """Return a folder as partitions may have it, given by its key.
+    """Return the possible spellings of a folder in partition locations, given its key.
 
     Args:
-        nodes: The name nodes that it may be on, if it is on HDFS (`name_nodes`).
+        nodes: The name nodes to consider for a folder on HDFS (`name_nodes`).
     """
     plain = key[:-1].decode()
     scheme, mark, rest = plain.partition("://")
@@ -164,7 +165,7 @@ def spellings(key: bytes, nodes: Iterable[str]) -> list[str]:
 
 
 def name_nodes(locations: Iterable[str]) -> list[str]:
-    """Return the name nodes of locations on HDFS as others may write them, and the empty text for none."""
+    """Return the spellings of the name nodes in locations on HDFS, and the empty string for none."""
     nodes = {"": None}
     for scheme, mark, rest in (location.partition("://") for location in locations):
         if mark and scheme.lower() in _OF_CLUSTERS and (node := rest.partition("/")[0]):
@@ -174,7 +175,7 @@ def name_nodes(locations: Iterable[str]) -> list[str]:
 
 
 def comparable(location: str) -> str:
-    """Return a location in one of its spellings: `s3a` and `s3n` are `s3`, and a local file is a plain path."""
+    """Return a location in a normalized spelling: `s3a` and `s3n` become `s3`, and a local URI a plain path."""
     if _LOCAL.match(location):
         location = _LOCAL.sub("/", location, count=1)
     if location.startswith("/"):
@@ -183,28 +184,28 @@ def comparable(location: str) -> str:
 
 
 def is_within(location: str, folder: str) -> bool:
-    """Return whether a location is a folder or inside it; both as `comparable` returns them."""
+    """Return whether a location is a folder or inside it; both as returned by `comparable`."""
     return location == folder or location.startswith(f"{folder.rstrip('/')}/")
 
 
 def is_plainly_within(location: str, folder: str) -> bool:
-    """Return whether a location begins with a folder and has nothing in it that could lead out of the folder.
+    """Return whether a location starts with a folder and has no part that could lead out of the folder.
 
-    Both as they are stored; false says nothing.
+    Both are in the stored spelling; False does not mean that the location is outside.
     """
     return location.startswith(f"{folder}/") and not _MAY_LEAD_OUT.search(location)
 
 
 def overlap(first: str, second: str) -> bool:
-    """Return whether one of two locations is the other or inside it; both as `comparable` returns them."""
+    """Return whether two locations are equal or nested; both as returned by `comparable`."""
     return is_within(first, second) or is_within(second, first)
 
 
 def reach_key(location: str) -> str:
-    """Return what is equal for all spellings that may mean the same file; it is no location itself.
+    """Return a key that is equal for all spellings that may mean the same file; it is not a location.
 
-    Engines disagree on what a percent sign, two slashes or a missing name node mean. Two files that differ only in that
-    have the same key, so a file whose key is unknown is a file that nobody names. Symbolic links of local folders are
+    Engines interpret a percent sign, two slashes or a missing name node differently. Files whose locations differ only
+    in that have the same key, so a file whose key is unknown is not referenced. Symbolic links of local folders are
     resolved.
     """
     location = comparable(decoded(location))
@@ -221,7 +222,7 @@ def _real_folder(folder: str) -> str:
 
 
 def folders_above(key: str) -> Iterator[str]:
-    """Yield a location and the folders around it, from the innermost; as `reach_key` returns them."""
+    """Yield a location and its parent folders, innermost first; as returned by `reach_key`."""
     while key:
         yield key
         head, slash, _ = key.rpartition("/")

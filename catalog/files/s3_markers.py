@@ -1,6 +1,6 @@
-"""Empty objects that stand for folders on S3.
+"""Empty objects that represent folders on S3.
 
-PyArrow leaves one for the folder of a file that it deletes, and deletes folders only with all that is in them.
+PyArrow leaves one for the folder of a file that it deletes, and can delete a folder only with its contents.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def delete_marker(files: S3FileSystem, path: str) -> None:
-    """Delete the object that stands for a folder, and nothing in the folder; does nothing when there is none.
+    """Delete the object that represents a folder, but nothing inside; do nothing when it does not exist.
 
     Args:
-        files: The file system by which the folder is reached.
+        files: The file system of the folder.
         path: The bucket and the folder's key.
 
     Raises:
-        OSError: The store refuses, or cannot be reached.
+        OSError: The store rejects the request or is unreachable.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -32,7 +32,7 @@ def delete_marker(files: S3FileSystem, path: str) -> None:
 
 
 def _client(files: S3FileSystem) -> Any:
-    """Return boto3's client of the store that PyArrow reaches, which tells its options when it is pickled."""
+    """Return a boto3 client for PyArrow's store, whose options are only accessible through pickling."""
     options = files.__reduce__()[1][0]
     endpoint = options["endpoint_override"]
     if endpoint and "://" not in endpoint:
@@ -43,7 +43,7 @@ def _client(files: S3FileSystem) -> Any:
 
 @lru_cache(maxsize=4)
 def _client_of(endpoint: str | None, region: str | None, key: str | None, secret: str | None, token: str | None) -> Any:
-    # Imported late: only tables on S3 need it, and it is large.
+    # Imported late, because it is large and only tables on S3 need it.
     import boto3
 
     return boto3.client(
