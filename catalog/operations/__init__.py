@@ -1,1 +1,1 @@
-"""Operations: their journal, their jobs and attempts, approvals and confirmations."""
+"""Operations: their journal, jobs, attempts, approvals and confirmations."""

@@ -1,7 +1,7 @@
-"""Names of the folders in which attempts at operations write: those of no other attempt, operation or catalog.
+"""Names of the folders in which attempts at operations write, unique across attempts, operations and catalogs.
 
-`<catalog>-<number of the operation>-<attempt>`: several catalogs may keep tables in the same folders, and each may
-only judge what it wrote itself.
+`<catalog>-<number of the operation>-<attempt>`: several catalogs may have tables in the same folders, and each may only
+delete what it wrote itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from catalog.storage.schema import JobRow, OperationRow
 
 
 class AttemptName(NamedTuple):
-    """The name of an attempt's folder, with the numbers of the operation and of the attempt."""
+    """The name of an attempt's folder, with the numbers of operation and attempt."""
 
     name: str
     number: int
@@ -27,12 +27,12 @@ class AttemptName(NamedTuple):
 
 
 def attempt_folder(operation: Operation, attempt: int) -> str:
-    """Return the name of the folder of an attempt."""
+    """Return the folder name of an attempt."""
     return f"{operation.folder}-{attempt}"
 
 
 def attempt_name(storage: Storage, number: int, attempt: int) -> AttemptName:
-    """Return the name of the folder of an attempt at the operation of a number."""
+    """Return the folder name of an attempt, given the operation's number."""
     return AttemptName(f"{storage.identity}-{number}-{attempt}", number, attempt)
 
 
@@ -40,7 +40,7 @@ def attempts_among(storage: Storage, names: Iterable[str], prefix: str = "") -> 
     """Yield the folders of attempts at this catalog's operations, in the order of the names.
 
     Args:
-        prefix: What the names of such folders begin with.
+        prefix: Prefix of the folder names.
     """
     form = re.compile(rf"{prefix}{storage.identity}-([1-9][0-9]{{0,17}})-([1-9][0-9]{{0,8}})")
     for name in names:
@@ -49,34 +49,34 @@ def attempts_among(storage: Storage, names: Iterable[str], prefix: str = "") -> 
 
 
 def require_own(storage: Storage, operation: Operation, folder: str) -> None:
-    """Make sure that a folder is that of an attempt at an operation: the files of others are live, or go to vacuum.
+    """Check that a folder was written by an attempt at this operation; other folders are live or left to vacuum.
 
     Raises:
-        VerificationFailedError: It is not.
+        VerificationFailedError: It was not.
     """
     if operation.number not in {known.number for known in attempts_among(storage, [folder])}:
         raise VerificationFailedError(
-            f"table {operation.table}: no attempt at operation {operation.id} has written the folder {folder!r}; "
+            f"table {operation.table}: no attempt at operation {operation.id} wrote the folder {folder!r}; "
             "nothing was changed. Run the operation again"
         )
 
 
 def require_latest(connection: Connection, operation: Operation, staging: str) -> None:
-    """Make sure that a staging folder is what the latest attempt at its step has reported, and was not withdrawn.
+    """Check that a staging folder is the result of the latest attempt at its step, and was not withdrawn.
 
     Raises:
-        FencedError: It was, or another attempt has begun.
+        FencedError: It was withdrawn, or another attempt has started.
     """
     query = select(JobRow.result).where(JobRow.operation_number == operation.number, JobRow.state == JobState.SUCCEEDED)
     if not any(result.get("staging") == staging for result in connection.scalars(query)):
         raise FencedError(
-            f"operation {operation.id}: {staging} was withdrawn, or another attempt stages the load; nothing of it is "
+            f"operation {operation.id}: {staging} was withdrawn, or another attempt stages the load; nothing was "
             "committed. Run the load again from its start"
         )
 
 
 def withdraw_attempt(connection: Connection, staged: AttemptName, staging: str) -> None:
-    """Make sure, from the commit on, that nobody publishes what an attempt has staged; locks its operation."""
+    """Prevent, from the commit on, that the files staged by an attempt are published; lock its operation."""
     operation = select(OperationRow.kind, OperationRow.state).where(OperationRow.number == staged.number)
     row = connection.execute(operation.with_for_update()).one_or_none()
     if row is None or row.state in FINISHED:
@@ -85,7 +85,7 @@ def withdraw_attempt(connection: Connection, staged: AttemptName, staging: str) 
         JobRow.operation_number == staged.number, JobRow.attempt == staged.attempt
     )
     for step, result in connection.execute(jobs).all():
-        # An append is published by the attempt that stages it.
+        # The attempt that stages an append also publishes it.
         if row.kind == OperationKind.APPEND_ROWS or result.get("staging") == staging:
             connection.execute(
                 update(JobRow)

@@ -9,7 +9,7 @@ from catalog.model import Partition, Table
 
 
 class PurgedPartition(NamedTuple):
-    """A partition that is about to be deleted with its files; its counts are None where they are not known."""
+    """A partition to be deleted with its files; counts are None when unknown."""
 
     id: int
     location: str
@@ -18,18 +18,18 @@ class PurgedPartition(NamedTuple):
 
     @classmethod
     def of(cls, partition: Partition) -> PurgedPartition:
-        """Return what is confirmed of a partition."""
+        """Return the values of a partition that are confirmed."""
         return cls(partition.id, partition.location, partition.row_count, partition.size_bytes)
 
 
 class Confirmation:
-    """Is asked before something is deleted for good. Each method raises to refuse; this class refuses nothing."""
+    """A check before permanent deletions. Each method raises an error to refuse; this class refuses nothing."""
 
     def drop_table(self, table: Table) -> None:
-        """Confirm that a table is dropped with its files; nobody else can change it now."""
+        """Confirm that a table is dropped with its files; the table is locked."""
 
     def purge_partitions(self, table: Table, partitions: Sequence[PurgedPartition]) -> None:
-        """Confirm that partitions are dropped with their files; one that changes afterwards is not."""
+        """Confirm that partitions are dropped with their files; those that change afterwards are not dropped."""
 
     def revert(self, table: Table) -> None:
-        """Confirm that an Iceberg table with just these metadata becomes the Hive table again."""
+        """Confirm that an Iceberg table with exactly this metadata is reverted to the Hive table."""

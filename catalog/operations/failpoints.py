@@ -1,6 +1,6 @@
-"""Points at which a test kills or stops a process, to prove that the operation ends in the same state nevertheless.
+"""Points at which tests kill or stop a process, to prove that the operation still ends in the same state.
 
-`CALVE_DIE_AT` names one of them, `CALVE_STOP_AT` another; nobody sets them outside of tests.
+`CALVE_DIE_AT` and `CALVE_STOP_AT` name a point; they are only set in tests.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ STOP_AT = "CALVE_STOP_AT"
 
 
 class Point(StrEnum):
-    """What has just been done when the process dies, in the order of an operation."""
+    """The step just completed when the process dies, in the order of an operation."""
 
     JOURNALED = "journaled"
-    """The operation holds the table."""
+    """The operation is in the journal and holds the table."""
     STARTED = "started"
-    """An attempt at a step has begun."""
+    """An attempt at a step has started."""
     FILES_WRITTEN = "files-written"
-    """The new data files are there, and nobody knows which they are."""
+    """The new data files are written, but not listed."""
     LISTED = "listed"
-    """Their list is there, but for its end."""
+    """Their list is written, except for its end."""
     MANIFEST_WRITTEN = "manifest-written"
-    """Their list is there."""
+    """Their list is complete."""
     PARTLY_COMMITTED = "partly-committed"
-    """Some of several transactions have ended."""
+    """Some of several transactions are committed."""
     PARTLY_RESERVED = "partly-reserved"
-    """It is decided where the files of some of several batches of partitions go."""
+    """The target folders of some of several batches of partitions are reserved."""
     RESERVED = "reserved"
-    """It is decided where all files go, and none has moved."""
+    """All target folders are reserved, and no file has moved."""
     PARTLY_MOVED = "partly-moved"
     """The files of one more partition have moved."""
     MOVED = "moved"
-    """All files are in their places, and no reader knows them."""
+    """All files are in their target folders, but not visible to readers."""
     WITHDRAWN = "withdrawn"
-    """Nobody can publish what was staged any longer; its files are still there."""
+    """The staged files can no longer be published, but still exist."""
     STAGED_DATA_DELETED = "staged-data-deleted"
-    """Staged files that had not moved are deleted."""
+    """Staged files that were not moved are deleted."""
     MOVES_UNDONE = "moves-undone"
-    """The files that had moved are deleted, and their partitions still reserved."""
+    """Moved files are deleted; their partitions are still reserved."""
     METADATA_WRITTEN = "metadata-written"
-    """The first metadata of an Iceberg table are there, and nobody knows where."""
+    """The first metadata file of an Iceberg table is written, but not referenced."""
     STAGED = "staged"
-    """What a migration has staged is there, and the catalog does not know it."""
+    """The staged files of a migration are complete, but not recorded in the catalog."""
     CHANGED = "changed"
-    """All changes of the catalog are made in the transaction, which has not ended."""
+    """All changes of the catalog are made in the transaction, which is not committed yet."""
     COMMITTED = "committed"
-    """The transaction has ended, and the caller does not know yet."""
+    """The transaction is committed, but the caller has no result yet."""
 
 
 def reached(point: Point) -> None:
-    """Kill or stop the process if this is the point that the environment names; it stops once."""
+    """Kill or stop the process if the environment names this point; it stops once."""
     if os.environ.get(DIE_AT) == point:
         die()
     if os.environ.get(STOP_AT) == point:
@@ -62,5 +62,5 @@ def reached(point: Point) -> None:
 
 
 def die() -> None:
-    """Kill this process as `kill -9` does: nothing is cleared up, and no connection closed."""
+    """Kill this process as `kill -9` does: without cleanup, and with open connections."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""Request types of the Spark jobs: one JSON file, the same class on both sides.
+"""Request types of the Spark jobs: one JSON document, the same class on both sides.
 
-A job answers through the catalog (`Operations.finish_job`), never through its output.
+A job reports through the catalog (`Operations.finish_job`), never through its output.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class JobRequest:
     """One attempt at one step of an operation.
 
     Attributes:
-        attempt: The number that `Operations.start_job` gave; the job may commit only while it is the latest.
+        attempt: The number from `Operations.start_job`; the job may commit only while it is the latest.
         table: `database.table`.
     """
 
@@ -38,27 +38,27 @@ class JobRequest:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` wrote.
+        """Parse the JSON of `to_json`.
 
         Raises:
-            InvalidRequestError: It is not JSON of exactly this request's fields.
+            InvalidRequestError: It is not JSON with exactly this request's fields.
         """
         try:
             return cls(**json.loads(text))
         except (json.JSONDecodeError, TypeError) as error:
-            names = ", ".join(each.name for each in fields(cls))
+            names = ", ".join(known.name for known in fields(cls))
             raise InvalidRequestError(
-                f"{cls.__name__} cannot be read from {text[:200]!r}: {error}; it takes {names}"
+                f"{cls.__name__} cannot be parsed from {text[:200]!r}: {error}; its fields are {names}"
             ) from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceJob(JobRequest):
-    """A job that reads the source files of a load, which the operation's row names.
+    """A job that reads the source files of a load, which are listed in the operation's row.
 
     Attributes:
-        keys, columns: (name, type) pairs. No mapping, because a request passes through databases whose JSON forgets the
-            order of fields, and the order of the keys is the order of the path.
+        keys, columns: (name, type) pairs. Not a mapping, because a request passes through databases whose JSON does not
+            keep the order of fields, and the order of the keys is that of the path.
     """
 
     source_format: str
@@ -71,7 +71,7 @@ class SourceJob(JobRequest):
     dry_run: bool = False
 
     def __post_init__(self) -> None:
-        """Make the pairs tuples again, which JSON does not have."""
+        """Restore the tuples, which JSON turns into lists."""
         for name in ("columns", "keys"):
             object.__setattr__(self, name, tuple((column, text) for column, text in getattr(self, name)))
 
@@ -82,13 +82,13 @@ class SourceJob(JobRequest):
 
     @property
     def column_types(self) -> dict[str, str]:
-        """Declared column → type, in the order of the files if they have no header."""
+        """Declared column → type, in file order if the files have no header."""
         return dict(self.columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidateSourceJob(SourceJob):
-    """Parse the source files, and check the partitions that they would make. Creates the table if it is not there."""
+    """Parse the source files and check the resulting partitions. Create the table if it does not exist."""
 
     script: ClassVar[str] = "validate_source"
 
@@ -111,7 +111,7 @@ class BuildPartitionIndexJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyPartitionIndexJob(JobRequest):
-    """Compare an ACTIVE partition index with its table, and repair what differs if asked to."""
+    """Compare an ACTIVE partition index with its table, and repair differences if requested."""
 
     script: ClassVar[str] = "verify_partition_index"
 
@@ -121,7 +121,7 @@ class VerifyPartitionIndexJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RewritePartitionsJob(JobRequest):
-    """Write the new files of a rebalancing plan, which the operation's row tells, where no reader looks."""
+    """Write the new files of a rebalancing plan, which is in the operation's row, outside the folders of readers."""
 
     script: ClassVar[str] = "rewrite_partitions"
 
@@ -131,7 +131,7 @@ class VerifyRewriteJob(JobRequest):
     """Compare the new files of a rebalancing plan with the old ones.
 
     Attributes:
-        folder: Of the new files, below the table's location.
+        folder: The folder of the new files, below the table's location.
     """
 
     script: ClassVar[str] = "verify_rewrite"
@@ -143,12 +143,12 @@ class VerifyRewriteJob(JobRequest):
 class StageMigrationJob(JobRequest):
     """List the files of a table that becomes an Iceberg table, read their footers, and write the manifests.
 
-    The operation's row tells how it is to become one.
+    The operation's row has the options of the migration.
 
     Attributes:
-        dry_run: Do all that, but for writing.
-        threads: How many files a task reads at once; None for one where files are local, and many elsewhere.
-        files_a_task: About how many files a task reads; None for a number that suits the table and the cores.
+        dry_run: Do not write the manifests.
+        threads: Number of files that a task reads concurrently; None for one on local disks and many elsewhere.
+        files_a_task: Approximate number of files per task; None to derive it from the table and the number of cores.
     """
 
     script: ClassVar[str] = "stage_migration"
@@ -160,10 +160,10 @@ class StageMigrationJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyMigrationJob(JobRequest):
-    """Compare what a Hive table reads with what the Iceberg table would read that it becomes.
+    """Compare the rows of a Hive table with those that the Iceberg table would return.
 
     Attributes:
-        partitions: How many partitions to compare, chosen evenly; None for all.
+        partitions: Number of partitions to compare, spread evenly; None for all.
     """
 
     script: ClassVar[str] = "verify_migration"
@@ -171,10 +171,10 @@ class VerifyMigrationJob(JobRequest):
     partitions: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a comparison of nothing, which would find no difference.
+        """Refuse an empty comparison, which would find no difference.
 
         Raises:
-            WrongFieldError: The number is below 1.
+            WrongFieldError: The number is less than 1.
         """
         if self.partitions is not None:
             whole_number("partitions", self.partitions, _MOST_PARTITIONS)
@@ -185,7 +185,7 @@ class MaintainIcebergJob(JobRequest):
     """Run Iceberg's own procedures on a table.
 
     Attributes:
-        statements: As Spark understands them, with tables as `calve.database.table`.
+        statements: In Spark's SQL, with tables as `calve.database.table`.
     """
 
     script: ClassVar[str] = "maintain_iceberg"
@@ -195,13 +195,13 @@ class MaintainIcebergJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class RunStatementJob(JobRequest):
-    """Run SQL statements, one after the other; those that an earlier attempt has run are not run again.
+    """Run SQL statements in order, without those that an earlier attempt completed.
 
     Attributes:
-        table: What the journal names: `catalog.statements.scripts.subject`.
+        table: The journal's table: `catalog.statements.scripts.subject`.
         statements: Separated by semicolons.
-        database: Where tables without a database are.
-        keep_going: Go on after a statement that fails.
+        database: Database of tables that are named without one.
+        keep_going: Continue after a statement that fails.
     """
 
     script: ClassVar[str] = "run_statement"
@@ -213,7 +213,7 @@ class RunStatementJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class CountValuesJob(JobRequest):
-    """Count how the values of the partition column are spread in some partitions of a table."""
+    """Count the values of the partition column in some partitions of a table."""
 
     script: ClassVar[str] = "count_values"
 
@@ -222,7 +222,7 @@ class CountValuesJob(JobRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckQualityJob(JobRequest):
-    """Check the partitions that an operation added, by the rules of the table's YAML entry."""
+    """Check the partitions that an operation added by the quality rules of the table's YAML entry."""
 
     script: ClassVar[str] = "check_quality"
 

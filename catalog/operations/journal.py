@@ -1,7 +1,8 @@
-"""Operations and the jobs that run their steps.
+"""The journal of operations and of the jobs that run their steps.
 
-An operation has an id from its caller, so a retry continues it instead of starting a second one. Each attempt at a
-step gets a number; only the latest attempt may report or commit (`guard`), whatever an earlier one still does.
+The caller chooses an operation's id, so a retry continues the operation instead of starting a second one. Each attempt
+at a step gets a number; only the latest attempt may report or commit (`guard`), even if an earlier one is still
+running.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Operations:
     """The operations of one catalog."""
 
     def __init__(self, storage: Storage) -> None:
-        """Take the database."""
+        """Use the catalog's database."""
         self._storage = storage
 
     def begin(
@@ -72,22 +73,22 @@ class Operations:
         is_fixed: bool = False,
         requested_by: str | None = None,
     ) -> Operation:
-        """Journal an operation before its first step, or return it when it was begun before.
+        """Journal an operation before its first step, or return it if it was started before.
 
         Args:
-            is_fixed: An operation that was begun before has to have the same request.
-            is_exclusive: No other exclusive operation may be at work on the table. One that nobody has touched for
-                `LEASE_MS` is given up in its favour.
+            is_fixed: An operation that was started before must have the same request.
+            is_exclusive: No other exclusive operation may run on the table. One without a heartbeat for `LEASE_MS` is
+                abandoned in favour of this one.
 
         Raises:
-            OperationConflictError: Another one is at work on the table.
-            OperationReusedError: It was begun on another table, for something else, or with another fixed request.
+            OperationConflictError: Another operation is running on the table.
+            OperationReusedError: It was started on another table, with another kind, or with another fixed request.
         """
         table = str(TableName.parse(table))
         with self._storage.write() as connection:
             table_id = hold_table(connection, table)
             if is_exclusive:
-                self._give_up_abandoned(connection, table_id, table, operation_id)
+                self._fail_abandoned(connection, table_id, table, operation_id)
             row = connection.execute(select_operation(operation_id)).one_or_none()
             if row is not None:
                 require_same(row, kind, (table, table_id), dict(request or {}) if is_fixed else row.request)
@@ -115,20 +116,20 @@ class Operations:
         return operation
 
     def refuse_if_held(self, connection: Connection, table: str, operation_id: str | None = None) -> None:
-        """Look whether an exclusive operation could begin on a table now.
+        """Check that an exclusive operation could start on a table now.
 
         Args:
-            operation_id: Of an operation that holds the table itself; None for none.
+            operation_id: The operation that may hold the table; None for none.
 
         Raises:
-            OperationConflictError: Another one is at work on the table.
+            OperationConflictError: Another operation is running on the table.
         """
         self._others(connection, find_table_id(connection, table), str(TableName.parse(table)), operation_id)
 
     def record(
         self, connection: Connection, operation_id: str, kind: OperationKind, table: Table, request: Mapping[str, Any]
     ) -> Operation:
-        """Journal a change that the caller's transaction makes, and that has something left to do after the commit."""
+        """Journal a change that the caller's transaction makes and that has work left after the commit."""
         connection.execute(
             insert(OperationRow).values(
                 id=operation_id,
@@ -147,7 +148,7 @@ class Operations:
         return operation_of(existing(connection, operation_id))
 
     def committed(self, kind: OperationKind) -> list[Operation]:
-        """Return the operations of a kind that have something left to do after their commit, the oldest first."""
+        """Return the operations of a kind that have work left after their commit, oldest first."""
         query = select_operations().where(OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED)
         with self._storage.read() as connection:
             return [operation_of(row) for row in connection.execute(query.order_by(OperationRow.number))]
@@ -156,13 +157,13 @@ class Operations:
         """Return an operation.
 
         Raises:
-            OperationNotFoundError: There is none of this id.
+            OperationNotFoundError: There is no operation of this id.
         """
         with self._storage.read() as connection:
             return operation_of(existing(connection, operation_id))
 
     def find(self, operation_id: str) -> Operation | None:
-        """Return an operation; None when there is none of this id."""
+        """Return an operation; None when there is no operation of this id."""
         with self._storage.read() as connection:
             row = connection.execute(select_operation(operation_id)).one_or_none()
         return None if row is None else operation_of(row)
@@ -174,9 +175,9 @@ class Operations:
         return None if row is None else operation_of(row)
 
     def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
-        """Return the latest operations, the newest first; of all, or of one table (`database.name`).
+        """Return the latest operations, newest first; of all tables, or of one (`database.name`).
 
-        Those are the operations that began under this name, and those of the table that has it now.
+        Those of a table include operations that started under this name and those of the table that has it now.
         """
         query = select_operations().order_by(OperationRow.number.desc()).limit(limit)
         with self._storage.read() as connection:
@@ -186,24 +187,24 @@ class Operations:
             return [operation_of(row) for row in connection.execute(query)]
 
     def fail(self, operation_id: str, code: str, detail: str) -> None:
-        """Give an unfinished operation up: none of its jobs can commit any more. A retry takes it up again."""
+        """Fail an unfinished operation, so that none of its jobs can commit. A retry resumes it."""
         with self._storage.write() as connection:
             row = existing(connection, operation_id)
             if row.state in UNFINISHED:
                 self._fail(connection, row.number, code, detail)
 
     def advance(self, connection: Connection, operation_id: str, state: OperationState) -> None:
-        """Move an operation to a state in the caller's transaction; does nothing when it is there.
+        """Move an operation to a state in the caller's transaction; do nothing when it is in that state.
 
         Raises:
-            ConflictError: It cannot go there from where it is.
+            ConflictError: Its current state does not allow the transition.
         """
         row = existing(connection, operation_id)
         if row.state != state:
             set_state(connection, row.number, OperationState(row.state), state)
 
     def clean(self, numbers: Sequence[int]) -> int:
-        """Say of COMMITTED operations that they have left nothing to clear up; return how many there were."""
+        """Mark COMMITTED operations as having nothing left to remove; return their number."""
         count = 0
         for batch in batched(numbers):
             with self._storage.write() as connection:
@@ -217,16 +218,16 @@ class Operations:
         return count
 
     def abandoned(self) -> Sequence[Operation]:
-        """Return the unfinished operations that nobody works on any more, the oldest first.
+        """Return the abandoned unfinished operations, oldest first.
 
-        Nobody has touched them for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never gave a sign of life.
+        They had no heartbeat for `LEASE_MS`; or for `SILENT_LEASE_MS`, where an attempt never sent one.
         """
         query = select_operations().where(is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
             return [operation_of(row) for row in connection.execute(query)]
 
     def give_up_abandoned(self, operation: Operation) -> bool:
-        """Fail an operation, if nobody has begun to work on it again; return whether that is so."""
+        """Fail an operation if it is still abandoned; return whether it was."""
         with self._storage.write() as connection:
             query = select_operation(operation.id).where(is_abandoned()).with_for_update()
             row = connection.execute(query).one_or_none()
@@ -239,17 +240,17 @@ class Operations:
     # --- jobs ---------------------------------------------------------------------------------------------------
 
     def start_job(self, operation_id: str, step: str, log_path: str | None = None) -> int:
-        """Begin a new attempt at a step and return its number; from now on no earlier attempt can commit.
+        """Start a new attempt at a step and return its number; from now on no earlier attempt can commit.
 
         Raises:
             OperationNotFoundError: There is no operation of this id.
-            OperationConflictError: The operation was given up, and another is at work on the table in its place.
-            TableNotFoundError: The table was dropped since the operation began.
+            OperationConflictError: The operation was abandoned, and another one is running on the table in its place.
+            TableNotFoundError: The table was dropped since the operation started.
         """
         with self._storage.write() as connection:
             row = hold_table_of(connection, existing(connection, operation_id))
             if row.is_exclusive and row.state not in FINISHED:
-                self._give_up_abandoned(connection, row.table_id, row.current_name or row.table_name, operation_id)
+                self._fail_abandoned(connection, row.table_id, row.current_name or row.table_name, operation_id)
             row = existing(connection, operation_id, lock=True)
             if row.state in (OperationState.PLANNED, OperationState.FAILED):
                 set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
@@ -278,7 +279,7 @@ class Operations:
 
     @contextmanager
     def attempt(self, operation_id: str, step: str) -> Iterator[int]:
-        """Run a step in this process: begin an attempt, and record its failure when an error passes through.
+        """Run a step in this process: start an attempt, and record its failure if an error is raised.
 
         Raises:
             OperationNotFoundError: There is no operation of this id.
@@ -313,38 +314,38 @@ class Operations:
         total: int | None = None,
         note: str | None = None,
     ) -> None:
-        """Say that an attempt is alive, and how far it is; `note` names the unit, for instance `partitions`.
+        """Record an attempt's heartbeat and progress; `note` names the unit, for instance `partitions`.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was abandoned.
         """
         progress = {"progress_done": done, "progress_total": total, "progress_note": note}
-        known = {name: value for name, value in progress.items() if value is not None}
+        changed = {name: value for name, value in progress.items() if value is not None}
         with self._storage.write() as connection:
-            # The operation's row before the job's, as everywhere: two orders could wait for each other for ever.
+            # Lock the operation's row before the job's, as everywhere: two different orders could deadlock.
             number = existing(connection, operation_id, lock=True).number
             connection.execute(
-                update(OperationRow).where(OperationRow.number == number).values(heartbeat_at_ms=CurrentMs(), **known)
+                update(OperationRow).where(OperationRow.number == number).values(heartbeat_at_ms=CurrentMs(), **changed)
             )
-            beaten = connection.execute(
+            updated = connection.execute(
                 update_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
                 .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs())
             )
-            if beaten.rowcount == 0:
+            if updated.rowcount == 0:
                 raise fenced(operation_id, step, attempt)
 
     def guard(
         self, connection: Connection, operation_id: str, step: str, attempt: int, *, hold: bool = True
     ) -> Operation:
-        """Let only the latest attempt of a live operation pass; whoever wants to take over waits for the commit.
+        """Check that this is the latest attempt of a running operation, and lock out others until the commit.
 
         Args:
-            hold: False lets others take over before the commit, for work that does no harm then. Transactions that
-                follow each other without a pause in several processes would keep all others out for ever.
+            hold: False does not lock, for work that is harmless if another attempt takes over before the commit.
+                Otherwise processes with one transaction after the other would lock out all others indefinitely.
 
         Raises:
-            FencedError: The attempt was given up, or the operation has failed.
+            FencedError: The attempt was abandoned, or the operation has failed.
         """
         operation = existing(connection, operation_id, lock=hold)
         query = select_job(operation.number, step)
@@ -366,7 +367,7 @@ class Operations:
         """Record an attempt's result, in the caller's transaction if one is given.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was abandoned.
         """
         with self._joined(connection) as joined:
             operation = self.guard(joined, operation_id, step, attempt)
@@ -378,7 +379,7 @@ class Operations:
             )
 
     def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
-        """Record that an attempt failed or was given up; does nothing when a later one has begun or it has ended."""
+        """Record that an attempt failed or was abandoned; do nothing when it has ended or a later one has started."""
         with self._storage.write() as connection:
             number = existing(connection, operation_id).number
             connection.execute(
@@ -397,11 +398,11 @@ class Operations:
             with self._storage.write() as own:
                 yield own
 
-    def _give_up_abandoned(self, connection: Connection, table_id: int | None, table: str, operation_id: str) -> None:
-        """Fail other exclusive operations that nobody works on any more.
+    def _fail_abandoned(self, connection: Connection, table_id: int | None, table: str, operation_id: str) -> None:
+        """Fail other exclusive operations that are abandoned.
 
         Raises:
-            OperationConflictError: Somebody does.
+            OperationConflictError: Another one is still running.
         """
         for other in self._others(connection, table_id, table, operation_id):
             self._fail(
@@ -412,10 +413,10 @@ class Operations:
     def _others(
         connection: Connection, table_id: int | None, table: str, operation_id: str | None
     ) -> Sequence[Row[Any]]:
-        """Return other unfinished exclusive operations, which nobody works on any more.
+        """Return other unfinished exclusive operations, all of them abandoned.
 
         Raises:
-            OperationConflictError: Somebody does.
+            OperationConflictError: One is still running.
         """
         others = connection.execute(
             select_operations().where(
@@ -429,22 +430,22 @@ class Operations:
             age_ms = read_clock_ms(connection) - other.heartbeat_at_ms
             if age_ms < LEASE_MS:
                 raise OperationConflictError(
-                    f"table {table}: operation {other.id} ({other.kind}, {other.state}) is at work on it, last seen "
-                    f"{age_ms // 1000} s ago; wait until it has ended, or give it up: calve give-up '{other.id}'"
+                    f"table {table}: operation {other.id} ({other.kind}, {other.state}) is running on it, last "
+                    f"heartbeat {age_ms // 1000} s ago; wait for it to end, or abandon it: calve give-up '{other.id}'"
                 )
         return others
 
     @staticmethod
     def _begin_again(connection: Connection, row: Row[Any], table_id: int | None, request: Mapping[str, Any]) -> None:
-        """Continue an operation; what its jobs did for another request, or a table that was dropped, does not count.
+        """Continue an operation; results of its jobs for another request or a dropped table are invalidated.
 
         Raises:
-            OperationConflictError: It was begun on a table that has another name now.
+            OperationConflictError: It was started on a table that has another name now.
         """
         if row.current_name is not None and row.table_id != table_id:
             raise OperationConflictError(
-                f"operation {row.id} was begun on the table that is called {row.current_name} now and was "
-                f"{row.table_name} then; start another operation, of an id of its own"
+                f"operation {row.id} was started on table {row.table_name}, which is now named {row.current_name}; "
+                "start a new operation with an id of its own"
             )
         if row.state == OperationState.FAILED:
             set_state(connection, row.number, OperationState.FAILED, OperationState.PLANNED)

@@ -1,4 +1,4 @@
-"""Operations and jobs as the journal has them, and the states that they pass through."""
+"""Operations and jobs as recorded in the journal, with their states."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from enum import StrEnum
 from typing import Any
 
 LEASE_MS = 15 * 60 * 1000
-"""An unfinished operation that nobody has touched for so long no longer holds its table."""
+"""An unfinished operation without a heartbeat for this time no longer holds its table."""
 
 SILENT_LEASE_MS = 24 * 60 * 60 * 1000
-"""The same where an attempt has never given a sign of life, as one in its caller's own process may not."""
+"""The same for an attempt that never sent a heartbeat, as one in its caller's own process may not."""
 
 ABANDONED = "ABANDONED"
-"""The failure code of such an operation."""
+"""Failure code of an abandoned operation."""
 
 
 class OperationKind(StrEnum):
-    """What an operation does."""
+    """The kinds of operations."""
 
     ADD_PARTITIONS = "add_partitions"
     BUILD_INDEX = "build_index"
@@ -41,7 +41,7 @@ class OperationKind(StrEnum):
 
 
 class OperationState(StrEnum):
-    """Where an operation stands."""
+    """The states of an operation."""
 
     PLANNED = "PLANNED"
     RUNNING = "RUNNING"
@@ -62,7 +62,7 @@ FINISHED = (OperationState.COMMITTED, OperationState.CLEANED)
 
 
 class JobState(StrEnum):
-    """Where the latest attempt at a step stands."""
+    """The states of the latest attempt at a step."""
 
     SUBMITTED = "SUBMITTED"
     RUNNING = "RUNNING"
@@ -78,13 +78,12 @@ class Operation:
     """One journaled change of the catalog and its files.
 
     Attributes:
-        number: A short name for it; unique in the catalog, and never used again.
-        table: What its table is called now; the name under which it began when no table has come of it, or the table
-            was dropped.
-        folder: A name that no other operation has, of this catalog or another; folders of its files begin with it.
+        number: A short identifier; unique in the catalog and never reused.
+        table: Current name of its table; the name when it started, if the table was not created or was dropped.
+        folder: A name that is unique across operations and catalogs; the names of its folders start with it.
         table_id: The identity of the table; None until the table exists.
-        report: What its steps found and did, by step.
-        heartbeat_at_ms: When somebody last worked on it.
+        report: The results of its steps, by step.
+        heartbeat_at_ms: Time of the last heartbeat.
     """
 
     id: str
@@ -107,7 +106,7 @@ class Operation:
 
     @property
     def is_committed(self) -> bool:
-        """Say whether its change is in the catalog, so that no step before the commit has anything left to do."""
+        """Return whether its change is in the catalog, so that no step before the commit has work left."""
         return self.state in FINISHED
 
 
@@ -133,5 +132,5 @@ class JobRun:
 
     @property
     def is_alive(self) -> bool:
-        """Say whether the attempt has neither ended nor been given up, as far as the catalog knows."""
+        """Return whether the attempt has neither ended nor been abandoned, as far as the catalog knows."""
         return self.state in ALIVE

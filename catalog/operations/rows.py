@@ -1,4 +1,4 @@
-"""Rows of operations and jobs: queried, locked, changed."""
+"""Queries, locks and updates of the rows of operations and jobs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from catalog.storage.schema import CatalogRow, JobRow, OperationRow
 
 
 def untouched(age_ms: int) -> str:
-    """Return since when nobody worked on an operation, in words."""
-    return f"nobody worked on it for {age_ms // 60_000} minutes"
+    """Return the time since the last heartbeat, in words."""
+    return f"no heartbeat for {age_ms // 60_000} minutes"
 
 
 def is_abandoned() -> ColumnElement[bool]:
-    """Return the condition that nobody works on an operation any more, as `Operations.abandoned` says."""
+    """Return the condition that an operation is abandoned (`Operations.abandoned`)."""
     age_ms = CurrentMs() - OperationRow.heartbeat_at_ms
     is_silent = exists().where(JobRow.operation_number == OperationRow.number, JobRow.state == JobState.SUBMITTED)
     return OperationRow.state.in_(UNFINISHED) & (age_ms >= LEASE_MS) & ((age_ms >= SILENT_LEASE_MS) | ~is_silent)
@@ -48,7 +48,7 @@ def hold_table(connection: Connection, table: str) -> int | None:
 
 
 def hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
-    """Do the same for the table of an operation; return the operation as it is from then on.
+    """Lock the operations of an operation's table; return the operation as it is after that.
 
     Raises:
         TableNotFoundError: The table was dropped.
@@ -59,14 +59,14 @@ def hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
     row = existing(connection, row.id)
     if row.is_exclusive and row.table_id is not None and row.current_name is None and row.state not in FINISHED:
         raise TableNotFoundError(
-            f"table {row.table_name}, on which operation {row.id} was begun, was dropped; start another operation"
+            f"table {row.table_name}, on which operation {row.id} was started, was dropped; start a new operation"
         )
     return row
 
 
 @cache
 def select_operations() -> Any:
-    """Return the query of operations, as `operation_of` takes their rows."""
+    """Return the query of operations, whose rows `operation_of` converts."""
     catalog = select(CatalogRow.identity).scalar_subquery().label("catalog")
     return select(OperationRow.__table__, current_name(), catalog)
 
@@ -80,10 +80,10 @@ def existing(connection: Connection, operation_id: str, *, lock: bool = False) -
     """Return the row of an operation.
 
     Args:
-        lock: Whether to lock it until the transaction ends.
+        lock: Lock it until the transaction ends.
 
     Raises:
-        OperationNotFoundError: There is none.
+        OperationNotFoundError: There is no such operation.
     """
     query = select_operation(operation_id)
     row = connection.execute(query.with_for_update() if lock else query).one_or_none()
@@ -93,10 +93,10 @@ def existing(connection: Connection, operation_id: str, *, lock: bool = False) -
 
 
 def require_same(row: Row[Any], kind: OperationKind, table: tuple[str, int | None], request: Mapping[str, Any]) -> None:
-    """Make sure that an operation is of this kind, table and request.
+    """Check that an operation has this kind, table and request.
 
     Raises:
-        OperationReusedError: It is not.
+        OperationReusedError: It has not.
     """
     name, table_id = table
     is_its_table = row.table_name == name or (table_id is not None and row.table_id == table_id)
@@ -108,7 +108,7 @@ def set_state(connection: Connection, number: int, old: OperationState, new: Ope
     """Move an operation from one state to another.
 
     Raises:
-        ConflictError: There is no such way, or it is in another state by now.
+        ConflictError: The transition is not allowed, or the operation is in another state by now.
     """
     if new not in TRANSITIONS[old]:
         raise ConflictError(f"operation number {number} is {old} and cannot become {new}")
@@ -118,23 +118,23 @@ def set_state(connection: Connection, number: int, old: OperationState, new: Ope
         .values(state=new, failure_code=None, failure_detail=None, heartbeat_at_ms=CurrentMs())
     )
     if changed.rowcount == 0:
-        raise ConflictError(f"operation number {number} is not {old} any more; look again")
+        raise ConflictError(f"operation number {number} is no longer {old}; read its state again")
 
 
 def select_job(number: int, step: str) -> Any:
-    """Return the query of the job of a step."""
+    """Return the query of a step's job."""
     return select(JobRow.__table__).where(JobRow.operation_number == number, JobRow.step == step)
 
 
 def update_job(number: int, step: str) -> Any:
-    """Return a change of the job of a step."""
+    """Return an update of a step's job."""
     return update(JobRow).where(JobRow.operation_number == number, JobRow.step == step)
 
 
 def fenced(operation_id: str, step: str, attempt: int) -> FencedError:
-    """Return the error for an attempt that was given up."""
+    """Return the error for an abandoned attempt."""
     return FencedError(
-        f"attempt {attempt} at step {step} of operation {operation_id} was given up; nothing of it is committed. "
+        f"attempt {attempt} at step {step} of operation {operation_id} was abandoned; nothing was committed. "
         "Leave the work to the latest attempt, or start the operation again"
     )
 

@@ -1,10 +1,10 @@
-"""Layout of staging folders: what a load writes below its table's location, and no reader looks into.
+"""Layout of staging folders, which a load writes below its table's location and readers skip.
 
-    _calve_staging/<attempt>/data/k=v/…    data files, in a folder for each partition; their names are unique
-    _calve_staging/<attempt>/files         the list of them: one row for each partition (`StagedPartition`)
-    _calve_rejected/<operation>/k=v/…      the files of partitions that a load left out
+    _calve_staging/<attempt>/data/k=v/…    data files, in one folder per partition, with unique names
+    _calve_staging/<attempt>/files         their list: one row per partition (`StagedPartition`)
+    _calve_rejected/<operation>/k=v/…      the files of partitions that a load skipped
 
-For a table without partition keys the files are in `data` itself.
+The files of a table without partition keys are in `data` itself.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ STAGED_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class StagedPartition:
-    """Files that are staged for one partition.
+    """The staged files of one partition.
 
     Attributes:
         values: Empty for a table without partition keys.
-        files: Names of its files, which no other file has.
+        files: Names of its files, which are unique.
     """
 
     values: tuple[str | None, ...]
@@ -57,30 +57,30 @@ class StagedPartition:
         return len(self.files)
 
     def data_path(self, key_names: Sequence[str]) -> str:
-        """Return the folder of its files, below the staging folder."""
+        """Return the folder of its files, relative to the staging folder."""
         return "/".join(part for part in (STAGED_DATA, partition_path(key_names, self.values)) if part)
 
 
 def staging_name(operation: Operation, attempt: int) -> str:
-    """Return the staging folder of an attempt, below the table's location."""
+    """Return the staging folder of an attempt, relative to the table's location."""
     return f"{STAGING}/{attempt_folder(operation, attempt)}"
 
 
 def is_complete(folder: Folder, staging: str) -> bool:
-    """Return whether everything that an attempt stages is there, with its list."""
+    """Return whether an attempt's staged files and their list are complete."""
     return folder.exists(f"{staging}/{_COMPLETE}")
 
 
 def incomplete(folder: Folder, staging: str, table: str) -> VerificationFailedError:
-    """Return the error that a staging folder is not complete."""
+    """Return the error for an incomplete staging folder."""
     return VerificationFailedError(
-        f"table {table}: {folder.location}/{staging} has no complete list of what was written; nothing was added. Run "
+        f"table {table}: {folder.location}/{staging} has no complete list of the written files; nothing was added. Run "
         "the load again from its start"
     )
 
 
 def read_staged(folder: Folder, staging: str) -> Iterator[StagedPartition]:
-    """Yield what is staged; nothing when the list is not complete."""
+    """Yield the staged partitions; nothing when the list is incomplete."""
     if is_complete(folder, staging):
         for row in folder.rows(f"{staging}/{STAGED_FILES}"):
             yield StagedPartition(tuple(row["values"]), tuple(row["files"]), row["row_count"], row["size_bytes"])

@@ -1,4 +1,4 @@
-"""Which table an operation belongs to: by the table's identity, and by a name only until a table has it."""
+"""The table of an operation: by its identity, or by its name until the table exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_table_id(connection: Connection, name: str) -> int | None:
 
 
 def current_name() -> Label[Any]:
-    """Return a column beside an operation's: what its table is called now; null when the table is not there."""
+    """Return a column for queries of operations: the current name of the table; null when it does not exist."""
     tables = select(_FULL_NAME).select_from(TableRow).join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     return tables.where(TableRow.id == OperationRow.table_id).scalar_subquery().label("current_name")
 
@@ -30,7 +30,7 @@ def current_name() -> Label[Any]:
 def belongs_to(table_id: int | None, name: ColumnElement[str] | str) -> ColumnElement[bool]:
     """Return the condition that an operation belongs to a table, or to the name that it has or will have.
 
-    Tables of former versions may have one location; their operations act on the same files, as if it were one table.
+    Tables of former versions may share a location; their operations act on the same files, as if they were one table.
     """
     is_waiting = OperationRow.table_id.is_(None) & (OperationRow.table_name == name)
     if table_id is None:
@@ -41,12 +41,12 @@ def belongs_to(table_id: int | None, name: ColumnElement[str] | str) -> ColumnEl
 
 
 def has_waiting(name: ColumnElement[str] | str) -> Exists:
-    """Return the condition that operations wait for a table of a name, such as the load that creates it."""
+    """Return the condition that operations wait for a table of a name, such as the load that will create it."""
     return exists().where(_waits_for(name))
 
 
 def adopt_operations(connection: Connection, table_id: int, name: str) -> None:
-    """Give a table that has come to a name, which the caller holds, the operations that wait for one."""
+    """Assign the operations that wait for a name, which the caller has locked, to the table that now has it."""
     connection.execute(update(OperationRow).where(_waits_for(name)).values(table_id=table_id))
 
 
@@ -55,18 +55,18 @@ def _waits_for(name: ColumnElement[str] | str) -> ColumnElement[bool]:
 
 
 def refuse_awaited_name(connection: Connection, name: str) -> None:
-    """Make sure that no operation holds a name, under which it will create a table.
+    """Check that no operation holds a name under which it will create a table.
 
     Raises:
         OperationConflictError: One does.
     """
     hold_name(connection, name)
-    is_at_work = OperationRow.is_exclusive & OperationRow.state.in_(("PLANNED", "RUNNING"))
-    holder = connection.scalar(select(OperationRow.id).where(belongs_to(None, name), is_at_work).limit(1))
+    is_running = OperationRow.is_exclusive & OperationRow.state.in_(("PLANNED", "RUNNING"))
+    holder = connection.scalar(select(OperationRow.id).where(belongs_to(None, name), is_running).limit(1))
     if holder is not None:
         raise OperationConflictError(
-            f"the name {name} is held by operation {holder}, which will create a table of this name; wait until it "
-            f"has ended, or give it up: calve give-up '{holder}'"
+            f"the name {name} is held by operation {holder}, which will create a table of this name; wait for it "
+            f"to end, or abandon it: calve give-up '{holder}'"
         )
 
 
@@ -76,7 +76,7 @@ def hold_name(connection: Connection, name: str) -> None:
 
 
 def name_lock(name: str) -> str:
-    """Return the lock of `hold_name`."""
+    """Return the name of the lock of `hold_name`."""
     return f"calve:{name}"
 
 

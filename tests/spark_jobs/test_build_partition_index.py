@@ -88,7 +88,7 @@ def test_given_up_build_cannot_end(spark: Any, orders: Catalog) -> None:
     orders.create_partition_index(TABLE, "by_day", ["day"])
     given_up = start(orders)
     orders.operations.start_job("build", "build_partition_index")
-    with pytest.raises(FencedError, match="was given up"):
+    with pytest.raises(FencedError, match="was abandoned"):
         build_partition_index(spark, orders, given_up)
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
 

@@ -112,7 +112,7 @@ def test_given_up_attempt_repairs_nothing(spark: Any, orders: Catalog) -> None:
     damage(orders)
     given_up = start(orders, repair=True)
     orders.operations.start_job("verify", given_up.step)
-    with pytest.raises(FencedError, match="was given up"):
+    with pytest.raises(FencedError, match="was abandoned"):
         verify_partition_index(spark, orders, given_up)
     assert orders.verify_partition_index(TABLE, INDEX).findings.counts.total() == 3
 

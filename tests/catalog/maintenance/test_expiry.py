@@ -53,7 +53,7 @@ def test_operations_that_nobody_works_on_have_failed_and_can_be_taken_up_again(c
     assert catalog.maintenance.expire_operations().abandoned == ("load", "planned")
     failed = catalog.operations.get("load")
     assert (failed.state, failed.failure_code) == (OperationState.FAILED, ABANDONED)
-    assert failed.failure_detail == "nobody worked on it for 15 minutes"
+    assert failed.failure_detail == "no heartbeat for 15 minutes"
     with pytest.raises(FencedError):
         load.commit()
     load.start().write().commit()

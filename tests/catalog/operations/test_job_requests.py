@@ -59,7 +59,7 @@ def test_the_keys_of_a_source_keep_their_order() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"table": "demo.t"}', '{"unknown": 1}'])
 def test_another_text_is_refused_with_the_fields_that_are_expected(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match=r"BuildPartitionIndexJob cannot be read.*operation_id.*index"):
+    with pytest.raises(InvalidRequestError, match=r"BuildPartitionIndexJob cannot be parsed.*operation_id.*index"):
         BuildPartitionIndexJob.from_json(text)
 
 
