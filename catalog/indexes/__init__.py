@@ -1,1 +1,1 @@
-"""Partition indexes: their keys, the plans that read them, and their items."""
+"""Partition indexes: keys, items, builds, and the plans that read them."""

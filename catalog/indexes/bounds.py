@@ -1,4 +1,4 @@
-"""What an expression implies for single keys, as ranges of their encoded values."""
+"""Bounds that an expression implies for single keys, as ranges of encoded values."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from catalog.types.ranges import END, FIRST_VALUE, KeyRange, Ranges, intersectio
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an expression implies for single keys.
+    """The bounds that an expression implies for single keys.
 
     Attributes:
-        keys: For each key that is bound, the ranges in which its value must be.
-        is_exact: The expression says no more than that.
+        keys: For each bound key, the ranges that contain its value.
+        is_exact: The bounds are equivalent to the expression.
     """
 
     keys: Mapping[int, Ranges]
@@ -26,7 +26,7 @@ class Bounds:
 
 
 def bounds_of(expression: Expression, table: Table) -> Bounds:
-    """Return what an expression implies for single keys of a table."""
+    """Return the bounds that an expression implies for single keys of a table."""
     match expression:
         case Condition():
             return _condition_bounds(expression, table)
@@ -41,7 +41,7 @@ def bounds_of(expression: Expression, table: Table) -> Bounds:
             parts = [bounds_of(operand, table) for operand in operands]
             common = [key for key in parts[0].keys if all(key in part.keys for part in parts)]
             return Bounds(
-                {key: union([each for part in parts for each in part.keys[key]]) for key in common},
+                {key: union([key_range for part in parts for key_range in part.keys[key]]) for key in common},
                 all(part.is_exact and len(part.keys) == 1 for part in parts) and len(common) == 1,
             )
     return Bounds({}, False)
@@ -62,8 +62,8 @@ def _condition_bounds(condition: Condition, table: Table) -> Bounds:
         case Operator.NOT_LIKE:
             ranges, is_exact = [KeyRange(FIRST_VALUE, END, text=f"{name} is not null")], False
         case Operator.IN:
-            points = (_points(value, key_type, name) for value in _members(condition))
-            ranges = sorted((point for each in points for point in each), key=lambda point: point.low)
+            members = (_points(value, key_type, name) for value in _members(condition))
+            ranges = sorted((point for points in members for point in points), key=lambda point: point.low)
         case Operator.NOT_EQUAL | Operator.NOT_IN:
             ranges = _gaps(condition, key_type, text)
         case Operator.EQUAL:
@@ -72,7 +72,7 @@ def _condition_bounds(condition: Condition, table: Table) -> Bounds:
         case operator:
             [value] = _members(condition)
             ranges = [_inequality(operator, value, key_type, text)]
-    return Bounds({condition.key: [each for each in ranges if not each.is_empty]}, is_exact)
+    return Bounds({condition.key: [key_range for key_range in ranges if not key_range.is_empty]}, is_exact)
 
 
 def _members(condition: Condition) -> Iterable[KeyValue]:
@@ -95,7 +95,7 @@ def _first_reserved(value: KeyValue, key_type: KeyType) -> int | None:
 
 
 def _gaps(condition: Condition, key_type: KeyType, text: str) -> list[KeyRange]:
-    """Return what lies between values that are not wanted."""
+    """Return the ranges between excluded values."""
     points = sorted(point.low for value in _members(condition) for point in _points(value, key_type, ""))
     lows = [FIRST_VALUE, *map(after_prefix, points)]
     return [KeyRange(low, high, text=text) for low, high in zip(lows, [*points, END], strict=True)]
@@ -106,8 +106,8 @@ def _inequality(operator: Operator, value: KeyValue, key_type: KeyType, text: st
     includes = operator in (Operator.LESS_OR_EQUAL, Operator.GREATER_OR_EQUAL)
     reserved = _first_reserved(value, key_type)
     if reserved is not None:
-        # No value has the reserved character, so none lies between the text before it and the whole text. Of a char,
-        # the text before it goes on with blanks, which are above the character.
+        # No value contains the reserved character, so none lies between the prefix before it and the whole string. A
+        # char continues after the prefix with blanks, which are greater than the character.
         is_padded = isinstance(key_type, CharType) and reserved < key_type.length
         value, includes = str(value)[:reserved], is_less != is_padded
     encoded = key_type.encode(value)
@@ -120,7 +120,7 @@ def _like(pattern: LikePattern, key_type: KeyType, name: str, text: str) -> tupl
     prefix, rest = pattern.split()
     assert isinstance(key_type, StringType)
     if not rest:
-        # A char is as long as its type, and a shorter pattern is not padded.
+        # A char value has the length of its type, and a shorter pattern is not padded.
         return _points(prefix, key_type, name) if key_type.parse_literal(prefix) == prefix else [], True
     length = key_type.length if isinstance(key_type, CharType) else None
     if _first_reserved(prefix, key_type) is not None or (length is not None and len(prefix) > length):

@@ -1,11 +1,11 @@
-"""Building a partition index on a table that stays readable and writable.
+"""Online build of a partition index, while its table stays readable and writable.
 
-1. The index is committed as CREATING; from then on each added partition writes its own item (`adding`). The ids of the
-   partitions that existed are kept as ranges still to be done.
-2. The backfill does range after range, each in a transaction that writes the items and removes the range; ranges may
-   be done in any order, in any process. A build that died goes on with the ranges that are left.
-3. Items are counted against partitions, in one state of the catalog in which no range is left, so that from there on
-   whoever adds or drops a partition keeps them equal. Then the index turns ACTIVE.
+1. The index is committed as CREATING; from then on each added partition writes its own item (`adding`). The ids of
+   existing partitions are stored as ranges to backfill.
+2. The backfill processes range after range, each in a transaction that writes the items and removes the range, in any
+   order and any process. A build that was killed continues with the remaining ranges.
+3. Items are compared with partitions by count, in one snapshot of the catalog without remaining ranges; after that,
+   transactions that add or drop partitions keep the counts equal. Then the index becomes ACTIVE.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 
 RANGE_SIZE = 20_000
-"""Partitions in one range of a backfill."""
+"""Number of partitions in one range of a backfill."""
 
 MAXIMUM_OFFENDING = 100
-"""Partitions named by a FAILED index."""
+"""Maximum number of partitions listed by a FAILED index."""
 
 MAXIMUM_FAILED = 10
-"""FAILED indexes that a table keeps, with their details. Source: AWS Glue, partition indexes."""
+"""Maximum number of FAILED indexes that a table keeps. Source: AWS Glue, partition indexes."""
 
 INTERNAL_ERROR = "INTERNAL_ERROR"
 CANCELLED = "CANCELLED"
-"""Our own code, beside Glue's: there, a build cannot be cancelled."""
+"""Calve's own code, because builds cannot be cancelled in Glue."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """A partition that does not fit the index, and why."""
+    """A partition that the index refuses, with the reason."""
 
     partition_id: int
     code: PartitionProblem
@@ -75,11 +75,11 @@ class Misfit:
 
 @dataclass(frozen=True)
 class BackfillReport:
-    """What the backfill of ranges found.
+    """The result of a backfill of ranges.
 
     Attributes:
-        item_count: Items that it wrote.
-        misfit_count: Partitions that do not fit the index.
+        item_count: Number of written items.
+        misfit_count: Number of partitions that the index refuses.
         misfits: The first of them by id, at most `MAXIMUM_OFFENDING`.
     """
 
@@ -88,7 +88,7 @@ class BackfillReport:
     misfits: tuple[Misfit, ...] = ()
 
     def __add__(self, other: BackfillReport) -> BackfillReport:
-        """Return the report on the ranges of both; their order makes no difference."""
+        """Return the report of both sets of ranges; their order does not matter."""
         return BackfillReport(
             self.item_count + other.item_count,
             self.misfit_count + other.misfit_count,
@@ -97,13 +97,13 @@ class BackfillReport:
 
     @property
     def failure(self) -> IndexFailure | None:
-        """Why the index cannot be: the code is that of the first misfit, however the ranges were scheduled."""
+        """The reason why the build fails, if any: that of the first misfit, however the ranges were scheduled."""
         if not self.misfits:
             return None
         first = self.misfits[0]
         return IndexFailure(
             first.code,
-            f"{self.misfit_count:,} of its partitions do not fit, for instance: {first.partition.problem}",
+            f"{self.misfit_count:,} partitions do not fit the index, for instance: {first.partition.problem}",
             tuple(misfit.partition for misfit in self.misfits),
         )
 
@@ -113,7 +113,7 @@ def _first(misfits: Iterable[Misfit]) -> tuple[Misfit, ...]:
 
 
 def range_cuts(storage: Storage, table: Table, size: int | None = None) -> list[int]:
-    """Return the partition ids at which ranges of `size` partitions end (by default `RANGE_SIZE`), ascending."""
+    """Return the partition ids that end ranges of `size` partitions (by default `RANGE_SIZE`), ascending."""
     query = select(PartitionRow.id).where(PartitionRow.table_id == table.id).order_by(PartitionRow.id)
     cuts: list[int] = []
     with storage.read() as connection:
@@ -125,7 +125,7 @@ def range_cuts(storage: Storage, table: Table, size: int | None = None) -> list[
 
 
 def ranges_to_do(storage: Storage, index: PartitionIndex) -> list[IdRange]:
-    """Return the ranges that the build of an index has still to do, ascending; those done before are not among them."""
+    """Return the remaining ranges of an index build, ascending."""
     with storage.read() as connection:
         return remaining_ranges(connection, index.id)
 
@@ -137,10 +137,10 @@ def backfill(
     ranges: Iterable[IdRange],
     guard: Callable[[Connection], object] = lambda connection: None,
 ) -> BackfillReport:
-    """Write the items of the partitions of some ranges, each range in a transaction of its own.
+    """Write the items of the partitions of some ranges, each range in its own transaction.
 
     Args:
-        guard: Called at the beginning of each transaction; an error of its own ends the backfill.
+        guard: Called at the start of each transaction; its errors end the backfill.
 
     Raises:
         IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
@@ -156,8 +156,8 @@ def backfill(
 def backfill_range(connection: Connection, table: Table, index: PartitionIndex, ids: IdRange) -> BackfillReport:
     """Write the items of a range's partitions, in the caller's transaction.
 
-    A range that another build has done is left alone. Of a range with a partition that does not fit, nothing is
-    written, and it is still to be done.
+    A range that another build has completed is skipped. If a partition of the range does not fit the index, nothing is
+    written, and the range remains.
 
     Raises:
         IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
@@ -166,7 +166,7 @@ def backfill_range(connection: Connection, table: Table, index: PartitionIndex, 
     check_build_goes_on(connection, table, index)
     if not is_claimed:
         return BackfillReport()
-    # One long text takes far less to fetch than many rows; no packed value has a line break in it.
+    # One long string is much faster to fetch than many rows; packed values contain no line breaks.
     ids_and_values = select(
         func.aggregate_strings(cast(PartitionRow.id, Text), "\n"),
         func.aggregate_strings(PartitionRow.packed_values, "\n"),
@@ -193,7 +193,7 @@ def _inside(table: Table, ids: IdRange) -> tuple[ColumnElement[bool], ...]:
 def _misfits(connection: Connection, table: Table, index: PartitionIndex, ids: IdRange) -> list[Misfit]:
     query = partition_query(table).where(*_inside(table, ids)).order_by(PartitionRow.id)
     encoder, factory = ValueEncoder(table, [index]), PartitionFactory(table)
-    found = []
+    misfits = []
     for row in connection.execute(query):
         values, partition = given_values(row.packed_values), factory.make(row)
         encoded = encoder.encode(values)
@@ -201,8 +201,8 @@ def _misfits(connection: Connection, table: Table, index: PartitionIndex, ids: I
             name = partition_path(table.key_names, values)
             encoded = RefusedPartition(name, None, None, None, PartitionProblem.ENCRYPTED, index.name)
         if isinstance(encoded, RefusedPartition):
-            found.append(Misfit(row.id, encoded.code, _offending(partition, str(encoded))))
-    return found
+            misfits.append(Misfit(row.id, encoded.code, _offending(partition, str(encoded))))
+    return misfits
 
 
 def _offending(partition: Partition, problem: str) -> OffendingPartition:
@@ -213,9 +213,9 @@ def _offending(partition: Partition, problem: str) -> OffendingPartition:
 
 
 def check_build(storage: Storage, table: Table, index: PartitionIndex, report: BackfillReport) -> IndexFailure | None:
-    """Say why an index whose ranges have all been walked cannot become ACTIVE; None when it can.
+    """Return why an index without remaining ranges cannot become ACTIVE; None when it can.
 
-    Counts items and partitions in one state of the catalog, and holds nobody back meanwhile.
+    Counts items and partitions in one snapshot of the catalog, without locks.
     """
     if report.failure is not None:
         return report.failure
@@ -226,8 +226,8 @@ def check_build(storage: Storage, table: Table, index: PartitionIndex, report: B
         if item_count == partition_count:
             return None
         items = select(IndexItemRow.partition_id).where(IndexItemRow.index_id == index.id)
-        lacking = connection.scalars(except_(partitions, items).limit(MAXIMUM_OFFENDING)).all()
-        query = partition_query(table).where(among(connection, PartitionRow.id, lacking)).order_by(PartitionRow.id)
+        missing = connection.scalars(except_(partitions, items).limit(MAXIMUM_OFFENDING)).all()
+        query = partition_query(table).where(among(connection, PartitionRow.id, missing)).order_by(PartitionRow.id)
         make = PartitionFactory(table).make
         offending = tuple(_offending(make(row), "has no item") for row in connection.execute(query))
     detail = f"{item_count:,} items for {partition_count:,} partitions after the build; create the index again"
@@ -237,16 +237,16 @@ def check_build(storage: Storage, table: Table, index: PartitionIndex, report: B
 def end_build(
     storage: Storage, connection: Connection, table: Table, index: PartitionIndex, failure: IndexFailure | None
 ) -> PartitionIndex:
-    """Make a CREATING index ACTIVE, or FAILED for a reason that `check_build` gave, in the caller's transaction.
+    """Make a CREATING index ACTIVE, or FAILED with the result of `check_build`, in the caller's transaction.
 
-    An index that another build has made ACTIVE stays so. Afterwards, `clear_ended` removes what a FAILED one leaves.
+    An index that another build has made ACTIVE is kept. Afterwards, `clear_ended` removes the remains of a FAILED one.
 
     Returns:
-        The index as it is now.
+        The index with its current state.
 
     Raises:
         IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
-        ConflictError: Ranges are left; nothing has changed.
+        ConflictError: There are remaining ranges; nothing was changed.
     """
     storage.lock_table(connection, table.id, exclusive=True)
     if check_build_goes_on(connection, table, index).state is IndexState.CREATING:
@@ -263,16 +263,16 @@ def end_build(
 
 
 def clear_ended(storage: Storage, table: Table) -> None:
-    """Remove DELETING indexes, items of FAILED ones, and old FAILED ones, at which a process may have been killed.
+    """Remove DELETING indexes, the items of FAILED ones, and old FAILED ones, which a killed process may have left.
 
-    Holds the table for no longer than it takes to remove an index without items.
+    Locks the table only while it removes an index without items.
     """
-    littered, superfluous = _ended(storage, table)
-    for index in littered:
+    with_items, to_remove = _ended(storage, table)
+    for index in with_items:
         with storage.write() as connection:
             remove_ranges(connection, index.id)
         delete_all_items(storage, index.id)
-    for index in superfluous:
+    for index in to_remove:
         with storage.write() as connection:
             storage.lock_table(connection, table.id, exclusive=True)
             remove_index(connection, index.id)
@@ -280,18 +280,20 @@ def clear_ended(storage: Storage, table: Table) -> None:
 
 def ended_leftovers(storage: Storage, table: Table) -> list[str]:
     """Return the names of the indexes of which `clear_ended` removes something."""
-    littered, superfluous = _ended(storage, table)
-    return sorted({index.name for index in (*littered, *superfluous)})
+    with_items, to_remove = _ended(storage, table)
+    return sorted({index.name for index in (*with_items, *to_remove)})
 
 
 def _ended(storage: Storage, table: Table) -> tuple[list[PartitionIndex], list[PartitionIndex]]:
-    """Return the ended indexes that have items or ranges, and those that shall not be there any more."""
+    """Return the ended indexes that have items or ranges, and those to remove."""
     with storage.read() as connection:
-        ended = [each for each in list_indexes(connection, table.id) if each.state in _ENDED_STATES]
-        littered = [each for each in ended if remaining_ranges(connection, each.id) or has_items(connection, each.id)]
-    failed = [each for each in ended if each.state is IndexState.FAILED]
+        ended = [index for index in list_indexes(connection, table.id) if index.state in _ENDED_STATES]
+        with_items = [
+            index for index in ended if remaining_ranges(connection, index.id) or has_items(connection, index.id)
+        ]
+    failed = [index for index in ended if index.state is IndexState.FAILED]
     kept = sorted(failed, key=_failed_at, reverse=True)[:MAXIMUM_FAILED]
-    return littered, [each for each in ended if each not in kept]
+    return with_items, [index for index in ended if index not in kept]
 
 
 _ENDED_STATES = (IndexState.DELETING, IndexState.FAILED)

@@ -1,8 +1,8 @@
-"""Partition indexes as the catalog knows them: which there are, which can be made, where each stands.
+"""Definitions and states of partition indexes in the catalog.
 
-An index goes CREATING → ACTIVE → DELETING → gone, or CREATING → FAILED; a FAILED one may be deleted, too. Whoever
-changes a state holds the table exclusively (`Storage.lock_table`), because what others keep of the table's indexes
-counts as true as long as the table's version stays.
+The states are CREATING → ACTIVE → DELETING → removed, or CREATING → FAILED; a FAILED index may also be deleted. A
+transaction that changes a state locks the table exclusively (`Storage.lock_table`), because caches of a table's indexes
+are valid as long as the table's version does not change.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import BackfillRangeRow, PartitionIndexRow, PartitionRow
 
 MAXIMUM_INDEXES = 3
-"""Indexes on one table; FAILED ones do not count. Source: AWS Glue, partition indexes."""
+"""Maximum number of indexes per table, without FAILED ones. Source: AWS Glue, partition indexes."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class IdRange:
 
 @dataclass(frozen=True)
 class IndexFailure:
-    """Why an index is FAILED: a code, the same in words, and the partitions to blame."""
+    """The reason why an index is FAILED: a code, a text, and the offending partitions."""
 
     code: str
     detail: str
@@ -55,33 +55,33 @@ class IndexFailure:
 
 
 def list_indexes(connection: Connection, table_id: int) -> list[PartitionIndex]:
-    """Return a table's indexes, oldest first, FAILED ones included."""
+    """Return a table's indexes, oldest first, including FAILED ones."""
     query = select(PartitionIndexRow.__table__).where(PartitionIndexRow.table_id == table_id)
     return [_index(row) for row in connection.execute(query.order_by(PartitionIndexRow.id))]
 
 
 def maintained_indexes(connection: Connection, table_id: int) -> list[PartitionIndex]:
-    """Return the indexes in which each partition needs an item."""
+    """Return the indexes in which each partition must have an item."""
     return [index for index in list_indexes(connection, table_id) if index.state in MAINTAINED_INDEX_STATES]
 
 
 def find_index(connection: Connection, table: Table, name: str) -> PartitionIndex:
-    """Return an index by its name; of several FAILED ones the latest, and one that is not FAILED before these.
+    """Return an index by name: the one that is not FAILED, otherwise the latest FAILED one.
 
     Raises:
         IndexNotFoundError: The table has no index of this name.
     """
-    wanted = normalise_identifier(name, "partition index")
-    found = [index for index in list_indexes(connection, table.id) if index.name == wanted]
-    if not found:
+    normal = normalise_identifier(name, "partition index")
+    matches = [index for index in list_indexes(connection, table.id) if index.name == normal]
+    if not matches:
         raise IndexNotFoundError(
-            f"table {table.full_name} has no partition index {wanted}; `calve indexes {table.full_name}` lists them"
+            f"table {table.full_name} has no partition index {normal}; `calve indexes {table.full_name}` lists them"
         )
-    return max(found, key=lambda index: (index.state is not IndexState.FAILED, index.id))
+    return max(matches, key=lambda index: (index.state is not IndexState.FAILED, index.id))
 
 
 def is_active(connection: Connection, table: Table, index_id: int) -> bool:
-    """Return whether an index is one of the table, and may be read in this transaction."""
+    """Return whether an index belongs to the table and may be read in this transaction."""
     row = PartitionIndexRow
     return connection.scalar(select(row.state).where(row.id == index_id, row.table_id == table.id)) == IndexState.ACTIVE
 
@@ -89,17 +89,17 @@ def is_active(connection: Connection, table: Table, index_id: int) -> bool:
 def create_index(
     connection: Connection, table: Table, definition: IndexDefinition, cuts: Sequence[int] = ()
 ) -> PartitionIndex:
-    """Insert an index in the caller's transaction, which holds the table exclusively.
+    """Insert an index in the caller's transaction, which has locked the table exclusively.
 
-    From its commit on, each added partition writes its own item. An index of a table without partitions is ACTIVE at
+    After its commit, each added partition writes its own item. An index of a table without partitions is ACTIVE at
     once; any other is CREATING until its build ends.
 
     Args:
-        cuts: Partition ids, ascending, at which a range of the backfill ends and the next one begins.
+        cuts: Partition ids, ascending, that separate the ranges of the backfill.
 
     Raises:
-        InvalidIndexError: It names no key, a key twice, or a column that is no partition key.
-        LimitExceededError: The table has as many indexes as it may have.
+        InvalidIndexError: It has no key, a duplicate key, or a column that is not a partition key.
+        LimitExceededError: The table has the maximum number of indexes.
         IndexAlreadyExistsError: An index has the same name, or the same keys in the same order.
     """
     name = normalise_identifier(definition.name, "partition index")
@@ -109,8 +109,8 @@ def create_index(
     if len(current) >= MAXIMUM_INDEXES:
         names = ", ".join(index.name for index in current)
         raise LimitExceededError(
-            f"table {table.full_name} has {len(current)} partition indexes ({names}), and {MAXIMUM_INDEXES} is the "
-            "most; delete one first"
+            f"table {table.full_name} has {len(current)} partition indexes ({names}); at most {MAXIMUM_INDEXES} are "
+            "allowed. Delete one first"
         )
     for index in current:
         if index.name == name or index.keys == keys:
@@ -141,9 +141,9 @@ def create_index(
 def _check_keys(table: Table, name: str, keys: Sequence[str]) -> None:
     available = ", ".join(table.key_names) or "none"
     if not keys:
-        raise InvalidIndexError(f"partition index {name} names no key; name at least one of {available}")
+        raise InvalidIndexError(f"partition index {name} has no key; use at least one of {available}")
     if len(set(keys)) < len(keys):
-        raise InvalidIndexError(f"partition index {name} names a key twice: {', '.join(keys)}")
+        raise InvalidIndexError(f"partition index {name} has a duplicate key: {', '.join(keys)}")
     if unknown := [key for key in keys if key not in table.key_names]:
         raise InvalidIndexError(
             f"partition index {name}: {', '.join(unknown)} is not a partition key of {table.full_name} "
@@ -152,7 +152,7 @@ def _check_keys(table: Table, name: str, keys: Sequence[str]) -> None:
 
 
 def change_state(connection: Connection, index_id: int, expected: Sequence[IndexState], state: IndexState) -> bool:
-    """Move an index to another state if it is in one of the expected ones; return whether it was."""
+    """Move an index to another state if it is in one of the expected states; return whether it was."""
     changed = connection.execute(
         update(PartitionIndexRow)
         .where(PartitionIndexRow.id == index_id, PartitionIndexRow.state.in_(expected))
@@ -166,7 +166,8 @@ def fail_index(connection: Connection, index_id: int, failure: IndexFailure) -> 
     if not change_state(connection, index_id, [IndexState.CREATING], IndexState.FAILED):
         return False
     offending = [
-        {"values": list(each.values), "location": each.location, "problem": each.problem} for each in failure.offending
+        {"values": list(misfit.values), "location": misfit.location, "problem": misfit.problem}
+        for misfit in failure.offending
     ]
     connection.execute(
         update(PartitionIndexRow)
@@ -177,7 +178,7 @@ def fail_index(connection: Connection, index_id: int, failure: IndexFailure) -> 
 
 
 def remove_index(connection: Connection, index_id: int) -> None:
-    """Remove an index whose items are gone."""
+    """Remove an index that has no items left."""
     connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.id == index_id))
 
 
@@ -185,43 +186,43 @@ def remove_index(connection: Connection, index_id: int) -> None:
 
 
 def remaining_ranges(connection: Connection, index_id: int) -> list[IdRange]:
-    """Return the ranges of an index that its build has still to do, ascending."""
+    """Return the remaining ranges of an index build, ascending."""
     query = select(BackfillRangeRow.first_id, BackfillRangeRow.last_id).where(BackfillRangeRow.index_id == index_id)
     return [IdRange(*row) for row in connection.execute(query.order_by(BackfillRangeRow.first_id))]
 
 
 def claim_range(connection: Connection, index_id: int, ids: IdRange) -> bool:
-    """Hold a range until the commit, against drops of its partitions and other builds; False when it is done."""
+    """Lock a range until the commit, against drops of its partitions and other builds; return False when it is done."""
     claim = select(BackfillRangeRow.first_id).where(*_is(index_id, ids)).with_for_update()
     return connection.scalar(claim) is not None
 
 
 def check_build_goes_on(connection: Connection, table: Table, index: PartitionIndex) -> PartitionIndex:
-    """Return an index that is being built, or was built just now by another build, as it is now.
+    """Return the current state of an index that is being built, or was just completed by another build.
 
     Raises:
         IndexBuildEndedError: It was deleted, cancelled, or has FAILED.
     """
-    current = next((each for each in list_indexes(connection, table.id) if each.id == index.id), None)
+    current = next((known for known in list_indexes(connection, table.id) if known.id == index.id), None)
     if current is None or current.state is IndexState.DELETING:
         fate = "was deleted"
     elif current.state is IndexState.FAILED:
         fate = f"has FAILED ({current.failure_code}: {current.failure_detail})"
     else:
         return current
-    raise IndexBuildEndedError(f"partition index {index.name} of {table.full_name} {fate} while it was being built")
+    raise IndexBuildEndedError(f"partition index {index.name} of {table.full_name} {fate} during its build")
 
 
 def finish_range(connection: Connection, index_id: int, ids: IdRange) -> None:
-    """Say that the partitions of a claimed range have their items."""
+    """Record that the partitions of a claimed range have their items."""
     connection.execute(delete(BackfillRangeRow).where(*_is(index_id, ids)))
 
 
 def hold_ranges(connection: Connection, table_id: int, ids: IdRange) -> None:
-    """Wait until no build is at work on these partitions, and let none begin with them before the commit.
+    """Wait until no build processes these partitions, and prevent that one starts before the commit.
 
-    A build that read a partition before it was dropped would write its item afterwards. Whoever holds several ranges
-    asks for them in ascending order.
+    Otherwise a build that read a partition before it was dropped would write its item afterwards. To avoid deadlocks,
+    callers lock several ranges in ascending order.
     """
     connection.execute(
         select(BackfillRangeRow.first_id)
@@ -232,13 +233,13 @@ def hold_ranges(connection: Connection, table_id: int, ids: IdRange) -> None:
             BackfillRangeRow.last_id >= ids.first,
         )
         .order_by(BackfillRangeRow.first_id, BackfillRangeRow.index_id)
-        # Not shared: many who share it could keep a build away from it for ever.
+        # Not a shared lock: a sequence of shared locks could block a build forever.
         .with_for_update(of=BackfillRangeRow)
     ).all()
 
 
 def remove_ranges(connection: Connection, index_id: int) -> None:
-    """Forget what a build has still to do; wait until none is at work, and let none begin again."""
+    """Remove the remaining ranges of a build; wait until no range is being processed, and prevent new ones."""
     connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id == index_id))
 
 
@@ -254,7 +255,8 @@ def _index(row: Row[Any]) -> PartitionIndex:
         failure_code=row.failure_code,
         failure_detail=row.failure_detail,
         offending=tuple(
-            OffendingPartition(tuple(each["values"]), each["location"], each["problem"]) for each in row.offending
+            OffendingPartition(tuple(misfit["values"]), misfit["location"], misfit["problem"])
+            for misfit in row.offending
         ),
         id=row.id,
         failed_at_ms=row.failed_at_ms,

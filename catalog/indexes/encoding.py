@@ -1,4 +1,4 @@
-"""Index keys of many partitions at once: each distinct text is parsed once, and the bytes are joined by Arrow."""
+"""Vectorized encoding of index keys: each distinct value is parsed once, and Arrow joins the bytes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from catalog.types.key_types import NULL_BYTES, KeyType, KeyValueError
 
 
 def split_lines(text: str) -> pa.StringArray:
-    """Return the lines of a text."""
+    """Return the lines of a string."""
     return pc.split_pattern(pa.array([text]), "\n").values
 
 
 def encode_index_keys(table: Table, index: PartitionIndex, packed_values: pa.StringArray) -> pa.BinaryArray | None:
-    """Return the cut index keys of partitions, in their order; None when the index does not admit one of them.
+    """Return the cut index keys of partitions, in their order; None when the index refuses one of them.
 
-    The keys are those of `ValueEncoder`, which also says what is wrong with a partition.
+    The keys equal those of `ValueEncoder`, which also gives the reason for a refused partition.
 
     Args:
-        packed_values: The partitions' values, as `catalog.model.partition_names.pack_values` packs them.
+        packed_values: The partitions' values in the form of `catalog.model.partition_names.pack_values`.
     """
     parts = pc.split_pattern(packed_values, "/")
     pieces = []
@@ -37,7 +37,7 @@ def encode_index_keys(table: Table, index: PartitionIndex, packed_values: pa.Str
 
 
 def encode_packed(key_type: KeyType, packed: str) -> bytes | None:
-    """Return the bytes of one packed value in keys and identities; None when it is lacking or not of the type."""
+    """Return the bytes of one packed value in keys and identities; None when it is missing or not of the type."""
     match given_values(packed):
         case (None,):
             return NULL_BYTES

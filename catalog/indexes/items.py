@@ -1,4 +1,4 @@
-"""Index items: written, counted, deleted."""
+"""Insertion, counting and deletion of index items."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Item = tuple[bytes, int]
 
 
 def item_keys(encoder: ValueEncoder, packed_values: Sequence[str]) -> list[bytes | None]:
-    """Return the key of each partition's item in the encoder's only index; None for one that it does not admit."""
+    """Return the key of each partition's item in the encoder's only index; None for a refused partition."""
     if not packed_values:
         return []
     encoded = encoder.encode_all(list(map(given_values, packed_values)))
@@ -35,7 +35,7 @@ def item_keys(encoder: ValueEncoder, packed_values: Sequence[str]) -> list[bytes
 
 
 def insert_items(connection: Connection, index_id: int, keys: pa.BinaryArray, partition_ids: pa.Int64Array) -> None:
-    """Insert an item for each partition; one that is there already stays.
+    """Insert an item for each partition; existing items are kept.
 
     Args:
         keys: The partitions' cut index keys.
@@ -45,7 +45,7 @@ def insert_items(connection: Connection, index_id: int, keys: pa.BinaryArray, pa
         return
     driver = connection.connection.driver_connection
     assert driver is not None
-    # In order, because neighbours in the B-tree are written faster together.
+    # Sorted, because neighbouring B-tree entries are written faster together.
     order = pc.array_sort_indices(keys)
     rows = _copy_rows(index_id, keys.take(order), partition_ids.take(order))
     try:
@@ -64,7 +64,7 @@ def insert_items(connection: Connection, index_id: int, keys: pa.BinaryArray, pa
 
 
 def _copy_rows(index_id: int, keys: pa.BinaryArray, partition_ids: pa.Int64Array) -> memoryview:
-    """Return the rows (index_id, key, partition_id) of a binary COPY; the items must not be none.
+    """Return the rows (index_id, key, partition_id) of a binary COPY; there must be at least one item.
 
     Source: PostgreSQL, COPY, binary format: the number of fields in 2 bytes, then each field after its size in 4.
     """
@@ -73,7 +73,7 @@ def _copy_rows(index_id: int, keys: pa.BinaryArray, partition_ids: pa.Int64Array
     ids["size"], ids["id"] = 8, partition_ids.to_numpy()
     head = pa.scalar((3).to_bytes(2) + _INT8_SIZE + index_id.to_bytes(8), pa.binary())
     rows = pc.binary_join_element_wise(head, _as_binary(sizes), keys, _as_binary(ids), b"")
-    # Nothing is between the values of an array of Arrow's: all of them are the stream.
+    # Arrow stores the values of an array without gaps, so its buffer is the stream.
     return memoryview(rows.buffers()[2])
 
 
@@ -83,7 +83,7 @@ def _as_binary(rows: np.ndarray) -> pa.BinaryArray:
 
 
 def insert_missing_items(connection: Connection, index_id: int, items: Sequence[Item]) -> None:
-    """Insert the items that are not there yet."""
+    """Insert the items that do not exist yet."""
     if connection.dialect.name == "postgresql":
         connection.execute(
             text("CREATE TEMPORARY TABLE calve_new_item (key bytea, partition_id bigint) ON COMMIT DROP")
@@ -133,22 +133,22 @@ def delete_items(connection: Connection, index_id: int, items: Sequence[Item]) -
 
 
 def count_items(connection: Connection, index_id: int) -> int:
-    """Return how many items an index has."""
+    """Return the number of an index's items."""
     query = select(func.count()).select_from(IndexItemRow).where(IndexItemRow.index_id == index_id)
     return connection.scalar(query) or 0
 
 
 def has_items(connection: Connection, index_id: int) -> bool:
-    """Say whether an index has any item."""
+    """Return whether an index has any item."""
     return bool(connection.scalar(select(exists().where(IndexItemRow.index_id == index_id))))
 
 
 ITEMS = Rows(IndexItemRow, IndexItemRow.index_id, (IndexItemRow.key, IndexItemRow.partition_id))
-"""The items of an index, for deleting them all."""
+"""The items of an index, for their deletion in batches."""
 
 
 def delete_all_items(storage: Storage, index_id: int) -> None:
-    """Delete the items of an index that nobody writes to any more, a short transaction at a time."""
+    """Delete the items of an index that is no longer written, in short transactions."""
     turn = select(PartitionIndexRow.id).where(PartitionIndexRow.id == index_id)
     for _ in ITEMS.delete_all(storage, index_id, turn, _DELETE_BATCH):
         pass

@@ -1,4 +1,4 @@
-"""Index keys: the bytes of several partition values, which sort as the values sort."""
+"""Index keys: concatenated bytes of several partition values, which sort as the values do."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from collections.abc import Sequence
 from catalog.types.key_types import NULL_BYTES, TEXT_END, KeyType, KeyValue
 
 MAXIMUM_KEY_BYTES = 1024
-"""Longer index keys are cut here.
+"""Maximum length of a stored index key; longer keys are cut.
 
-PostgreSQL's B-tree takes about 2,700 bytes an entry. Cutting keeps the order of what differs before the cut, so a
-range over cut keys still finds every match; whoever reads a key of this length checks the partition's own values.
+PostgreSQL's B-tree allows about 2,700 bytes per entry. Cut keys keep their order as far as they differ before the cut,
+so a range over them still finds every match; for a key of this length, readers check the partition's own values.
 """
 
 
 def encode_key(types: Sequence[KeyType], values: Sequence[KeyValue | None]) -> bytes:
-    """Return the index key of typed values; fewer values than types make the key's prefix."""
+    """Return the index key of typed values, or its prefix if there are fewer values than types."""
     return b"".join(
         NULL_BYTES if value is None else key_type.encode(value) for key_type, value in zip(types, values, strict=False)
     )
 
 
 def cut_key(key: bytes) -> bytes:
-    """Return the key as an item stores it."""
+    """Return the key as stored in an item."""
     return key[:MAXIMUM_KEY_BYTES]
 
 
 def is_cut(key: bytes) -> bool:
-    """Say whether a stored key may lack its end."""
+    """Return whether a stored key may have been cut."""
     return len(key) >= MAXIMUM_KEY_BYTES
 
 
 def split_key(types: Sequence[KeyType], key: bytes) -> list[bytes]:
-    """Return the bytes of each value of a whole index key; the key must not be cut."""
+    """Return the bytes of each value of an index key that is not cut."""
     pieces: list[bytes] = []
     start = 0
     for key_type in types:
@@ -46,11 +46,11 @@ def split_key(types: Sequence[KeyType], key: bytes) -> list[bytes]:
 
 
 def decode_value(key_type: KeyType, piece: bytes) -> KeyValue | None:
-    """Return the typed value of one of `split_key`'s pieces."""
+    """Return the typed value of one piece from `split_key`."""
     return None if piece[0] == NULL_BYTES[0] else key_type.decode(piece, 0)[0]
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """Return the least bytes above every key that begins with `prefix`; no key begins with `ff`."""
+    """Return the exclusive upper bound of all keys that start with `prefix`; no key starts with `ff`."""
     trimmed = prefix.rstrip(b"\xff")
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else b"\xff"

@@ -1,8 +1,8 @@
-"""Which items of which index answer an expression.
+"""Plans for reading partition indexes: which ranges of which index answer an expression.
 
-An index serves an expression when its first key is bound, or can be skipped. Its ranges are then those of the longest
-run of keys bound to single values, each followed by the ranges of the next key. One key inside, or the first one, may
-be unbound: then its distinct values are looked up first, and the ranges follow behind each (`Skip`). Conditions on
+An index can serve an expression if its first key is bound, or can be skipped. Its ranges consist of the longest prefix
+of keys bound to single values, followed by the ranges of the next key. One key in the middle, or the first one, may be
+unbound: then its distinct values are looked up first, and the ranges follow each of them (`Skip`). Conditions on
 further keys of the index are checked on the index key, before a partition is fetched; everything else is residual.
 """
 
@@ -20,10 +20,10 @@ from catalog.types.key_types import KeyType
 from catalog.types.ranges import EVERYTHING, KeyRange, Ranges, intersection, union
 
 MAXIMUM_RANGES = 5_000
-"""Ranges in one search. More values of a key become one range around them, inside which items are checked."""
+"""Maximum number of ranges in one search. More values of a key become one enclosing range, whose items are checked."""
 
 FILTERING_PROPERTY = "partition_filtering.enabled"
-"""Table property that turns the use of its indexes off, by `false`. Source: AWS Glue, table properties."""
+"""Table property that disables the use of its indexes with `false`. Source: AWS Glue, table properties."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Skip:
 
     Attributes:
         name, key_type: The key.
-        tails: Ranges of the next keys, behind each of its values.
-        otherwise: The plan for a key with too many values; None when all partitions have to be read then.
+        tails: Ranges of the next keys, which follow each of its values.
+        otherwise: The plan if the key has too many values; None for a full scan.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Skip:
     otherwise: ScanPlan | None
 
     def prefix(self, found: bytes, heads: Ranges) -> KeyRange:
-        """Return the range of one of the heads with a value of the skipped key behind it."""
+        """Return the range of a prefix with a value of the skipped key, of which `found` is the stored bytes."""
         if is_cut(found):
             return KeyRange(found, after_prefix(found), text=f"a {self.name} too long for an index key")
         head = next(head for head in heads if found.startswith(head.low))
@@ -54,17 +54,17 @@ class Skip:
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """How partitions are found.
+    """The plan for finding partitions.
 
     Attributes:
-        index: The index that is read; None when all partitions are.
+        index: The index to read; None for a full scan.
         expression: The whole condition, for partitions whose index key is cut.
-        residual: What is checked on the partitions fetched; `ALL` when the index answers everything.
-        not_used: Reason for each index that is not read.
-        ranges: Index keys that are read, as items store them; with a skip, the prefixes before the skipped key.
+        residual: The condition to check on fetched partitions; `ALL` when the index answers everything.
+        not_used: Index → reason why it is not read.
+        ranges: Ranges of stored index keys to read; with a skip, the prefixes before the skipped key.
         conditions: (key, operator) pairs that the index answers, by its ranges or on the index key.
-        checked_in_index: What is checked on the index key; `ALL` when the ranges answer it.
-        bound_keys: How many keys the ranges bind.
+        checked_in_index: The condition to check on index keys; `ALL` when the ranges answer it.
+        bound_keys: Number of keys that the ranges bind.
     """
 
     index: PartitionIndex | None
@@ -81,7 +81,7 @@ class ScanPlan:
 def candidate_plans(
     table: Table, indexes: Iterable[PartitionIndex], expression: Expression
 ) -> tuple[list[ScanPlan], dict[str, str]]:
-    """Return a plan for each index that serves an expression, the most promising first, and why others do not."""
+    """Return a plan per index that serves an expression, the most promising first, and why the others do not."""
     plans: list[ScanPlan] = []
     not_used: dict[str, str] = {}
     for index in indexes:
@@ -100,10 +100,10 @@ def full_scan(expression: Expression, not_used: dict[str, str]) -> ScanPlan:
 
 
 def stored_ranges(ranges: Iterable[KeyRange]) -> Ranges:
-    """Return the ranges of the keys as items store them: cut, and what was cut to the same bytes as an end included."""
+    """Return ranges of keys as ranges of stored keys: cut, and including ends that are cut to the same bytes."""
     stored = list(map(_stored, ranges))
-    # Where values differ behind the cut, their ranges are the same.
-    return union(stored) if any(is_cut(each.low) for each in stored) else stored
+    # Values that differ only after the cut have the same range.
+    return union(stored) if any(is_cut(key_range.low) for key_range in stored) else stored
 
 
 def _stored(whole: KeyRange) -> KeyRange:
@@ -112,17 +112,17 @@ def _stored(whole: KeyRange) -> KeyRange:
 
 
 def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> Ranges:
-    """Return the ranges of a plan with a skip, once the skipped key's values are known."""
+    """Return the ranges of a plan with a skip, given the values of the skipped key."""
     tails = skip.tails
     if len(prefixes) * len(tails) > MAXIMUM_RANGES:
         tails = [_hull(tails)]
-    # Behind a value that was cut there is no next key to look at.
+    # A cut value is not followed by a next key.
     behind = ([prefix] if is_cut(prefix.low) else map(prefix.extended, tails) for prefix in prefixes)
     return stored_ranges(chain.from_iterable(behind))
 
 
 def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> ScanPlan | str:
-    """Return how an index serves an expression, or why it does not."""
+    """Return the plan of an index for an expression, or the reason why it has none."""
     if table.properties.get(FILTERING_PROPERTY, "").strip().lower() == "false":
         return f"table property {FILTERING_PROPERTY} is false"
     if index.state is not IndexState.ACTIVE:
@@ -134,7 +134,7 @@ def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> 
 
 
 class _IndexPlanner:
-    """Plans how one index serves expressions."""
+    """Planner for one index."""
 
     def __init__(self, table: Table, index: PartitionIndex) -> None:
         self._table = table
@@ -142,31 +142,31 @@ class _IndexPlanner:
         self._positions = tuple(table.key_names.index(name) for name in index.keys)
 
     def plan(self, expression: Expression) -> ScanPlan | None:
-        """Return the plan; None when the index does not serve."""
+        """Return the plan; None when the index does not serve the expression."""
         return self._alternatives(expression) or self._one_way(expression)
 
     def _alternatives(self, expression: Expression) -> ScanPlan | None:
-        """Return the plan of an OR of which each operand has ranges of its own: all of these."""
+        """Return the plan for an OR whose operands all have their own ranges: the union of these."""
         if not isinstance(expression, Or) or len(keys_of(expression)) == 1:
             return None
         plans = [self._one_way(operand) for operand in expression.operands]
-        found = [plan for plan in plans if plan is not None and plan.skip is None]
-        ranges = union(each for plan in found for each in plan.ranges)
-        if len(found) < len(plans) or len(ranges) > MAXIMUM_RANGES:
+        usable = [plan for plan in plans if plan is not None and plan.skip is None]
+        ranges = union(key_range for plan in usable for key_range in plan.ranges)
+        if len(usable) < len(plans) or len(ranges) > MAXIMUM_RANGES:
             return None
-        answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in found)
+        answers_all = all(plan.checked_in_index == ALL and plan.residual == ALL for plan in usable)
         return self._made(expression, () if answers_all else (expression,), ranges, bound_keys=1)
 
     def _one_way(self, expression: Expression) -> ScanPlan | None:
         parts = [(part, bounds_of(part, self._table)) for part in conjuncts(expression)]
         bounds = {
-            position: intersection([each.keys[position] for _, each in parts if position in each.keys])
+            position: intersection([implied.keys[position] for _, implied in parts if position in implied.keys])
             for position in self._positions
-            if any(position in each.keys for _, each in parts)
+            if any(position in implied.keys for _, implied in parts)
         }
 
         def left_by(run: _Run) -> list[Expression]:
-            return [part for part, each in parts if not run.answers(each)]
+            return [part for part, implied in parts if not run.answers(implied)]
 
         heads = _Run()
         heads.follow(self._positions, bounds)
@@ -201,7 +201,7 @@ class _IndexPlanner:
             index=self._index,
             expression=expression,
             residual=conjunction(residual),
-            ranges=[each for each in ranges if not each.is_empty],
+            ranges=[key_range for key_range in ranges if not key_range.is_empty],
             conditions=tuple(
                 (self._table.key_names[key], operator.value)
                 for key, operator in sorted(pairs, key=lambda pair: (positions.index(pair[0]), order.index(pair[1])))
@@ -213,7 +213,7 @@ class _IndexPlanner:
 
 
 class _Run:
-    """Ranges that grow key by key, as long as each key is bound to single values."""
+    """Ranges that are extended key by key, as long as each key is bound to single values."""
 
     def __init__(self) -> None:
         self.ranges: Ranges = [EVERYTHING]
@@ -222,27 +222,27 @@ class _Run:
         self.is_open = True
 
     def follow(self, positions: Sequence[int], bounds: Mapping[int, Ranges]) -> None:
-        """Add the keys at these positions, up to the first that is not bound, or not to single values."""
+        """Append the keys at these positions, up to the first that is unbound or not bound to single values."""
         for position in positions:
             if position not in bounds or not self.is_open:
                 return
-            found = bounds[position]
-            if len(self.ranges) * len(found) > MAXIMUM_RANGES:
-                found = [_hull(found)]
+            key_ranges = bounds[position]
+            if len(self.ranges) * len(key_ranges) > MAXIMUM_RANGES:
+                key_ranges = [_hull(key_ranges)]
                 self._loosely.add(position)
-            self.ranges = [prefix.extended(each) for prefix in self.ranges for each in found]
+            self.ranges = [prefix.extended(key_range) for prefix in self.ranges for key_range in key_ranges]
             self.bound.add(position)
-            self.is_open = all(each.is_point for each in found)
+            self.is_open = all(key_range.is_point for key_range in key_ranges)
 
     def together_with(self, other: _Run) -> _Run:
-        """Return a run that binds what both bind."""
+        """Return a run that binds the keys of both."""
         both = _Run()
         both.bound = self.bound | other.bound
         both._loosely = self._loosely | other._loosely
         return both
 
     def answers(self, bounds: Bounds) -> bool:
-        """Say whether the ranges say all that a part of the expression says."""
+        """Return whether the ranges are equivalent to a part of the expression."""
         return bounds.is_exact and set(bounds.keys) <= self.bound - self._loosely
 
 

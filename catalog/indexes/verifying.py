@@ -1,11 +1,11 @@
-"""Comparing the items of an ACTIVE partition index with the partitions, and repairing what differs.
+"""Comparison of an ACTIVE partition index with the partitions of its table, and repair of differences.
 
-Each partition has to have one item, at the key of its values, and nothing else may be in the index. So there are two
-walks: through the partitions in ranges of ids, which finds those without their item; and through the items in ranges of
-keys, which finds those that nobody owns. What the one walk counts, the other does not.
+Each partition must have one item, at the key of its values, and the index must have no other items. So there are two
+scans: one of the partitions, in ranges of ids, finds partitions without their item; one of the items, in ranges of
+keys, finds items without an owner. No difference is counted by both.
 
-Ranges may be checked in any order and in any process. Each is read in one snapshot, in which a partition that comes or
-goes meanwhile is there together with its item or not at all: whatever others do, it never looks like a difference.
+Ranges may be checked in any order and any process. Each is read in one snapshot, which contains a concurrently added or
+dropped partition either with its item or not at all, so concurrent changes never appear as differences.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from catalog.storage.schema import IndexItemRow, PartitionRow
 from catalog.storage.values import ValueEncoder
 
 RANGE_SIZE = 20_000
-"""Partitions, or items, in one range: as many as are in memory at once, and as are repaired in one transaction."""
+"""Number of partitions or items in one range, which is held in memory and repaired in one transaction."""
 
 MAXIMUM_DIFFERENCES = 100
-"""Differences that a verification names; it counts them all."""
+"""Maximum number of differences that a verification lists; it counts all of them."""
 
 _ITEM = (IndexItemRow.key, IndexItemRow.partition_id)
 
 
 class DifferenceKind(StrEnum):
-    """How the items of an index differ from what they have to be."""
+    """The kinds of differences between expected and stored items."""
 
     MISSING = "MISSING"
     """A partition has no item."""
     WRONG = "WRONG"
-    """A partition has an item, but not at the key of its values."""
+    """A partition has an item, but at a wrong key."""
     SUPERFLUOUS = "SUPERFLUOUS"
-    """An item's partition is gone, or has its right item besides."""
+    """An item's partition does not exist, or also has its correct item."""
     UNFIT = "UNFIT"
-    """A partition cannot have an item, because a value does not fit; no repair helps."""
+    """A partition cannot have an item because of an invalid value, which a repair cannot correct."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One partition whose items are not as they have to be, or one item that nobody owns.
+    """A partition with missing or wrong items, or an item without an owner.
 
     Attributes:
-        values, location: Those of the partition; None when it is gone.
-        key: The key that the item has to have; None where no item may be.
-        stored: The keys of the items that may not be there.
+        values, location: Those of the partition; None when it does not exist.
+        key: The missing key; None where no item is missing.
+        stored: The keys of items that should not exist.
     """
 
     kind: DifferenceKind
@@ -70,14 +70,14 @@ class Difference:
     stored: tuple[bytes, ...] = ()
 
     def __str__(self) -> str:
-        """Say what differs in one line."""
-        who = self.location or f"partition id {self.partition_id}, which is gone"
-        lacking = "" if self.key is None else f", no item at {self.key.hex()}"
-        found = "".join(f", an item at {key.hex()}" for key in self.stored)
-        return f"{self.kind}: {who}{lacking}{found}"
+        """Return the difference as one line."""
+        partition = self.location or f"partition id {self.partition_id}, which is gone"
+        missing = "" if self.key is None else f", no item at {self.key.hex()}"
+        unexpected = "".join(f", an item at {key.hex()}" for key in self.stored)
+        return f"{self.kind}: {partition}{missing}{unexpected}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the difference for JSON, keys in hexadecimal digits."""
+        """Return the difference for JSON, with keys in hexadecimal."""
         return {
             "kind": self.kind,
             "partition_id": self.partition_id,
@@ -90,7 +90,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ItemRange:
-    """Items from `first` up to, and without, `end`; None for no bound."""
+    """Items from `first`, inclusive, to `end`, exclusive; None for no bound."""
 
     first: Item | None
     end: Item | None
@@ -101,7 +101,7 @@ CheckedRange = IdRange | ItemRange
 
 @dataclass(frozen=True)
 class Findings:
-    """What was read, and what differed; of a range, of several, or of all.
+    """Counts and differences of one range, several, or all.
 
     Attributes:
         differences: The first ones, at most `MAXIMUM_DIFFERENCES`.
@@ -113,7 +113,7 @@ class Findings:
     differences: tuple[Difference, ...] = ()
 
     def __add__(self, other: Findings) -> Findings:
-        """Return both together."""
+        """Return the sum of both."""
         return Findings(
             self.partition_count + other.partition_count,
             self.item_count + other.item_count,
@@ -124,10 +124,10 @@ class Findings:
 
 @dataclass(frozen=True)
 class Verification:
-    """What the verification of one index found, and whether it repaired it.
+    """The result of the verification of one index.
 
     Attributes:
-        repaired: How many differences were repaired; None when no repair was asked for.
+        repaired: Number of repaired differences; None when no repair was requested.
     """
 
     table: str
@@ -137,35 +137,38 @@ class Verification:
 
     @property
     def is_exact(self) -> bool:
-        """Say whether the index is as it has to be now."""
+        """Return whether the index is correct now."""
         remaining = self.findings.counts[DifferenceKind.UNFIT] if self.is_repair else self.findings.counts.total()
         return remaining == 0
 
     @property
     def is_repair(self) -> bool:
-        """Say whether what differed was to be repaired."""
+        """Return whether a repair was requested."""
         return self.repaired is not None
 
     def __str__(self) -> str:
-        """Say in words what was found, and what to do."""
-        found = self.findings
+        """Return the result and the advice as text."""
+        findings = self.findings
         name = f"partition index {self.index} of {self.table}"
-        read = f"{found.partition_count:,} partitions and {found.item_count:,} items"
-        if not found.counts:
+        read = f"{findings.partition_count:,} partitions and {findings.item_count:,} items"
+        if not findings.counts:
             return f"{name} is exact: {read}"
-        counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(found.counts.items()))
-        said = (
-            f"{name} has {found.counts.total():,} difference(s) in {read}: {counts}; the first: {found.differences[0]}"
+        counts = ", ".join(f"{count:,} {kind}" for kind, count in sorted(findings.counts.items()))
+        summary = (
+            f"{name} has {findings.counts.total():,} difference(s) in {read}: {counts}; "
+            f"the first: {findings.differences[0]}"
         )
         if not self.is_repair:
             return (
-                f"{said}. Repair it: `calve verify {self.table} {self.index} --repair`, or the DAG "
+                f"{summary}. Repair it: `calve verify {self.table} {self.index} --repair`, or the DAG "
                 "verify_partition_indexes with `repair` switched on"
             )
-        said += f". {self.repaired:,} repaired"
+        summary += f". {self.repaired:,} repaired"
         if self.is_exact:
-            return said
-        return f"{said}; drop the UNFIT partitions and add them with values of their keys' types, or delete the index"
+            return summary
+        return (
+            f"{summary}; drop the UNFIT partitions and add them with values of their keys' types, or delete the index"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verification for JSON."""
@@ -177,7 +180,7 @@ class Verification:
             "item_count": self.findings.item_count,
             "counts": {kind.lower(): self.findings.counts[kind] for kind in DifferenceKind},
             "repaired": self.repaired,
-            "differences": [each.as_dict() for each in self.findings.differences],
+            "differences": [difference.as_dict() for difference in self.findings.differences],
             "message": str(self),
         }
 
@@ -192,11 +195,11 @@ def verify(
     transaction: Callable[[], AbstractContextManager[Connection]] | None = None,
     size: int = RANGE_SIZE,
 ) -> Verification:
-    """Compare an index with its table, a range of about `size` partitions or items at a time.
+    """Compare an index with its table, in ranges of about `size` partitions or items.
 
     Args:
-        repair: Repair what differs, each range in a short transaction that holds the table.
-        check: Does what `check_range` does for each range, in their order; by default in this process.
+        repair: Repair differences, each range in a short transaction that locks the table.
+        check: Runs `check_range` for each range, in their order; by default in this process.
         transaction: Opens the transaction of one repair; by default one of the storage.
 
     Raises:
@@ -204,14 +207,14 @@ def verify(
     """
     _require_active(storage, table, index)
     ranges = plan_ranges(storage, table, index, size)
-    found_in_ranges = check(ranges) if check else (check_range(storage, table, index, each) for each in ranges)
+    results = check(ranges) if check else (check_range(storage, table, index, checked) for checked in ranges)
     findings, repaired = Findings(), 0
-    for checked, found in zip(ranges, found_in_ranges, strict=True):
-        findings += found
-        if repair and found.counts:
+    for checked, result in zip(ranges, results, strict=True):
+        findings += result
+        if repair and result.counts:
             with (transaction or storage.write)() as connection:
                 repaired += repair_range(storage, connection, table, index, checked)
-    # An index that is ACTIVE now was so all the time: none becomes so a second time.
+    # An index that is still ACTIVE was ACTIVE all the time: no index becomes ACTIVE twice.
     _require_active(storage, table, index)
     return Verification(table.full_name, index.name, findings, repaired if repair else None)
 
@@ -222,13 +225,13 @@ def _require_active(storage: Storage, table: Table, index: PartitionIndex) -> No
             return
         state = find_index(connection, table, index.name).state
     raise ConflictError(
-        f"partition index {index.name} of {table.full_name} is {state}, and only an ACTIVE one has all its items; "
+        f"partition index {index.name} of {table.full_name} is {state}, but only an ACTIVE index has all its items; "
         "build it first"
     )
 
 
 def plan_ranges(storage: Storage, table: Table, index: PartitionIndex, size: int) -> list[CheckedRange]:
-    """Return ranges of about `size` that hold all the partitions of a table, and all the items of an index."""
+    """Return ranges of about `size` that cover all partitions of a table and all items of an index."""
     with storage.read() as connection:
         ids = [row.id for row in _every(connection, size, (PartitionRow.id,), PartitionRow.table_id == table.id)]
         last = connection.scalar(select(func.max(PartitionRow.id)).where(PartitionRow.table_id == table.id)) or 0
@@ -248,7 +251,7 @@ def _every(connection: Connection, size: int, order: Sequence[Any], condition: A
 
 
 def check_range(storage: Storage, table: Table, index: PartitionIndex, checked: CheckedRange) -> Findings:
-    """Compare one range in one snapshot; nothing is found when the index is not ACTIVE in it."""
+    """Compare one range in one snapshot; there are no findings when the index is not ACTIVE in it."""
     with storage.read() as connection:
         return Findings() + _compare(connection, table, index, checked)
 
@@ -256,21 +259,25 @@ def check_range(storage: Storage, table: Table, index: PartitionIndex, checked: 
 def repair_range(
     storage: Storage, connection: Connection, table: Table, index: PartitionIndex, checked: CheckedRange
 ) -> int:
-    """Compare one range again while nobody adds or drops partitions, and repair what differs; return how much did.
+    """Compare one range again under a lock, and repair its differences; return their number.
 
-    In the caller's transaction, which holds the table exclusively from here on. What is UNFIT is left as it is.
+    Runs in the caller's transaction and locks the table exclusively. UNFIT partitions are skipped.
     """
     storage.lock_table(connection, table.id, exclusive=True)
-    found = _compare(connection, table, index, checked).differences
-    differences = [each for each in found if each.kind is not DifferenceKind.UNFIT]
-    delete_items(connection, index.id, [(key, each.partition_id) for each in differences for key in each.stored])
-    if lacking := [(each.key, each.partition_id) for each in differences if each.key is not None]:
-        insert_missing_items(connection, index.id, lacking)
+    differences = [
+        difference
+        for difference in _compare(connection, table, index, checked).differences
+        if difference.kind is not DifferenceKind.UNFIT
+    ]
+    wrong = [(key, difference.partition_id) for difference in differences for key in difference.stored]
+    delete_items(connection, index.id, wrong)
+    if missing := [(item.key, item.partition_id) for item in differences if item.key is not None]:
+        insert_missing_items(connection, index.id, missing)
     return len(differences)
 
 
 def _compare(connection: Connection, table: Table, index: PartitionIndex, checked: CheckedRange) -> Findings:
-    """Return all that differs in a range, however much; nothing when the index is not ACTIVE."""
+    """Return all differences of a range; none when the index is not ACTIVE."""
     if not is_active(connection, table, index.id):
         return Findings()
     comparison = _Comparison(connection, table, index)
@@ -278,7 +285,7 @@ def _compare(connection: Connection, table: Table, index: PartitionIndex, checke
 
 
 class _Comparison:
-    """Compares ranges of one index on one connection."""
+    """Comparison of ranges of one index on one connection."""
 
     def __init__(self, connection: Connection, table: Table, index: PartitionIndex) -> None:
         self._connection = connection
@@ -288,24 +295,24 @@ class _Comparison:
         self._factory = PartitionFactory(table)
 
     def of_partitions(self, ids: IdRange) -> Findings:
-        """Find the partitions of a range that lack their item."""
+        """Return the partitions of a range whose item is missing."""
         query = partition_query(self._table).where(PartitionRow.id.between(ids.first, ids.last))
         rows = {row.id: row for row in self._connection.execute(query)}
         keys = self._keys(rows)
-        there = self._existing([(key, each) for each, key in keys.items() if key is not None])
-        lacking = [each for each in rows if each not in there]
-        stored = self._stored_keys(lacking)
+        existing = self._existing([(key, number) for number, key in keys.items() if key is not None])
+        missing = [number for number in rows if number not in existing]
+        stored = self._stored_keys(missing)
         differences = []
-        for each in lacking:
-            if keys[each] is None:
+        for number in missing:
+            if keys[number] is None:
                 kind = DifferenceKind.UNFIT
             else:
-                kind = DifferenceKind.WRONG if each in stored else DifferenceKind.MISSING
-            differences.append(self._difference(kind, each, rows[each], keys[each], stored.get(each, ())))
+                kind = DifferenceKind.WRONG if number in stored else DifferenceKind.MISSING
+            differences.append(self._difference(kind, number, rows[number], keys[number], stored.get(number, ())))
         return Findings(len(rows), 0, _counts(differences), tuple(differences))
 
     def of_items(self, keys: ItemRange) -> Findings:
-        """Find the items of a range that nobody owns; those of a partition without its own item are that one's."""
+        """Return the items of a range without an owner; a partition without its own item owns its wrong ones."""
         query = select(*_ITEM).where(IndexItemRow.index_id == self._index.id)
         if keys.first is not None:
             query = query.where(tuple_(*_ITEM) >= keys.first)
@@ -314,18 +321,18 @@ class _Comparison:
         items: list[Item] = [(row.key, row.partition_id) for row in self._connection.execute(query)]
         rows = self._partitions([partition_id for _, partition_id in items])
         expected = self._keys(rows)
-        foreign = [(key, each) for key, each in items if each not in rows or expected[each] != key]
-        owners = [(key, each) for each in {each for _, each in foreign if each in rows} if (key := expected[each])]
-        there = self._existing(owners)
+        wrong = [(key, number) for key, number in items if number not in rows or expected[number] != key]
+        owners = {number for _, number in wrong if number in rows}
+        existing = self._existing([(key, number) for number in owners if (key := expected[number])])
         differences = [
-            self._difference(DifferenceKind.SUPERFLUOUS, each, rows.get(each), None, (key,))
-            for key, each in foreign
-            if each not in rows or each in there
+            self._difference(DifferenceKind.SUPERFLUOUS, number, rows.get(number), None, (key,))
+            for key, number in wrong
+            if number not in rows or number in existing
         ]
         return Findings(0, len(items), _counts(differences), tuple(differences))
 
     def _keys(self, rows: Mapping[int, Row[Any]]) -> dict[int, bytes | None]:
-        """Return the key that the item of each partition has to have; None when its values do not fit."""
+        """Return the expected key of each partition's item; None for an invalid value."""
         keys = item_keys(self._encoder, [row.packed_values for row in rows.values()])
         return dict(zip(rows, keys, strict=True))
 
@@ -351,7 +358,7 @@ class _Comparison:
         }
 
     def _existing(self, items: Sequence[Item]) -> set[int]:
-        """Return the partition ids of those items that are in the index."""
+        """Return the partition ids of the given items that are in the index."""
         if self._connection.dialect.name == "postgresql":
             query = text(
                 "SELECT item.partition_id FROM unnest(CAST(:keys AS bytea[]), CAST(:ids AS bigint[])) "
@@ -366,7 +373,7 @@ class _Comparison:
         return {item[1] for item in items if driver.execute(find, (self._index.id, *item)).fetchone()}
 
     def _stored_keys(self, partition_ids: Sequence[int]) -> dict[int, list[bytes]]:
-        """Return the keys of all items of some partitions: a walk through the whole index, for a damaged one only."""
+        """Return the keys of all items of some partitions: scans the whole index, so only for differences."""
         stored: dict[int, list[bytes]] = {}
         for batch in batched(partition_ids):
             query = select(*_ITEM).where(
@@ -378,4 +385,4 @@ class _Comparison:
 
 
 def _counts(differences: Iterable[Difference]) -> Counter[DifferenceKind]:
-    return Counter(each.kind for each in differences)
+    return Counter(difference.kind for difference in differences)

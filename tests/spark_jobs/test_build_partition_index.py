@@ -109,7 +109,7 @@ def test_a_build_whose_index_ends_meanwhile_says_so(
         return ranges
 
     monkeypatch.setattr(building, "ranges_to_do", end_then_list)
-    with pytest.raises(IndexBuildEndedError, match=f"by_day of shop.orders .*{end}.* while it was being built"):
+    with pytest.raises(IndexBuildEndedError, match=f"by_day of shop.orders .*{end}.* during its build"):
         build_partition_index(spark, orders, start(orders))
     with orders.storage.read() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM calve_index_item").scalar() == 0
