@@ -1,4 +1,4 @@
-"""The filter language of GetPartitions: read, represented, evaluated."""
+"""The filter language of GetPartitions: parser, expression tree and evaluation."""
 
 from catalog.expressions.evaluation import Filter
 from catalog.expressions.parser import parse_expression

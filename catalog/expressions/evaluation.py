@@ -1,4 +1,4 @@
-"""Which of many partitions match an expression: a column of values at a time, each distinct value tested once."""
+"""Evaluation of an expression for many partitions: column by column, with one test per distinct value."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
 
 
 class Filter(Generic[Raw]):
-    """An expression, ready to be asked of values in the form in which they were read.
+    """A compiled expression for values in their raw form.
 
     Args:
-        expression: What must hold.
-        readers: For each partition key by its position, the function that types its value; None is null.
+        expression: The condition.
+        readers: Position of a partition key → function that returns its typed value; None is null.
     """
 
     def __init__(self, expression: Expression, readers: Mapping[int, Callable[[Raw], KeyValue | None]]) -> None:
-        """Prepare one memory of answers for each condition."""
+        """Compile the expression, with a cache of results for each condition."""
         self._mask = self._compiled(expression, readers)
 
     def mask(self, columns: Mapping[int, Sequence[Raw]]) -> Iterable[bool]:
         """Return for each row whether it matches.
 
         Args:
-            columns: For each partition key by its position, its values of all rows.
+            columns: Position of a partition key → its values in all rows.
         """
         return self._mask(columns)
 
@@ -53,8 +53,8 @@ class Filter(Generic[Raw]):
                 return lambda _columns: repeat(value)
             case Condition(key=key):
                 read, test = readers[key], _test(expression)
-                known: Memo[Raw, bool] = Memo(lambda raw: test(read(raw)))
-                return lambda columns: map(known.__getitem__, columns[key])
+                results: Memo[Raw, bool] = Memo(lambda raw: test(read(raw)))
+                return lambda columns: map(results.__getitem__, columns[key])
             case And(operands=operands):
                 parts = [self._compiled(operand, readers) for operand in operands]
                 return lambda columns: map(all, zip(*[part(columns) for part in parts], strict=True))
@@ -64,7 +64,7 @@ class Filter(Generic[Raw]):
 
 
 def _test(condition: Condition) -> Callable[[KeyValue | None], bool]:
-    """Return the function that tests one typed value; null passes only `is null`."""
+    """Return the function that tests one typed value; null only satisfies `is null`."""
     operand = condition.operand
     match condition.operator:
         case Operator.IS_NULL:
@@ -88,9 +88,9 @@ def _compares(compare: Callable[[Any, Any], bool], operand: Any, value: KeyValue
 
 
 def like_pattern(pattern: LikePattern) -> re.Pattern[str]:
-    """Return the regular expression of an SQL LIKE pattern, which takes no longer the more `%` there are.
+    """Return the regular expression of an SQL LIKE pattern, without exponential backtracking for many `%`.
 
-    The text between two `%` is looked for once, at its first place: any later place leaves less to what follows.
+    The string between two `%` is matched once, at its first position, because a later one leaves less to the rest.
     """
     runs: list[list[str]] = [[]]
     for character, is_wild in pattern.pieces():

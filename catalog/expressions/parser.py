@@ -1,7 +1,7 @@
-"""From the text of a filter to its typed tree. The grammar is read by Lark; the meaning is given here.
+"""Parser of filter expressions: Lark parses the grammar, and a transformer builds the typed tree.
 
 Source: the expression of Glue's GetPartitions: comparisons of a partition key with a literal, BETWEEN, IN, LIKE,
-IS NULL, combined by AND, OR, NOT and parentheses. A comparison follows the key's type, not the literal's spelling.
+IS NULL, combined by AND, OR, NOT and parentheses. A comparison uses the key's type, whatever the literal's spelling.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from catalog.model import Table
 from catalog.types.key_types import KeyType, KeyValue, KeyValueError, StringType, TimestampType, moment_of
 
 MAXIMUM_LENGTH = 65_536
-"""Longest expression, in characters."""
+"""Maximum length of an expression in characters."""
 
 MAXIMUM_TOKENS = 20_000
-"""Most names, literals and signs in an expression; so many are read in half a second."""
+"""Maximum number of names, literals and signs in an expression; parsing them takes half a second."""
 
 MAXIMUM_DEPTH = 100
-"""How often AND, OR and NOT may take turns inside each other."""
+"""Maximum nesting depth of AND, OR and NOT."""
 
 _TOKEN = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`|\w+|[^\w\s]""", re.DOTALL)
 
@@ -110,29 +110,28 @@ _ESCAPED = {quote: re.compile(rf"\\([\\'\"])|{quote}({quote})") for quote in "'\
 
 
 def parse_expression(text: str | None, table: Table, zone: tzinfo | None = None) -> Expression:
-    """Return the typed tree of a filter on a table's partition keys; an empty text means all.
+    """Return the typed tree of a filter on a table's partition keys; an empty string matches all partitions.
 
     Args:
-        zone: The time zone of literals that are compared with timestamps, where these are moments; None for UTC, and
-            for keys, whose texts are compared as they are.
+        zone: The time zone of literals that are compared with timestamps, where timestamps are instants; None for UTC,
+            and for partition keys, whose strings are compared as they are.
 
     Raises:
-        ExpressionSyntaxError: The text is not in the grammar.
-        UnknownColumnError: It names something that is not a partition key of the table.
-        LiteralTypeError: A literal cannot be of the key's type.
-        UnsupportedExpressionError: It compares what the filter language does not compare.
-        ExpressionTooComplexError: It is longer than `MAXIMUM_LENGTH`, has more than `MAXIMUM_TOKENS`, or is deeper than
-            `MAXIMUM_DEPTH`.
+        ExpressionSyntaxError: The string does not match the grammar.
+        UnknownColumnError: It names a column that is not a partition key of the table.
+        LiteralTypeError: A literal does not match the key's type.
+        UnsupportedExpressionError: It has a comparison that the filter language does not support.
+        ExpressionTooComplexError: It exceeds `MAXIMUM_LENGTH`, `MAXIMUM_TOKENS` or `MAXIMUM_DEPTH`.
     """
     if text is None or not text.strip():
         return ALL
     if len(text) > MAXIMUM_LENGTH:
         raise ExpressionTooComplexError(
-            f"the filter has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are read", text
+            f"the filter has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are allowed", text
         )
     if (count := sum(1 for _ in _TOKEN.finditer(text))) > MAXIMUM_TOKENS:
         raise ExpressionTooComplexError(
-            f"the filter has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are read", text
+            f"the filter has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are allowed", text
         )
     try:
         truth: _Truth = _Translator(text, table, zone).transform(_parser().parse(text))
@@ -159,16 +158,16 @@ def _syntax_error(error: UnexpectedInput, text: str) -> ExpressionSyntaxError:
         position = error.pos_in_stream or 0
         what = f"{text[position]!r}"
         if text[position] in "'\"`":
-            return ExpressionSyntaxError("unfinished text: a quote is not closed", text, position)
+            return ExpressionSyntaxError("unterminated string: a quote is not closed", text, position)
     accepted = error.accepts if isinstance(error, UnexpectedToken) else None
-    wanted = sorted({_WORDS.get(name, name) for name in accepted or () if name not in _SECONDARY})
-    hint = f"; {' or '.join(wanted)} can stand there" if wanted else ""
+    expected = sorted({_WORDS.get(name, name) for name in accepted or () if name not in _SECONDARY})
+    hint = f"; expected {' or '.join(expected)}" if expected else ""
     return ExpressionSyntaxError(f"{what} cannot be read{hint}", text, position)
 
 
 @dataclass(frozen=True, slots=True)
 class _Truth:
-    """A condition in three-valued logic: the tree of what makes it true, and the tree of what makes it false."""
+    """A condition in three-valued logic: the tree for true and the tree for false."""
 
     when_true: Expression
     when_false: Expression
@@ -183,7 +182,7 @@ class _Key:
 
 @dataclass(frozen=True, slots=True)
 class _Literal:
-    """A literal as it was written; `text` is None for NULL, `name` is set when it could be a key in double quotes."""
+    """A literal as written; `text` is None for NULL; `name` is set when it could be a key in double quotes."""
 
     text: str | None
     place: int
@@ -201,7 +200,7 @@ def _truth(condition: Condition) -> _Truth:
 
 @v_args(inline=True)
 class _Translator(Transformer_NonRecursive[Token, Any]):
-    """Gives Lark's tree its meaning for one table. A method is named after the rule whose children it takes."""
+    """Transformer of Lark's tree for one table. A method is named after the rule whose children it receives."""
 
     def __init__(self, text: str, table: Table, zone: tzinfo | None) -> None:
         super().__init__(visit_tokens=False)
@@ -255,7 +254,7 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
             is_plain = isinstance(left, _Key) + isinstance(right, _Key)
             if is_plain != 1:
                 raise self._unsupported("two partition keys are compared; compare a key with a literal", right.place)
-            # The one in double quotes is a text then.
+            # Then the operand in double quotes is a string literal.
             left_key, right_key = (left_key, None) if isinstance(left, _Key) else (None, right_key)
         if left_key:
             return self._compared(left_key, operator, self._as_literal(right))
@@ -276,13 +275,13 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
     def in_list(self, operand: _Operand, negation: Token | None, _in: Token, *members: _Operand) -> _Truth:
         key = self._key(operand)
         values = [self._value(key, self._as_literal(member)) for member in members]
-        found = frozenset(value for value in values if value is not None)
-        when_true = disjunction([Condition(key.position, Operator.EQUAL, value) for value in found])
-        # A null in the list might be equal to anything: a miss is unknown.
+        distinct = frozenset(value for value in values if value is not None)
+        when_true = disjunction([Condition(key.position, Operator.EQUAL, value) for value in distinct])
+        # With a null in the list, a value that is not listed makes the condition unknown.
         when_false = (
             NONE
             if None in values
-            else conjunction([Condition(key.position, Operator.NOT_EQUAL, value) for value in found])
+            else conjunction([Condition(key.position, Operator.NOT_EQUAL, value) for value in distinct])
         )
         return self._negated(negation, _Truth(when_true, when_false))
 
@@ -303,17 +302,17 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
                 f"{key_type}",
                 key.place,
             )
-        found = self._as_literal(pattern)
-        if found.text is None:
+        literal = self._as_literal(pattern)
+        if literal.text is None:
             return _UNKNOWN
-        if found.is_number:
-            raise LiteralTypeError(f"LIKE needs a quoted pattern, not {found.text}", self._text, found.place)
+        if literal.is_number:
+            raise LiteralTypeError(f"LIKE needs a quoted pattern, not {literal.text}", self._text, literal.place)
         by = "\\" if escape is None else self._as_literal(escape).text
         if by is None or len(by) != 1:
             raise self._unsupported(
                 "ESCAPE needs one quoted character", operand.place if escape is None else escape.place
             )
-        return self._negated(negation, _truth(Condition(key.position, Operator.LIKE, LikePattern(found.text, by))))
+        return self._negated(negation, _truth(Condition(key.position, Operator.LIKE, LikePattern(literal.text, by))))
 
     def is_null(self, operand: _Operand, _is: Token, negation: Token | None, _null: Token) -> _Truth:
         return self._negated(negation, _truth(Condition(self._key(operand).position, Operator.IS_NULL)))
@@ -369,12 +368,12 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
     def _key(self, operand: _Operand) -> _Key:
         key = self._as_key(operand)
         if key is None:
-            raise self._unsupported("a literal stands where a partition key is expected", operand.place)
+            raise self._unsupported("a partition key is expected instead of a literal", operand.place)
         return key
 
     def _as_literal(self, operand: _Operand) -> _Literal:
         if isinstance(operand, _Key):
-            raise self._unsupported("a partition key stands where a literal is expected", operand.place)
+            raise self._unsupported("a literal is expected instead of a partition key", operand.place)
         return operand
 
     def _compared(self, key: _Key, operator: Operator, literal: _Literal) -> _Truth:
@@ -385,7 +384,7 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
         if left.text is None or right.text is None:
             return _UNKNOWN
         if left.is_number != right.is_number:
-            raise self._unsupported("a number is compared with a text; compare a key with a literal", left.place)
+            raise self._unsupported("a number is compared with a string; compare a key with a literal", left.place)
         read = Decimal if left.is_number else str
         return _Truth(ALL, NONE) if COMPARE[operator](read(left.text), read(right.text)) else _Truth(NONE, ALL)
 
@@ -408,5 +407,5 @@ class _Translator(Transformer_NonRecursive[Token, Any]):
 
 
 def _unquoted(token: str) -> str:
-    """Return the text between quotes; a quote is doubled or follows a backslash, a backslash only before these."""
-    return _ESCAPED[token[0]].sub(lambda found: found.group(1) or found.group(2), token[1:-1])
+    """Return the string between quotes; a quote is doubled or escaped, and a backslash only escapes these."""
+    return _ESCAPED[token[0]].sub(lambda match: match.group(1) or match.group(2), token[1:-1])

@@ -1,7 +1,7 @@
-"""The typed tree of a filter expression: keys are positions in the table's partition keys, literals typed values.
+"""The typed tree of a filter expression: keys are positions among the table's partition keys, literals typed values.
 
-The tree has no NOT and no null: whoever builds it asks for the tree of what must be true, or of what must be false
-(`catalog.expressions.parser`), and SQL's third truth value is neither. So a tree matches or it does not.
+The tree has no NOT and no null: the parser builds one tree for what must be true and one for what must be false
+(`catalog.expressions.parser`); SQL's unknown is neither. So a tree either matches or does not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalog.types.key_types import KeyType, KeyValue
 
 
 class Operator(StrEnum):
-    """What a condition asks of a key's value."""
+    """Operators of conditions on a key's value."""
 
     EQUAL = "="
     NOT_EQUAL = "<>"
@@ -33,12 +33,12 @@ class Operator(StrEnum):
 
     @property
     def opposite(self) -> Operator:
-        """The operator that is true where this one is false, for every value that is not null."""
+        """The operator that is true where this one is false, for all values except null."""
         return _OPPOSITE[self]
 
     @property
     def mirrored(self) -> Operator:
-        """The operator with its two sides exchanged."""
+        """The operator with its operands exchanged."""
         return _MIRRORED.get(self, self)
 
 
@@ -61,7 +61,7 @@ _MIRRORED = {
 
 @dataclass(frozen=True, slots=True)
 class LikePattern:
-    """A pattern with `%`, `_`, and a character that takes their meaning away."""
+    """A pattern with `%`, `_` and an escape character."""
 
     text: str
     escape: str = "\\"
@@ -76,9 +76,9 @@ class LikePattern:
                 yield character, character in "%_"
 
     def split(self) -> tuple[str, str]:
-        """Return the text before the first wildcard, and the rest: empty if none, `%` if any text may follow."""
+        """Return the string before the first wildcard, and the rest: empty if none, `%` if anything may follow."""
         pieces = list(self.pieces())
-        first = next((at for at, (_, is_wild) in enumerate(pieces) if is_wild), len(pieces))
+        first = next((position for position, (_, is_wild) in enumerate(pieces) if is_wild), len(pieces))
         prefix = "".join(character for character, _ in pieces[:first])
         rest = pieces[first:]
         is_any = rest and all(piece == ("%", True) for piece in rest)
@@ -90,7 +90,7 @@ Operand: TypeAlias = KeyValue | frozenset[KeyValue] | LikePattern | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What one key's value must be.
+    """A condition on one key's value.
 
     Attributes:
         key: Position of the key.
@@ -122,21 +122,21 @@ def _quoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Every partition, or none."""
+    """A constant: matches every partition, or none."""
 
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All operands hold; there are at least two, and none of them is an And."""
+    """Conjunction of at least two operands, none of which is an And."""
 
     operands: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """At least one operand holds; there are at least two, and none of them is an Or."""
+    """Disjunction of at least two operands, none of which is an Or."""
 
     operands: tuple[Expression, ...]
 
@@ -150,12 +150,12 @@ NONE = Always(False)
 
 
 def conjunction(parts: Iterable[Expression]) -> Expression:
-    """Return the tree that matches what all parts match; no parts make `ALL`."""
+    """Return the tree that matches if all parts match; without parts, `ALL`."""
     return _joined(And, parts, ALL, NONE, Operator.NOT_EQUAL, Operator.NOT_IN)
 
 
 def disjunction(parts: Iterable[Expression]) -> Expression:
-    """Return the tree that matches what any part matches; no parts make `NONE`."""
+    """Return the tree that matches if any part matches; without parts, `NONE`."""
     return _joined(Or, parts, NONE, ALL, Operator.EQUAL, Operator.IN)
 
 
@@ -175,7 +175,7 @@ def _joined(
 
 
 def _merged(parts: list[Expression], single: Operator, several: Operator) -> list[Expression]:
-    """Make one list of all (un)equal values of a key, where the first of them stood."""
+    """Merge the conditions of each key by (in)equality into one, at the position of the first."""
     values: dict[int, list[KeyValue]] = {}
     kept: dict[object, Expression] = {}
     for number, part in enumerate(parts):
@@ -185,14 +185,14 @@ def _merged(parts: list[Expression], single: Operator, several: Operator) -> lis
             kept.setdefault(("key", part.key), part)
         else:
             kept[number] = part
-    for key, found in values.items():
-        members = frozenset(found)
-        kept["key", key] = Condition(key, several, members) if len(members) > 1 else Condition(key, single, found[0])
+    for key, listed in values.items():
+        members = frozenset(listed)
+        kept["key", key] = Condition(key, several, members) if len(members) > 1 else Condition(key, single, listed[0])
     return list(kept.values())
 
 
 def conjuncts(expression: Expression) -> tuple[Expression, ...]:
-    """Return the parts of the top-level AND; an expression that is none is its own only part, and `ALL` has none."""
+    """Return the operands of the top-level AND; otherwise the expression itself, and nothing for `ALL`."""
     if isinstance(expression, And):
         return expression.operands
     return () if expression == ALL else (expression,)
@@ -209,5 +209,5 @@ def conditions(expression: Expression) -> Iterator[Condition]:
 
 
 def keys_of(expression: Expression) -> frozenset[int]:
-    """Return the positions of the keys that an expression looks at."""
+    """Return the positions of the keys in an expression."""
     return frozenset(condition.key for condition in conditions(expression))
