@@ -1,1 +1,1 @@
-"""Databases and tables: defined, altered, dropped, and whose folder is whose."""
+"""Databases and tables: their definitions, their changes, their removal, and the ownership of folders."""

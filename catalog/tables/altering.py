@@ -1,4 +1,4 @@
-"""Change a table: its name, columns, partition keys, properties, location or description."""
+"""Changes of a table: its name, columns, partition keys, properties, location and description."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class TableChange:
-    """What of a table changes; `Catalog.alter_table` describes the attributes."""
+    """The requested changes of a table; `Catalog.alter_table` describes the attributes."""
 
     rename_to: str | None = None
     add_columns: Sequence[Column] = ()
@@ -48,13 +48,13 @@ class TableChange:
 
     @property
     def moves_rows(self) -> bool:
-        """Say whether more changes than the name, new columns, properties and the description."""
+        """Return whether anything changes besides the name, added columns, properties and the description."""
         reordered = self.column_order is not None or self.key_order is not None
         return bool(self.change_columns or self.drop_columns or reordered or self.location is not None)
 
 
 def alter_table(connection: Connection, definitions: Definitions, table: Table, change: TableChange) -> str:
-    """Change a table, which the caller's transaction holds, as `Catalog.alter_table` says; return its name."""
+    """Change a table that the caller's transaction has locked, and return its name; see `Catalog.alter_table`."""
     refuse_records(change.properties)
     if change.add_columns or change.moves_rows:
         refuse_view(table, "has no columns, keys or location of its own to change")
@@ -86,12 +86,12 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
 def _moved(
     connection: Connection, definitions: Definitions, table: Table, location: str | None
 ) -> tuple[str, TableKind]:
-    """Return where a table lies after a change, and whose its files are."""
+    """Return the location of a table after a change, and its kind, which says whether Calve owns its files."""
     if location is None:
         return table.location, table.kind
     if definitions.has_partitions(connection, table):
         raise InvalidTableError(
-            f"table {table.full_name} has partitions below {table.location}; drop them before its location changes"
+            f"table {table.full_name} has partitions below {table.location}; drop them before you change its location"
         )
     location = normalise_location(location)
     is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
@@ -99,37 +99,37 @@ def _moved(
 
 
 def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tuple[TableColumns, dict[str, Column]]:
-    """Return the columns after a change, and the partition keys: old name → key, in the new order.
+    """Return the columns after a change, and the partition keys (old name → key, in the new order).
 
     Args:
-        is_empty: The table has no row yet.
+        is_empty: The table has no rows yet.
 
     Raises:
-        InvalidTableError: A change names no column of the table, or an order does not name each once.
-        UnsupportedChangeError: Files could not be read as a column's new type, or the table needs a column.
+        InvalidTableError: A change names an unknown column, or a new order does not list each name once.
+        UnsupportedChangeError: Existing files cannot be read as the new type, or the table needs a dropped column.
     """
-    wanted = {
+    changes = {
         normalise_identifier(name, "column"): column
         for name, column in zip(change.change_columns, normalise_columns(change.change_columns.values()), strict=True)
     }
     before = TableColumns.of(table)
     known = {column.name: column for column in (*table.columns, *table.partition_keys)}
-    if unknown := [name for name in wanted if name not in known]:
+    if unknown := [name for name in changes if name not in known]:
         raise InvalidTableError(
             f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
-    refuse_scheme_columns(table, wanted)
+    refuse_scheme_columns(table, changes)
     for column in table.columns:
-        if column.name in wanted:
-            new_type = wanted[column.name].type
+        if column.name in changes:
+            new_type = changes[column.name].type
             check_type_change(table.full_name, column.name, column.type, new_type, is_empty=is_empty)
     order = _order(table.full_name, "partition keys", table.key_names, change.key_order)
-    changed = {name: before.renamed(column, wanted.get(name, column)) for name, column in known.items()}
+    changed = {name: before.renamed(column, changes.get(name, column)) for name, column in known.items()}
     keys = {name: changed[name] for name in order}
     _refuse_names_in_files(table, keys)
-    gone = [normalise_identifier(name, "column") for name in change.drop_columns]
-    refuse_used_columns(table, gone)
-    after = before.dropping(gone)
+    dropped_names = [normalise_identifier(name, "column") for name in change.drop_columns]
+    refuse_used_columns(table, dropped_names)
+    after = before.dropping(dropped_names)
     columns = (*(changed[column.name] for column in after.columns), *change.add_columns)
     if change.column_order is not None:
         by_name = {column.name: column for column in columns}
@@ -144,29 +144,29 @@ def _order(table: str, what: str, names: Sequence[str], order: Sequence[str] | N
     new = names if order is None else [normalise_identifier(name, "column") for name in order]
     if sorted(new) != sorted(names):
         raise InvalidTableError(
-            f"the new order of the {what} of {table} is ({', '.join(new)}); it has to name each of "
+            f"the new order of the {what} of {table} is ({', '.join(new)}); it must list each of "
             f"{', '.join(names)} once"
         )
     return new
 
 
 def _refuse_names_in_files(table: Table, keys: Mapping[str, Column]) -> None:
-    """Refuse a key's new name that files have a column under, beside which no path can tell the key."""
-    inside = {name for column in (*table.columns, *table.dropped_columns) for name in column.stored_names}
-    inside -= {column.name for column in table.columns}
+    """Refuse to rename a key to a name that data files use: readers could not tell the key from that column."""
+    names_in_files = {name for column in (*table.columns, *table.dropped_columns) for name in column.stored_names}
+    names_in_files -= {column.name for column in table.columns}
     for old, key in keys.items():
-        if key.name != old and key.name in inside:
+        if key.name != old and key.name in names_in_files:
             raise InvalidTableError(
-                f"table {table.full_name}: partition key {old} cannot become {key.name}, which data files have a "
-                "column under; choose another name"
+                f"table {table.full_name}: partition key {old} cannot become {key.name}, because data files have a "
+                "column of that name; choose another name"
             )
 
 
 def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
-    """Let the columns be that tell where a table's rows are.
+    """Refuse to rename or retype the columns that determine where a table's rows are stored.
 
     Raises:
-        InvalidTableError: The partition column or a sort column would change its name or type.
+        InvalidTableError: A change renames or retypes the partition column or a sort column.
     """
     if table.scheme is None:
         return
@@ -176,8 +176,8 @@ def refuse_scheme_columns(table: Table, changes: Mapping[str, Column]) -> None:
         if changed is not None and (changed.name, changed.type) != (name, types[name]):
             what = "partition column" if name == table.scheme.column else "sort column"
             raise InvalidTableError(
-                f"table {table.full_name} is placed and sorted by its columns: the {what} {name} keeps its name and "
-                f"its type {types[name]}; make a new table to change it"
+                f"table {table.full_name}: the {what} {name} must keep its name and its type {types[name]}, because "
+                "they determine where rows are stored; create a new table to change it"
             )
 
 
@@ -189,17 +189,17 @@ def prepare_key_changes(
     *,
     location: str | None = None,
 ) -> None:
-    """Make sure that the keys of a table that the caller holds may change, and make its partitions ready for it.
+    """Check a change of partition keys, and prepare the partitions for it; the caller has locked the table.
 
-    The folders of partitions stay where they are when a key's name or the table's location changes.
+    Folders of partitions stay in place when a key's name or the table's location changes.
 
     Args:
         keys: Old name → key, in the new order.
-        location: Where the table will be; by default where it is.
+        location: The new location of the table; by default the current one.
 
     Raises:
-        IndexedKeyError: A partition index forbids it.
-        InvalidTableError: The table has partitions that would not be the same afterwards.
+        IndexedKeyError: A partition index prevents the change.
+        InvalidTableError: The change would alter the identity of existing partitions.
     """
     renamed = [old for old, key in keys.items() if key.name != old]
     retyped = {
@@ -214,7 +214,7 @@ def prepare_key_changes(
     if moved:
         raise InvalidTableError(
             f"table {table.full_name} has partitions, whose folders follow the order of its keys; drop them before "
-            "the order changes"
+            "you change the order"
         )
     for old, key in retyped.items():
         _check_values(connection, table, old, key)
@@ -236,13 +236,13 @@ def _refuse_if_indexed(
         change = f"partition key {renamed[0]} cannot become {keys[renamed[0]].name}"
         raise IndexedKeyError(table.full_name, change, [index.name for index in indexes])
     for old in (*retyped, *moved):
-        if needing := [index.name for index in indexes if old in index.keys]:
+        if affected := [index.name for index in indexes if old in index.keys]:
             what = f"become {retyped[old].type}" if old in retyped else "move to another position"
-            raise IndexedKeyError(table.full_name, f"partition key {old} cannot {what}", needing)
+            raise IndexedKeyError(table.full_name, f"partition key {old} cannot {what}", affected)
 
 
 def _check_values(connection: Connection, table: Table, old: str, key: Column) -> None:
-    """Make sure that each stored value means the same under a key's new type: the identities stay as they are."""
+    """Check that each stored value is encoded equally under a key's new type, so that identities stay the same."""
     position = table.key_names.index(old)
     old_type, new_type = table.key_types[position], parse_key_type(key.type)
     distinct = (
@@ -257,21 +257,21 @@ def _check_values(connection: Connection, table: Table, old: str, key: Column) -
         shown = ", ".join(repr(unpack_values(text)[0]) for text in differing[:_SHOWN])
         raise InvalidTableError(
             f"table {table.full_name}: partition key {old} cannot become {new_type}, because {len(differing):,} of its "
-            f"values would not be the same as {old_type}: {shown}. Drop their partitions, change the key, and add "
-            "them again"
+            f"values differ between {old_type} and {new_type}: {shown}. Drop their partitions, change the key, and "
+            "add them again"
         )
 
 
 def _keep_folders(connection: Connection, table: Table, location: str, names: Sequence[str]) -> None:
-    """Leave partitions where they are when the table's location or its keys' names change.
+    """Keep partitions in their folders when the table's location or its keys' names change.
 
-    Default locations are written down; locations that are the default ones afterwards are not, so that nobody takes
-    them for folders of the partitions' own.
+    Stores locations that were implied before, and clears those that the change makes the default, so that readers do
+    not take them for custom locations.
     """
-    this = PartitionRow.table_id == table.id
+    is_in_table = PartitionRow.table_id == table.id
     before, after = _default_location(table.location, table.key_names), _default_location(location, names)
-    connection.execute(update(PartitionRow).where(this, PartitionRow.location.is_(None)).values(location=before))
-    connection.execute(update(PartitionRow).where(this, PartitionRow.location == after).values(location=None))
+    connection.execute(update(PartitionRow).where(is_in_table, PartitionRow.location.is_(None)).values(location=before))
+    connection.execute(update(PartitionRow).where(is_in_table, PartitionRow.location == after).values(location=None))
 
 
 def _default_location(location: str, names: Sequence[str]) -> ColumnElement[str]:

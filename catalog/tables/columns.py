@@ -1,11 +1,11 @@
-"""The identity of columns: their ids, and the names that data files have them under.
+"""The identity of columns: their ids, and their names in data files.
 
-A column keeps its id for as long as it exists, whatever it is called; no other column of the table ever gets it. Each
-name that data files use belongs to one column for good, too, also after that column was renamed or dropped. Reading a
-file by these names therefore is reading it by ids, in every format and whenever the file was written. A column whose
-own name belongs to another one (`note`, after the first `note` became `remark`) is `note__7` in files.
+A column keeps its id when it is renamed, and no other column of the table ever gets that id. A name used in data files
+belongs to one column for good, even after that column was renamed or dropped. Reading a file by these names is
+therefore the same as reading it by ids, in every format and whenever the file was written. A column whose name belongs
+to another column (`note`, after the first `note` became `remark`) is stored as `note__7`.
 
-Source: the column mapping of Delta Lake, whose physical names stay; Iceberg's specification, "Schema Evolution".
+Source: Delta Lake's column mapping, whose physical names are stable; Iceberg's specification, "Schema Evolution".
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class TableColumns:
 
     Attributes:
         columns, keys: As `Table` has them.
-        dropped: Columns that the table had, which only the names in files are kept for.
-        last_id: The highest id that a column of the table has ever had.
+        dropped: Former columns, kept because files still use their names.
+        last_id: The highest id ever given to a column of the table.
     """
 
     columns: tuple[Column, ...]
@@ -41,12 +41,12 @@ class TableColumns:
 
     @property
     def owners(self) -> dict[str, int]:
-        """The id of the column that each name in files belongs to."""
+        """Column ids by the names in files."""
         every = (*self.dropped, *self.columns, *self.keys)
         return {name: column.id for column in every if column.id for name in column.stored_names}
 
     def numbered(self) -> TableColumns:
-        """Return these with ids for those that have none, and names in files that belong to no other column."""
+        """Return a copy in which each column has an id, and names in files that no other column has."""
         owners, last_id = self.owners, self.last_id
         identified: list[Column] = []
         for column in (*self.columns, *self.keys):
@@ -61,18 +61,18 @@ class TableColumns:
         return replace(self, columns=tuple(identified[:count]), keys=tuple(identified[count:]), last_id=last_id)
 
     def dropping(self, names: Iterable[str]) -> TableColumns:
-        """Return these without some columns, whose ids and names in files stay theirs."""
-        gone = tuple(column for column in self.columns if column.name in set(names))
+        """Return a copy without some columns, which keep their ids and their names in files."""
+        dropped = tuple(column for column in self.columns if column.name in set(names))
         return replace(
             self,
-            columns=tuple(column for column in self.columns if column not in gone),
-            dropped=(*self.dropped, *gone),
+            columns=tuple(column for column in self.columns if column not in dropped),
+            dropped=(*self.dropped, *dropped),
         )
 
     def renamed(self, column: Column, new: Column) -> Column:
-        """Return a column with another name, type or comment, and with its id and all its names in files.
+        """Return a column with a new name, type or comment, but the same id and all its names in files.
 
-        The new name becomes the one in new files, unless it belongs to another column there.
+        New files use the new name, unless it belongs to another column there.
         """
         names = column.stored_names
         if self.owners.get(new.name, column.id) == column.id:
@@ -80,9 +80,9 @@ class TableColumns:
         return replace(new, id=column.id, file_names=() if names == (new.name,) else names)
 
     def following(self, columns: Iterable[Column], keys: Iterable[Column]) -> TableColumns:
-        """Return what becomes of these when the source of an imported table says what its columns are.
+        """Return the columns after the source of an imported table has redefined them.
 
-        Columns are the same by name, as Hive reads them; one that comes back is the one that it was.
+        Matches columns by name, as Hive does; a column that reappears gets its former id.
         """
         known = {name: column for column in (*self.dropped, *self.columns) for name in column.stored_names}
         known |= {column.name: column for column in self.columns}
@@ -108,15 +108,16 @@ def _free_name(name: str, owners: Mapping[str, int]) -> str:
 
 
 def scheme_column_last(columns: Sequence[Column], column: str | None) -> tuple[Column, ...]:
-    """Return columns in their order, with the partition column of a scheme, if there is one, behind the others."""
-    return tuple(sorted(columns, key=lambda each: each.name == column))
+    """Return the columns in their order, but with a scheme's partition column, if any, at the end."""
+    return tuple(sorted(columns, key=lambda candidate: candidate.name == column))
 
 
 def file_layout(table: Table, file_format: FileFormat) -> tuple[Column, ...]:
-    """Return the columns that files of a table may have, under the names there, in the order of their ids.
+    """Return the columns that a table's files may contain, by their names in files and in the order of their ids.
 
-    Dropped columns keep their places: CSV, and ORC files of Hive before 2.0, tell columns by position. Former names
-    follow, where columns are told by name. A file has a column under one of its names; the others read as null.
+    Dropped columns keep their positions, because CSV files, and ORC files of Hive before 2.0, identify columns by
+    position. Where columns are identified by name, former names follow. A file has a column under one of its names;
+    the others read as null.
     """
     every = sorted((*table.columns, *table.dropped_columns), key=lambda column: column.id)
     by_position = [replace(column, name=column.stored_names[-1]) for column in every]
@@ -127,13 +128,13 @@ def file_layout(table: Table, file_format: FileFormat) -> tuple[Column, ...]:
 
 
 def is_plain_layout(table: Table) -> bool:
-    """Return whether files have just the table's columns, under their names and in their order."""
+    """Return whether files have exactly the table's columns, with the same names and in the same order."""
     ids = [column.id for column in table.columns]
-    return not table.dropped_columns and ids == sorted(ids) and not any(each.file_names for each in table.columns)
+    return not table.dropped_columns and ids == sorted(ids) and not any(column.file_names for column in table.columns)
 
 
 def column_json(column: Column) -> dict[str, Any]:
-    """Return a column as plain values, without those that say nothing."""
+    """Return a column as JSON values, without empty fields."""
     fields: dict[str, Any] = {"name": column.name, "type": column.type, "id": column.id}
     if column.comment is not None:
         fields["comment"] = column.comment
@@ -143,7 +144,7 @@ def column_json(column: Column) -> dict[str, Any]:
 
 
 def column_from_json(stored: Mapping[str, Any]) -> Column:
-    """Return the column of `column_json`."""
+    """Return the column that `column_json` has stored."""
     return Column(**{**stored, "file_names": tuple(stored.get("file_names", ()))})
 
 
@@ -156,23 +157,23 @@ _NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
 
 
 def check_type_change(table: str, column: str, before: str, after: str, *, is_empty: bool = False) -> None:
-    """Make sure that files with a column of one type can be read as another one, without loss.
+    """Check that values of one type can be read as another type without loss.
 
     Args:
-        is_empty: The table has no row yet: a text may become a shorter one.
+        is_empty: The table has no rows yet, so a varchar may become shorter.
 
     Raises:
-        UnsupportedChangeError: They cannot.
+        UnsupportedChangeError: The change could lose values.
 
-    Source: Iceberg's specification, "Schema Evolution": int → long, float → double, a decimal of more digits; and
-        narrower integers, longer varchars, and further fields at the end of a struct.
+    Source: Iceberg's specification, "Schema Evolution": int → long, float → double, a decimal of more digits. In
+        addition: the narrower integers, longer varchars, and new fields at the end of a struct.
     """
     is_text = {_sized(_compact(text))[0] for text in (before, after)} == {"varchar"}
     if not (_is_lossless(_compact(before), _compact(after)) or (is_empty and is_text)):
         raise UnsupportedChangeError(
-            f"table {table}: column {column} cannot change from {before} to {after}, because files hold its values as "
-            f"{before}; a type becomes a wider one of its kind (tinyint, smallint, int, bigint; float, double; a "
-            "decimal of more digits and the same scale; a longer varchar). Add a column of the new type instead"
+            f"table {table}: column {column} cannot change from {before} to {after}, because files store its values as "
+            f"{before}. A type can only be widened (tinyint, smallint, int, bigint; float, double; a decimal of more "
+            "digits and the same scale; a longer varchar). Add a column of the new type instead"
         )
 
 
@@ -198,11 +199,11 @@ def _sized(text: str) -> tuple[str, int, int]:
     """Return a type's kind, its length or precision, and its scale."""
     if text in ("decimal", "dec", "numeric"):
         return "decimal", 10, 0
-    found = _SIZED.fullmatch(text)
-    if found is None:
+    match = _SIZED.fullmatch(text)
+    if match is None:
         return ("varchar", 65_536, 0) if text == "string" else (text, 0, 0)
-    kind = "decimal" if found[1] in ("dec", "numeric") else found[1]
-    return kind, int(found[2]), int(found[3] or 0)
+    kind = "decimal" if match[1] in ("dec", "numeric") else match[1]
+    return kind, int(match[2]), int(match[3] or 0)
 
 
 def _is_wider(before: tuple[str, int, int], after: tuple[str, int, int]) -> bool:
@@ -212,19 +213,19 @@ def _is_wider(before: tuple[str, int, int], after: tuple[str, int, int]) -> bool
 
 
 def _are_lossless(kind: str, before: str, after: str) -> bool:
-    """Return whether the parts of a nested type change without loss; a struct may get further fields at its end."""
+    """Return whether the parts of a nested type change without loss; a struct may get new fields at its end."""
     old, new = _parts(before), _parts(after)
     if kind != "struct":
         return len(old) == len(new) and all(map(_is_lossless, old, new))
     old_fields, new_fields = ([part.partition(":") for part in parts] for parts in (old, new))
     return len(old) <= len(new) and all(
-        one[0] == other[0] and _is_lossless(one[2], other[2])
-        for one, other in zip(old_fields, new_fields, strict=False)
+        old_field[0] == new_field[0] and _is_lossless(old_field[2], new_field[2])
+        for old_field, new_field in zip(old_fields, new_fields, strict=False)
     )
 
 
 def _parts(text: str) -> list[str]:
-    """Return what commas separate in a text, but not those inside brackets."""
+    """Split a string at commas outside brackets."""
     parts, depth = [""], 0
     for character in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(character, 0)
@@ -239,8 +240,8 @@ def refuse_used_columns(table: Table, names: Iterable[str]) -> None:
     """Refuse to drop columns that a table needs.
 
     Raises:
-        InvalidTableError: There is no such column, or it is a partition key.
-        UnsupportedChangeError: Rows are placed, sorted or bucketed by it.
+        InvalidTableError: A name is not a column, or is a partition key.
+        UnsupportedChangeError: The table places, sorts or buckets rows by a column.
     """
     known = {column.name for column in table.columns}
     scheme = table.scheme
@@ -253,6 +254,6 @@ def refuse_used_columns(table: Table, names: Iterable[str]) -> None:
             )
         if name in placing:
             raise UnsupportedChangeError(
-                f"table {table.full_name}: its rows are placed, sorted or bucketed by column {name}, which therefore "
-                "stays; make a new table without it"
+                f"column {name} of table {table.full_name} cannot be dropped, because rows are placed, sorted or "
+                "bucketed by it; create a new table without it"
             )

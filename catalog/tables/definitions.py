@@ -1,4 +1,4 @@
-"""Databases and tables: create, alter, drop, look up."""
+"""Storage of databases and tables: create, update, drop, look up."""
 
 from __future__ import annotations
 
@@ -47,50 +47,50 @@ from catalog.types.column_types import require_column_type
 from catalog.types.key_types import parse_key_type
 
 ColumnLike = Column | tuple[str, str] | Mapping[str, str]
-"""A column, as a value, a (name, type) pair, or a mapping with `name`, `type` and perhaps `comment`."""
+"""A column: a `Column`, a (name, type) pair, or a mapping with `name`, `type` and an optional `comment`."""
 
 
 def normalise_columns(columns: Iterable[ColumnLike]) -> tuple[Column, ...]:
-    """Return the columns with their names in lower case.
+    """Return columns with names and types in lower case.
 
     Raises:
-        InvalidIdentifierError: A name cannot be used.
+        InvalidIdentifierError: A name is not allowed.
     """
-    normal = []
-    for given in columns:
-        match given:
+    normalised = []
+    for column in columns:
+        match column:
             case Column(name, column_type, comment):
                 pass
             case (str() as name, str() as column_type):
                 comment = None
             case _:
-                name, column_type, comment = given["name"], given["type"], given.get("comment")
+                name, column_type, comment = column["name"], column["type"], column.get("comment")
         column_type = require_text(column_type, f"the type of column {name}")
         require_column_type(name, column_type.strip().lower())
-        normal.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
-    return tuple(normal)
+        normalised.append(Column(normalise_identifier(name, "column"), column_type.strip().lower(), comment))
+    return tuple(normalised)
 
 
 def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column]) -> None:
-    """Make sure that a table's columns and keys do not contradict each other.
+    """Check that a table's columns and partition keys are consistent.
 
     Raises:
         InvalidTableError: A name is used twice, or there is neither a column nor a key.
-        InvalidKeyTypeError: A key has a type that no partition key can have.
+        InvalidKeyTypeError: A partition key cannot have this type.
     """
     names = [column.name for column in (*columns, *keys)]
     if not names:
         raise InvalidTableError(f"table {table} has neither columns nor partition keys; name at least one")
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InvalidTableError(
-            f"table {table} names {', '.join(twice)} more than once; columns and keys need own names"
+            f"table {table} names {', '.join(repeated)} more than once; each column and key needs its own name"
         )
     for key in keys:
         parse_key_type(key.type)
 
 
 def normalise_location(location: str) -> str:
-    """Return a location without a slash at its end; a relative path becomes absolute.
+    """Return a location without a trailing slash, and as an absolute path.
 
     Raises:
         InvalidLocationError: It is empty.
@@ -112,14 +112,14 @@ _TABLE = (
 )
 _NAME = select(_TABLE.exists().label("is_taken"), has_waiting(bindparam("full_name")).label("is_awaited"))
 _NEW_TABLE = insert(TableRow).values(created_at_ms=CurrentMs()).returning(TableRow.__table__)
-# Built once: to build a statement takes as long as to run it.
+# Built once, because building a statement takes as long as running it.
 
 
 class Definitions:
     """The databases and tables of one catalog."""
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
-        """Take the database, and the folder for databases without a location of their own."""
+        """Store the storage and the folder for databases that have no location of their own."""
         self._storage = storage
         self._warehouse = warehouse
 
@@ -209,7 +209,7 @@ class Definitions:
         columns = normalise_columns(definition["columns"])
         keys = normalise_columns(definition["partition_keys"])
         kind: TableKind = definition.get("kind", TableKind.MANAGED)
-        # What a view's columns are, perhaps only Spark can say.
+        # A view may have no columns here, because only Spark can determine them.
         if columns or kind is not TableKind.VIEW:
             check_columns(str(table), columns, keys)
         scheme: Scheme | None = definition.get("scheme")
@@ -217,7 +217,7 @@ class Definitions:
             check_table_of_scheme(scheme, columns, keys, definition["format"])
             columns = scheme_column_last(columns, scheme.column)
         numbered = TableColumns(columns, keys).numbered()
-        # One at a time in a database: otherwise two could both see that the name is free.
+        # Lock the database: otherwise two transactions could both see that the name is free.
         database = self._database_row(connection, table.database, lock=True)
         hold(connection, LOCATIONS, name_lock(str(table)))
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
@@ -269,17 +269,17 @@ class Definitions:
         if row is None:
             self._database_row(connection, table.database)
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
-        found = _table(table.database, row)
-        if not found.is_iceberg:
-            return found
-        return replace(found, metadata_location=find_pointer(connection, table.database, table.name))
+        stored = _table(table.database, row)
+        if not stored.is_iceberg:
+            return stored
+        return replace(stored, metadata_location=find_pointer(connection, table.database, table.name))
 
     def database_location(self, connection: Connection, name: str) -> str:
-        """Return where the tables of a database lie that have no location of their own."""
+        """Return the folder for tables of a database that have no location of their own."""
         return str(self._database_row(connection, name).location)
 
     def get_hive_table(self, name: str | TableName, connection: Connection | None = None) -> Table:
-        """Return a table whose partitions, indexes and files are the catalog's.
+        """Return a table whose partitions, indexes and files the catalog manages.
 
         Raises:
             IcebergTableError: It is an Iceberg table.
@@ -297,16 +297,16 @@ class Definitions:
         or_iceberg: bool = False,
         is_bulk: bool = False,
     ) -> Table:
-        """Return a table and hold its row until the transaction ends.
+        """Return a table, and lock its row until the transaction ends.
 
         Args:
-            name: Its name; or the table as it was read before, and no other one that has its name now.
+            name: Its name; or the table as it was read before, so that another table of the same name is refused.
             is_bulk: See `Storage.lock_table`.
-            or_iceberg: It may be an Iceberg table.
+            or_iceberg: Accept an Iceberg table, too.
 
         Raises:
-            IcebergTableError: It is one, and may not.
-            TableNotFoundError: There is no such table, or it was renamed or dropped just now.
+            IcebergTableError: It is an Iceberg table, and `or_iceberg` is false.
+            TableNotFoundError: It does not exist, or was renamed or dropped meanwhile.
         """
         expected = name if isinstance(name, Table) else None
         name = TableName(name.database, name.name) if isinstance(name, Table) else name
@@ -315,16 +315,16 @@ class Definitions:
             refuse_iceberg(table)
         expected = expected or table
         if not self._storage.lock_table(connection, table.id, exclusive=exclusive, is_bulk=is_bulk):
-            raise TableNotFoundError(f"table {table.full_name} was dropped just now")
+            raise TableNotFoundError(f"table {table.full_name} was dropped meanwhile")
         table = self.get_table(name, connection)
         if table.id != expected.id:
-            raise TableNotFoundError(f"table {expected.full_name} was renamed or dropped just now; look again")
+            raise TableNotFoundError(f"table {expected.full_name} was renamed or dropped meanwhile; look it up again")
         if not or_iceberg:
             refuse_iceberg(table)
         return table
 
     def list_tables(self, database: str | None = None) -> list[Table]:
-        """Return the tables of one database, or of all, by name."""
+        """Return the tables of one database, or of all databases, sorted by name."""
         query = select(DatabaseRow.name.label("database_name"), TableRow.__table__).join(
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
@@ -340,10 +340,10 @@ class Definitions:
         ]
 
     def tables_around(self, connection: Connection, keys: Iterable[bytes]) -> list[Table]:
-        """Return the tables whose locations are around folders, or the folders themselves.
+        """Return the tables whose locations contain or equal one of the folders.
 
         Args:
-            keys: The folders, as `catalog.files.locations.location_key` returns them.
+            keys: The folders' keys from `catalog.files.locations.location_key`.
         """
         above = sorted({around for key in keys for around in keys_above(key)})
         row = TableRow.__table__
@@ -351,22 +351,22 @@ class Definitions:
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
         return [
-            _table(found.database_name, found)
+            _table(owner.database_name, owner)
             for batch in batched(above)
-            for found in connection.execute(query.where(among(connection, TableRow.location_key, batch)))
+            for owner in connection.execute(query.where(among(connection, TableRow.location_key, batch)))
         ]
 
     def update_table(self, connection: Connection, table: Table, **values: Any) -> None:
-        """Write changed fields of a table that the caller holds.
+        """Store changed fields of a table that the caller has locked.
 
         Args:
-            columns: A `TableColumns`, of all columns and partition keys.
+            values: New values by column of `calve_table`; `columns` is a `TableColumns` with all columns and keys.
 
         Raises:
             TableAlreadyExistsError: The new name is taken.
-            OperationConflictError: An operation that will create a table holds the new name.
+            OperationConflictError: An operation that will create a table has reserved the new name.
             LocationNotAllowedError: The new location, or one in a new property, is not allowed.
-            LocationInUseError: The new location is another table's, or inside or around it.
+            LocationInUseError: The new location equals, contains or lies inside another table's location.
         """
         require_properties(dict((values.get("properties") or {}).items() - table.properties.items()))
         if "columns" in values:
@@ -383,20 +383,20 @@ class Definitions:
         try:
             connection.execute(update(TableRow).where(TableRow.id == table.id).values(**values))
         except IntegrityError:
-            raise TableAlreadyExistsError(f"a table of that name exists beside {table.full_name}") from None
+            raise TableAlreadyExistsError(f"table {table.full_name} cannot get a name that another table has") from None
         if (name := values.get("name", table.name)) != table.name:
             refuse_awaited_name(connection, f"{table.database}.{name}")
 
     def changed_properties(self, table: Table, changes: Mapping[str, str | None] | None) -> dict[str, str]:
-        """Return a table's properties after a change; None takes one away."""
+        """Return a table's properties after a change; None removes a property."""
         return _changed_properties(table.properties, changes)
 
     @staticmethod
     def refuse_if_busy(connection: Connection, table: Table) -> None:
-        """Let nobody take a table's name or location away from an operation that is at work on it.
+        """Refuse to change a table's name or location while an exclusive operation runs on it.
 
         Raises:
-            ConflictError: There is one.
+            ConflictError: Such an operation is running.
         """
         hold_operations(connection, table.id)
         busy = connection.scalar(
@@ -408,12 +408,12 @@ class Definitions:
         )
         if busy:
             raise ConflictError(
-                f"table {table.full_name} is being changed by operation {busy}; wait, or give it up: "
+                f"operation {busy} is changing table {table.full_name}; wait for it, or abandon it: "
                 f"calve give-up '{busy}'"
             )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
-        """Say whether a table has any partition; of one with a partition scheme, any data file."""
+        """Return whether a table has any partition or, if it has a partition scheme, any data file."""
         row = PartitionRow if table.scheme is None else DataFileRow
         return bool(connection.scalar(select(exists().where(row.table_id == table.id))))
 
@@ -449,22 +449,22 @@ def _table(database: str, row: Row[Any]) -> Table:
 
 
 def parse_format(text: str) -> FileFormat:
-    """Return the format that a text names, without regard to case; `json` is Hive's `jsonfile`.
+    """Return the file format of a name, ignoring case; `json` means Hive's `jsonfile`.
 
     Raises:
-        InvalidTableError: There is no such format.
+        InvalidTableError: The format is unknown.
     """
     name = text.strip().lower()
     try:
         return FileFormat({"json": "jsonfile"}.get(name, name))
     except ValueError:
         raise InvalidTableError(
-            f"format {text!r} is not known; use {', '.join(known.value for known in FileFormat)}"
+            f"unknown format {text!r}; use one of {', '.join(known.value for known in FileFormat)}"
         ) from None
 
 
 def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] | None:
-    """Return how a table's buckets are stored when its columns have become others."""
+    """Return the JSON form of a table's buckets after its columns were renamed."""
     if table.buckets is None:
         return None
     ids = {column.name: column.id for column in table.columns}
@@ -473,10 +473,10 @@ def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] |
 
 
 def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
-    """Return how buckets are stored.
+    """Return the JSON form of buckets, or None without buckets.
 
     Raises:
-        InvalidTableError: There are none, or one of their columns is not a column of the table.
+        InvalidTableError: The number of buckets or of their columns is 0, or a column is unknown.
     """
     if buckets is None:
         return None
@@ -484,12 +484,12 @@ def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None)
     known = [column.name for column in columns]
     if unknown := [name for name in names if name not in known]:
         raise InvalidTableError(
-            f"table {table} is bucketed by {', '.join(unknown)}, which is not among its columns {', '.join(known)}"
+            f"table {table} is bucketed by {', '.join(unknown)}, but its columns are {', '.join(known)}"
         )
     if not names or buckets.count < 1:
         raise InvalidTableError(
-            f"table {table} has {buckets.count} buckets of the columns ({', '.join(names)}); at least one of each is "
-            "needed"
+            f"table {table} has {buckets.count} buckets of the columns ({', '.join(names)}); set at least one bucket "
+            "and one column"
         )
     return {"columns": names, "count": buckets.count}
 

@@ -1,9 +1,9 @@
-"""Dropping a table: at once for every reader, and its rows a short transaction at a time.
+"""Removal of tables: atomic for readers, while the rows are deleted in batches.
 
-The table and its indexes go in one short transaction, with the first rows of each kind. What is left is journaled in
-the same transaction: from then on nobody finds these rows, because nothing has the ids of their table and indexes
-again. They are deleted after the commit; who is killed meanwhile leaves an operation in the state COMMITTED, which
-vacuum finishes. The files of a table that is dropped with PURGE go last (`catalog.tables.purging`).
+One short transaction deletes the table, its indexes and the first rows of each kind, and journals the rest. No reader
+finds the remaining rows, because the ids of their table and indexes are never used again. They are deleted after the
+commit; a process that is killed meanwhile leaves an operation in the state COMMITTED, which vacuum finishes. The files
+of a table that is dropped with PURGE are deleted last (`catalog.tables.purging`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from catalog.tables.purged_folders import claim_folders, release_folders
 from catalog.tables.purging import purge
 
 BATCH = 10_000
-"""Rows of a kind that are deleted in the first transaction."""
+"""The number of rows of each kind that one transaction deletes."""
 
 _ROWS_OF_TABLES = (
     Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,)),
@@ -53,20 +53,20 @@ _ROWS_OF_TABLES = (
 def drop_table(
     connection: Connection, definitions: Definitions, operations: Operations, table: Table, *, with_files: bool
 ) -> str | None:
-    """Drop a table that the caller holds exclusively, in the caller's transaction.
+    """Drop a table that the caller has locked exclusively, in the caller's transaction.
 
     Args:
-        with_files: Journal that its folder has to go.
+        with_files: Journal that its folder must be deleted.
 
     Returns:
-        The id of the operation that `finish_drop` has to finish after the commit; None when nothing is left.
+        The id of the operation that `finish_drop` must finish after the commit; None if nothing remains to delete.
 
     Raises:
         ConflictError: An operation is changing the table.
     """
     definitions.refuse_if_busy(connection, table)
     index_ids = connection.scalars(select(PartitionIndexRow.id).where(PartitionIndexRow.table_id == table.id)).all()
-    # The ranges first: that waits for builds at work, and none begins again.
+    # Backfill ranges first: this waits for running index builds, and prevents new ones.
     connection.execute(delete(BackfillRangeRow).where(BackfillRangeRow.index_id.in_(index_ids)))
     connection.execute(delete(PartitionIndexRow).where(PartitionIndexRow.table_id == table.id))
     connection.execute(delete(TableRow).where(TableRow.id == table.id))
@@ -82,23 +82,23 @@ def drop_table(
 
 
 def _rows(table_id: int, index_ids: Sequence[int]) -> list[tuple[Rows, int]]:
-    """Return the kinds of rows with the ids of their owners."""
+    """Return the kinds of rows of a table, each with the id of its owner (the table or an index)."""
     return [*((ITEMS, index_id) for index_id in index_ids), *((rows, table_id) for rows in _ROWS_OF_TABLES)]
 
 
 def finish_drop(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
-    """Delete the rows that a dropped table has left, and its files if they have to go; see `purging.purge`.
+    """Delete the remaining rows of a dropped table, and its files if requested; see `purging.purge`.
 
-    Does no harm when done again, or by several at once.
+    Safe to repeat, and to run in several processes at once.
 
     Returns:
         The files that stay, because Calve did not write them.
 
     Raises:
-        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
+        FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
     """
     turn = select(OperationRow.number).where(OperationRow.number == operation.number)
-    # Earlier versions journaled only the location, and deleted the rows at once.
+    # Operations of earlier versions have no table id: those versions deleted the rows in the drop itself.
     if operation.table_id is not None:
         for rows, owner_id in _rows(operation.table_id, operation.request.get("index_ids", ())):
             for _ in rows.delete_all(storage, owner_id, turn, BATCH):
@@ -111,7 +111,7 @@ def finish_drop(storage: Storage, operations: Operations, operation: Operation) 
 
 
 def finish_drops(storage: Storage, operations: Operations) -> int:
-    """Finish the drops of tables that were interrupted; return their number."""
+    """Finish interrupted drops of tables; return their number."""
     interrupted = operations.committed(OperationKind.DROP_TABLE)
     for operation in interrupted:
         finish_drop(storage, operations, operation)

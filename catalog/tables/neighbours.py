@@ -1,6 +1,6 @@
-"""Finding the tables and partitions whose locations are folders, or lie around or inside them.
+"""Search for tables and partitions whose locations equal, contain or lie inside given folders.
 
-Partitions count with locations of their own; those in default folders lie in their table's location.
+Only partitions with custom locations are looked up; all others lie in their table's location.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from catalog.storage.bulk import batched, list_of_texts, listed
 
 
 class Neighbour(NamedTuple):
-    """A location that is a folder, or lies around it or inside it.
+    """A location that equals, contains or lies inside a folder.
 
     Attributes:
-        folder: The folder, of those that were asked about.
-        path: The location below the folder, empty if it is the folder itself; None if it is around the folder.
+        folder: The folder that the caller asked about.
+        path: The location relative to the folder, empty if they are equal; None if the location contains the folder.
         location: The location as it is stored.
-        table: The table that has the location, or a partition there: `database.name`.
+        table: The table that owns the location, or whose partition does: `database.name`.
         table_id: Its id.
-        is_partition: Whether a partition has the location.
+        is_partition: Whether the location belongs to a partition.
     """
 
     folder: str
@@ -43,10 +43,10 @@ class Neighbour(NamedTuple):
 
 
 def neighbours(connection: Connection, folders: Iterable[str], *, without_table: int = 0) -> Iterator[Neighbour]:
-    """Yield the locations near folders, each at least once, through whatever symbolic links.
+    """Yield the neighbours of folders, each at least once, with symbolic links resolved.
 
     Args:
-        without_table: The id of a table that does not count, nor do its partitions.
+        without_table: The id of a table to ignore, with its partitions.
     """
     places, crowded = _Places(folder_keys(folders)), set[str]()
     for neighbour in places.near(_nearest(connection, places, without_table)):
@@ -58,13 +58,13 @@ def neighbours(connection: Connection, folders: Iterable[str], *, without_table:
 
 
 def find_neighbour(connection: Connection, location: str, *, without_table: int = 0) -> Neighbour | None:
-    """Return one of the locations near a folder; None if there is none."""
+    """Return one neighbour of a folder; None if it has none."""
     places = _Places(folder_keys([location]))
     return next(places.near(_nearest(connection, places, without_table)), None)
 
 
 class _Places:
-    """Folders, to which locations are compared."""
+    """Folders, indexed for comparison with stored locations."""
 
     def __init__(self, keys: Mapping[bytes, str]) -> None:
         self.keys = keys
@@ -75,11 +75,11 @@ class _Places:
                 self._around.setdefault(above, set()).add(folder)
 
     def spellings(self, key: bytes) -> list[str]:
-        """Return a folder as partitions may have it, given by its key."""
+        """Return the spellings under which partitions may store a folder, given by its key."""
         return spellings(key, self._nodes)
 
     def near(self, rows: Iterable[Row[Any]]) -> Iterator[Neighbour]:
-        """Yield what the locations of rows are to the folders."""
+        """Yield the neighbours of the folders among the locations of rows."""
         for batch in batched(rows):
             locations = locations_with_keys(row.location for row in batch)
             for row, (location, keys) in zip(batch, locations, strict=True):
@@ -94,7 +94,7 @@ class _Places:
 
 
 def _nearest(connection: Connection, places: _Places, without_table: int) -> Sequence[Row[Any]]:
-    """Return the locations around folders, and the first one inside each."""
+    """Return the locations that contain the folders, and the first one inside each folder."""
     keys = places.keys
     above = {around for key in keys for around in keys_above(key)}
     lists = {
@@ -124,8 +124,8 @@ _TABLE = (
     "SELECT d.name AS database, t.name AS name, t.id AS table_id, t.location AS location, false AS is_partition "
     "FROM calve_table t JOIN calve_database d ON d.id = t.database_id WHERE t.id <> :without_table AND"
 )
-# Without the partitions of dropped tables, whose rows may still be there. The sum keeps SQLite from reading all
-# partitions of each table.
+# The join skips partitions of dropped tables, whose rows may not be deleted yet. The sum `+ 0` keeps SQLite from
+# starting with the table, which would read all partitions of each table.
 _PARTITION = (
     "SELECT d.name AS database, t.name AS name, t.id AS table_id, p.location AS location, true AS is_partition "
     "FROM calve_partition p JOIN calve_table t ON t.id = p.table_id + 0 JOIN calve_database d ON d.id = t.database_id "
@@ -137,7 +137,7 @@ _PARTITIONS_INSIDE = text(f"{_PARTITION} p.location > :low AND p.location < :hig
 
 @cache
 def _nearest_query(dialect: str) -> TextClause:
-    """Return the query of `_nearest`; each part is one look into an index for each folder."""
+    """Return the query of `_nearest`; each part is one index look-up per folder."""
 
     def among(select: str, name: str) -> str:
         rows = f"{select} FROM {listed(dialect, name)}"
@@ -146,12 +146,12 @@ def _nearest_query(dialect: str) -> TextClause:
     def key(end: str) -> str:
         return f"convert_to(value || '{end}', 'UTF8')" if dialect == "postgresql" else f"CAST(value || '{end}' AS BLOB)"
 
-    # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
+    # ORDER BY forces an index scan: for any one row of many, PostgreSQL's planner would scan the table instead.
     first_table = (
         f"SELECT i.id FROM calve_table i WHERE i.location_key > {key('/')} AND i.location_key < {key('0')} "
         "AND i.id <> :without_table ORDER BY i.location_key LIMIT 1"
     )
-    # A range also where one location is looked for, because the order of equal rows is none.
+    # A range even for a single location: PostgreSQL ignores ORDER BY on a column that is compared for equality.
     first_inside, first_there = (
         f"SELECT i.id FROM calve_partition i WHERE {condition} "
         "AND EXISTS (SELECT 1 FROM calve_table o WHERE o.id = i.table_id AND o.id <> :without_table) "

@@ -1,9 +1,9 @@
-"""Names of the files that Calve writes into the folder of a managed table, and deleting just these.
+"""Recognition and deletion of the files that Calve has written into the folder of a managed table.
 
-The folder was empty when the table got it, but it is open to others afterwards. The catalog keeps no list of the files
-of value partitions, so PURGE goes by names: data files carry the identity of the catalog that wrote them, which no
-other Spark uses; further own files are those of Calve's own folders, and Iceberg's metadata. Every other file was
-written by somebody else; so were those in folders that are named after another catalog (`catalog.operations.attempts`).
+The folder was empty when the table got it, but others may write into it afterwards. The catalog keeps no list of the
+files of value partitions, so PURGE goes by names: the names of data files contain the identity of the catalog that
+wrote them, which no other Spark job uses. Files in Calve's own folders and Iceberg's metadata are Calve's, too. All
+other files belong to others, and so do files in folders named after another catalog (`catalog.operations.attempts`).
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import NamedTuple
 from catalog.files.filesystem import Folder, in_parallel
 
 SHOWN = 5
-"""Files of others that a message names."""
+"""The maximum number of others' files that a message names."""
 
 _BATCH = 1_000
-"""Folders that are listed together."""
+"""The number of folders that are listed together."""
 
 _JOB = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _OWN = re.compile(
-    # Spark puts a task's number and its job's id behind the base name, Hadoop writes checksums beside the file, and
+    # Spark appends the task's number and the job's id to the base name, Hadoop writes checksums next to the file, and
     # `.calve-` marks an unfinished copy. Source: Spark's `HadoopMapReduceCommitProtocol.getFilename`.
     rf"(.*/)?(\.calve-)?\.?calve-(?P<catalog>[0-9a-f]{{16}})-[0-9]{{5,}}-{_JOB}[-_.][^/]*"
     r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
@@ -38,7 +38,7 @@ _CATALOG = re.compile(r"((_calve_staging|_calve_rejected)/|(_iceberg|metadata)/c
 
 
 def base_name(catalog: str) -> str:
-    """Return how the names of data files in value partitions begin.
+    """Return the prefix of the names of data files in value partitions.
 
     Args:
         catalog: The catalog's `Storage.identity`.
@@ -47,10 +47,10 @@ def base_name(catalog: str) -> str:
 
 
 def is_own_file(path: str, catalog: str) -> bool:
-    """Return whether a file is named as Calve names what it writes, and not by another catalog.
+    """Return whether a file's name shows that this catalog wrote it.
 
     Args:
-        path: Below the folder of the table, or of a partition.
+        path: The path relative to the folder of the table or partition.
         catalog: The catalog's `Storage.identity`.
     """
     own, folder = _OWN.fullmatch(path), _CATALOG.match(path)
@@ -58,7 +58,7 @@ def is_own_file(path: str, catalog: str) -> bool:
 
 
 class OwnFiles(NamedTuple):
-    """The files in a folder that one catalog wrote; `digest` stands for their names and sizes."""
+    """The files in a folder that one catalog wrote; `digest` is a hash of their names and sizes."""
 
     file_count: int
     size_bytes: int
@@ -66,42 +66,42 @@ class OwnFiles(NamedTuple):
 
 
 def find_own_files(location: str, catalog: str) -> OwnFiles:
-    """Return what files in a folder this catalog wrote; lists it.
+    """List a folder, and return a summary of the files that this catalog wrote.
 
     Args:
         catalog: The catalog's `Storage.identity`.
 
     Raises:
-        OSError, ValueError: The file system refuses.
+        OSError, ValueError: The file system refused.
     """
     folder, count, size, total = Folder(location), 0, 0, 0
     for info, is_folder in folder.entries(recursive=True):
         path = info.path.removeprefix(f"{folder.location}/")
         if not is_folder and is_own_file(path, catalog):
             count, size = count + 1, size + info.size_bytes
-            # In whatever order they are listed.
+            # A sum, because the order of listing is not defined.
             total += int.from_bytes(sha256(f"{path}\0{info.size_bytes}".encode(errors="surrogateescape")).digest())
     return OwnFiles(count, size, f"{total % 2**256:064x}")
 
 
 @dataclass(frozen=True)
 class OthersFiles:
-    """Files of others, which a purge left.
+    """Files of others that a purge did not delete.
 
     Attributes:
-        count: How many.
-        first: The paths of the first ones.
+        count: Their number.
+        first: The paths of the first `SHOWN` files.
     """
 
     count: int = 0
     first: tuple[str, ...] = ()
 
     def __add__(self, other: OthersFiles) -> OthersFiles:
-        """Return both together."""
+        """Return the union of both."""
         return OthersFiles(self.count + other.count, (self.first + other.first)[:SHOWN])
 
     def __str__(self) -> str:
-        """Return one clause for people."""
+        """Return a phrase for messages."""
         more = f" and {self.count - len(self.first):,} more" if self.count > len(self.first) else ""
         return f"{self.count:,} file(s) that Calve did not write: {', '.join(self.first)}{more}"
 
@@ -109,27 +109,27 @@ class OthersFiles:
 def delete_own_files(
     location: str, catalog: str, kept: Iterable[str] = (), *, may_go_on: Callable[[], bool] = lambda: True
 ) -> OthersFiles:
-    """Delete the files in a folder that this catalog wrote, and the folders that are empty then, this one included.
+    """Delete the files in a folder that this catalog wrote, and then the empty folders, including the folder itself.
 
-    Done again, it does the rest. A link inside is somebody else's, and is not followed.
+    Safe to repeat: another call deletes what remains. Symbolic links belong to others, and are not followed.
 
     Args:
         catalog: The catalog's `Storage.identity`.
-        kept: Paths below the folder that stay with what is inside.
-        may_go_on: Asked between listing files and deleting them: false ends the deletion. What has arrived later has
-            names of its own, and stays.
+        kept: Relative paths to keep, with their contents.
+        may_go_on: Called between listing files and deleting them; if it returns false, the deletion stops. Files that
+            arrive later have new names, and stay.
 
     Returns:
-        What stays beside `kept`.
+        The files that stay besides `kept`.
 
     Raises:
-        OSError, ValueError: The file system refuses.
+        OSError, ValueError: The file system refused.
     """
     return _Deletion(Folder(location), catalog, frozenset(kept), may_go_on).run()
 
 
 class _Contents(NamedTuple):
-    """Contents of one folder: folders, own files, files of others, and whether any of them must stay."""
+    """The contents of one folder: folders, own files, others' files, and whether an entry is in `kept`."""
 
     folders: list[str]
     own: list[str]
@@ -145,7 +145,7 @@ class _Deletion:
         self._may_go_on = may_go_on
 
     def run(self) -> OthersFiles:
-        """Clear the folder; many folders are listed before the first file of theirs goes."""
+        """Delete own files and empty folders; each batch of folders is listed before its files are deleted."""
         others = OthersFiles()
         pending, listed, staying = [""], list[str](), set[str]()
         while pending:
@@ -161,14 +161,14 @@ class _Deletion:
                     staying.add(name)
             if not self._may_go_on():
                 return others
-            # One by one, and no folder as a whole: what has arrived since it was listed may be somebody else's.
+            # File by file, not the whole folder: files that arrived after the listing may belong to others.
             for _ in in_parallel(self._folder.delete_file, own):
                 pass
         self._delete_empty(listed, staying)
         return others
 
     def _delete_empty(self, names: Iterable[str], staying: set[str]) -> None:
-        """Delete the folders in which nothing stays, from the innermost."""
+        """Delete the folders in which nothing stays, innermost first."""
         by_depth: dict[int, list[str]] = {}
         for name in names:
             by_depth.setdefault(name.count("/") + 1 if name else 0, []).append(name)

@@ -1,4 +1,4 @@
-"""The rule that a location belongs to one table: no other table, and no partition of one, is in it or around it.
+"""The rule that a location belongs to one table: no location of another table or its partitions overlaps it.
 
 Partitions may lie outside their table's location; several tables may have partitions in such a folder.
 """
@@ -28,23 +28,23 @@ from catalog.tables.neighbours import find_neighbour
 from catalog.tables.purged_folders import refuse_purged
 
 LOCATIONS = "calve locations"
-"""The lock that keeps tables' locations as they are: shared by those that look, and alone for one that adds one."""
+"""The lock on tables' locations: shared by transactions that check them, exclusive for one that adds a location."""
 
 _OWNERS = (
     select(DatabaseRow.name.label("database"), TableRow.name)
     .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     .where(TableRow.id != bindparam("table"))
 )
-"""The names of other tables."""
+"""Query of the names of all other tables."""
 
 
 def is_own_folder(location: str, *, is_usual: bool) -> bool:
-    """Return whether all files of a folder will be a new table's own, so that PURGE may delete them.
+    """Return whether a new table will own all files of a folder, so that PURGE may delete them.
 
     Args:
-        location: As `normalise_location` returns it.
-        is_usual: The catalog chose the folder, below the database's. On an object store every other folder counts as
-            somebody else's, as it does for Spark; on a local disk, one with anything in it.
+        location: A location from `normalise_location`.
+        is_usual: The catalog chose the folder, below the database's folder. Any other folder counts as external on an
+            object store, as it does for Spark; on a local disk, only if it is not empty.
     """
     if not is_usual and "://" in location and not location.startswith("file:"):
         return False
@@ -55,32 +55,32 @@ def is_own_folder(location: str, *, is_usual: bool) -> bool:
 
 
 def claim_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
-    """Hold the locations of all tables, and do the same as `claim_held_location`."""
+    """Lock the locations of all tables, and then claim one; see `claim_held_location`."""
     hold(connection, LOCATIONS)
     return claim_held_location(connection, location, table, table_id)
 
 
 def claim_held_location(connection: Connection, location: str, table: str, table_id: int = 0) -> bytes | None:
-    """Return the key of a table's new location, which no other table gets, or a part of it, before the commit.
+    """Check that no other table uses a new location, and return its key; the caller has locked `LOCATIONS`.
 
-    Partitions of other tables that do not lie in their table's location count, too.
+    Custom locations of other tables' partitions count, too. The lock keeps the location free until the commit.
 
     Args:
         location: Empty for a view, which has no key.
-        table: The table that gets the location.
-        table_id: Its identity if it exists.
+        table: The name of the table that gets the location.
+        table_id: Its id, if it exists.
 
     Raises:
         InvalidTableError: The location is too long.
-        LocationInUseError: Another table has the location, or a folder around or inside it; or a purge deletes one.
+        LocationInUseError: The location of another table, or a folder that a purge deletes, overlaps it.
     """
     if not location:
         return None
     key = location_key(location)
     if len(key) > LONGEST_KEY:
         raise InvalidTableError(
-            f"table {table}: its location {location[:100]}… has {len(key):,} bytes, and {LONGEST_KEY:,} bytes are "
-            "the most; choose a shorter one"
+            f"table {table}: its location {location[:100]}… has {len(key):,} bytes, more than the maximum of "
+            f"{LONGEST_KEY:,} bytes; choose a shorter one"
         )
     owner = find_neighbour(connection, location, without_table=table_id)
     if owner is not None:
@@ -90,12 +90,12 @@ def claim_held_location(connection: Connection, location: str, table: str, table
 
 
 def refuse_locations_in_use(connection: Connection, table: Table, locations: Sequence[str]) -> None:
-    """Make sure that partitions' own locations are not, are not inside and do not hold another table's.
+    """Check that custom locations of partitions do not overlap another table's location.
 
-    The caller holds the table; no other table gets such a location before the commit.
+    The caller has locked the table; no other table gets such a location before the commit.
 
     Raises:
-        LocationInUseError: One of them is, or a purge deletes the files there.
+        LocationInUseError: One overlaps another table's location, or a folder that a purge deletes.
     """
     by_key = folder_keys(location for location in locations if not is_plainly_within(location, table.location))
     if not by_key:
@@ -111,7 +111,7 @@ def refuse_locations_in_use(connection: Connection, table: Table, locations: Seq
 def _tables_near(
     connection: Connection, table: Table, locations: Mapping[bytes, str]
 ) -> Iterator[tuple[str, Row[Any]]]:
-    """Yield those of locations that other tables are in or around, each with such a table."""
+    """Yield the locations that overlap another table's location, each with such a table."""
     row, around = TableRow.location_key, set[bytes]()
     for parent in {key[: key.rfind(b"/", 0, -1) + 1] for key in locations}:
         around.update(keys_above(parent))

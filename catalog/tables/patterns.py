@@ -1,4 +1,4 @@
-"""Tables that are meant by their names, by patterns, or as all of a database."""
+"""Selection of tables by names and patterns."""
 
 from __future__ import annotations
 
@@ -11,56 +11,57 @@ from catalog.model.identifiers import TableName
 
 
 def is_pattern(text: str) -> bool:
-    """Say whether a text means several tables: `*` stands for any characters but a dot, `?` for one."""
+    """Return whether a string is a pattern: `*` matches any characters except a dot, `?` exactly one."""
     return "*" in text or "?" in text
 
 
 def require_meant(table: str, wanted: Sequence[str], field: str) -> None:
-    """Make sure that what was written means a table.
+    """Check that a form's names and patterns select a table.
 
     Args:
         table: `database.table`, as the catalog writes it.
-        wanted: As for `matching_tables`.
-        field: The field of the form that says so.
+        wanted: Names and patterns, as for `matching_tables`.
+        field: The form's field that contains them.
 
     Raises:
-        InvalidIdentifierError: A name cannot be one.
-        WrongFieldError: The table is not meant.
+        InvalidIdentifierError: A name is not valid.
+        WrongFieldError: They do not select the table.
     """
     named = {str(TableName.parse(text.strip())) for text in wanted if not is_pattern(text)}
     patterns = [_compiled(text) for text in wanted if is_pattern(text)]
     is_meant = table in named or any(pattern.fullmatch(table) for pattern in patterns)
     if not is_meant or str(TableName.parse(table)) != table:
-        raise WrongFieldError(field, f"{', '.join(wanted)} does not mean {table}; clear the task before")
+        raise WrongFieldError(field, f"{', '.join(wanted)} does not select {table}; clear the task that planned it")
 
 
 def matching_tables(tables: Iterable[Table], wanted: Sequence[str], field: str) -> dict[str, bool]:
-    """Return the tables that are meant, each once and in the order of what was written.
+    """Return the tables that a form's names and patterns select, each once and in the order of the form.
 
     Args:
-        tables: All that there are.
-        wanted: `database.table`; or `database.*`, `database.sales_*`.
-        field: The field of the form that says so.
+        tables: All existing tables.
+        wanted: Names and patterns: `database.table`, `database.*`, `database.sales_*`.
+        field: The form's field that contains them.
 
     Returns:
-        `database.table` → whether it was named itself; such a one need not exist.
+        `database.table` → whether the form names it; a named table need not exist.
 
     Raises:
-        WrongFieldError: A name cannot be one, or no table is like a pattern.
+        InvalidIdentifierError: A name is not valid.
+        WrongFieldError: No table matches a pattern.
     """
     names = [table.full_name for table in tables]
-    found: dict[str, bool] = {}
+    selected: dict[str, bool] = {}
     for text in wanted:
         if not is_pattern(text):
-            found[str(TableName.parse(text.strip()))] = True
+            selected[str(TableName.parse(text.strip()))] = True
             continue
         pattern = _compiled(text)
-        matched = [name for name in names if pattern.fullmatch(name)]
-        if not matched:
-            raise WrongFieldError(field, f"no table is like {text!r}; there are {_some(names)}")
-        for name in matched:
-            found.setdefault(name, False)
-    return found
+        matches = [name for name in names if pattern.fullmatch(name)]
+        if not matches:
+            raise WrongFieldError(field, f"no table matches {text!r}; existing tables: {_some(names)}")
+        for name in matches:
+            selected.setdefault(name, False)
+    return selected
 
 
 def _compiled(text: str) -> re.Pattern[str]:

@@ -1,8 +1,8 @@
-"""Folders that unfinished purges delete: no table and no partition gets such a folder, one inside, or one around it.
+"""Claims of unfinished purges on folders; tables and partitions cannot get locations that overlap such a folder.
 
-A purge claims its folders in a transaction in which nothing else lies there, deletes the files outside of
-transactions, and releases the folders in the transaction that ends its operation. A purge that was killed keeps its
-claims until vacuum has finished it.
+A purge claims its folders in a transaction that has checked that no other table or partition lies there, deletes the
+files outside of transactions, and releases the folders in the transaction that ends its operation. A purge that was
+killed keeps its claims until vacuum has finished it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from catalog.storage.schema import OperationRow, PurgedFolderRow
 
 
 def claim_folders(connection: Connection, operation: Operation, folders: Iterable[str]) -> None:
-    """Claim folders for a purge in the caller's transaction; does nothing for those that it has claimed before.
+    """Claim folders for a purge in the caller's transaction.
 
-    Does nothing, too, when another process has finished the purge.
+    Does nothing for folders that the purge has claimed before, or if another process has finished the purge.
     """
     row = PurgedFolderRow
     this = OperationRow.number == operation.number
@@ -30,7 +30,7 @@ def claim_folders(connection: Connection, operation: Operation, folders: Iterabl
     claimed = set(
         map(bytes, connection.scalars(select(row.location_key).where(row.operation_number == operation.number)))
     )
-    # Of a path that is too long for the index, the folder around it.
+    # For a path that is too long for the index, claim its nearest parent folder that fits.
     keys = {
         max(key for key in keys_above(whole) if len(key) <= LONGEST_KEY): folder
         for whole, folder in folder_keys(folders).items()
@@ -50,15 +50,16 @@ def release_folders(connection: Connection, operation_number: int) -> None:
 
 
 def refuse_purged(connection: Connection, table: str, locations: Iterable[str]) -> None:
-    """Make sure that no purge is deleting folders that a table, or partitions of it, should get.
+    """Check that no purge is deleting folders that a table or its partitions will get.
 
-    Look for the tables and partitions there first: what a purge deletes belongs to one until the purge claims it.
+    Callers look for tables and partitions in the folders first: a folder belongs to one until a purge claims it, so
+    the opposite order could miss both.
 
     Args:
-        table: The table that gets them, `database.name`.
+        table: The table that will get them, `database.name`.
 
     Raises:
-        FolderBeingPurgedError: A purge is deleting one of them, a folder around it, or one inside.
+        FolderBeingPurgedError: A purge is deleting a folder that overlaps one of them.
     """
     LocationInUseError.raise_first(
         FolderBeingPurgedError(table, location, operation, purged_location)
@@ -67,13 +68,13 @@ def refuse_purged(connection: Connection, table: str, locations: Iterable[str]) 
 
 
 def find_purged(connection: Connection, locations: Iterable[str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    """Yield folders of which a purge deletes one around or inside, each with the operation, and what it deletes."""
+    """Yield the folders that overlap a purged folder, each with the purge's operation and the purged folder."""
     row = PurgedFolderRow
     query = select(row.location_key, OperationRow.id, row.location).join(
         OperationRow, OperationRow.number == row.operation_number
     )
     claims = {bytes(key): (operation, location) for key, operation, location in connection.execute(query)}
-    # Nearly always there are none, and no disk is looked at.
+    # Usually there are no claims; then skip `folder_keys`, which reads the disk.
     if not claims:
         return
     keys = folder_keys(locations)
@@ -88,6 +89,6 @@ def find_purged(connection: Connection, locations: Iterable[str]) -> Iterator[tu
 
 
 def is_unfinished(operations: Operations, operation: Operation) -> bool:
-    """Return whether a purge still has its folders: no other process has finished it."""
+    """Return whether a purge still owns its folders, that is, no other process has finished it."""
     current = operations.find(operation.id)
     return current is not None and current.state is OperationState.COMMITTED

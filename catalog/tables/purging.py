@@ -1,7 +1,7 @@
-"""Deleting the files of a dropped table.
+"""Deletion of the files of a dropped table.
 
-That a table's folder has to go is journaled, and the folder claimed (`catalog.tables.purged_folders`), in the
-transaction that drops the table; the folder goes after the commit (`catalog.tables.dropping`).
+The transaction that drops the table journals the deletion and claims the folder (`catalog.tables.purged_folders`); the
+folder is deleted after the commit (`catalog.tables.dropping`).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ log = logging.getLogger(__name__)
 
 
 def refuse_needed_files(connection: Connection, table: Table) -> None:
-    """Refuse to delete the files of an Iceberg table, and files that another table has as Iceberg.
+    """Refuse to delete the files of an Iceberg table, and files that another Iceberg table shares.
 
     Raises:
-        FilesNeededError: Such files should be deleted.
+        FilesNeededError: The table is an Iceberg table, or an Iceberg table shares its files.
     """
     if table.is_iceberg:
         raise FilesNeededError(
-            f"table {table.full_name} is an Iceberg table, and dropping it deletes no file, because its files may be "
-            "another table's, too; drop it without PURGE and delete its files by hand, or take it back to Hive first"
+            f"table {table.full_name} is an Iceberg table, whose files cannot be purged, because another table may use "
+            "them; drop it without PURGE and delete its files by hand, or revert it to Hive first"
         )
     if table.kind is not TableKind.MANAGED:
         return
@@ -51,33 +51,36 @@ def refuse_needed_files(connection: Connection, table: Table) -> None:
 
 
 def refuse_reached_files(storage: Storage, table: Table) -> None:
-    """Refuse to delete the folder of a managed table when the metadata of an Iceberg table name files in it.
+    """Refuse to delete the folder of a managed table if the metadata of an Iceberg table refer to files in it.
 
-    All metadata are read for it; call this outside of transactions.
+    Reads the metadata of all Iceberg tables; call it outside of transactions.
 
     Raises:
         FilesNeededError: An Iceberg table needs files.
-        UnreadableMetadataError: It is not known, because metadata of an Iceberg table cannot be read.
+        UnreadableMetadataError: Metadata of an Iceberg table cannot be read, so whether it needs files is unknown.
     """
     if table.kind is TableKind.MANAGED and not table.is_iceberg:
         refuse_reached_folders(storage, table.full_name, [table.location], without_table=table.id)
 
 
 def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str], *, without_table: int = 0) -> None:
-    """Refuse to delete folders of a table when the metadata of an Iceberg table name files in them; as above.
+    """Refuse to delete folders of a table if the metadata of an Iceberg table refer to files in them.
 
     Args:
-        without_table: The id of a table whose partitions go with it.
+        without_table: The id of a table whose own locations do not protect files, because it is dropped, too.
+
+    Raises:
+        FilesNeededError, UnreadableMetadataError: As for `refuse_reached_files`.
     """
     from catalog.iceberg.reachability import Reachability
 
     with storage.read() as connection:
-        around = neighbours(connection, folders, without_table=without_table)
-        spared = {neighbour.location for neighbour in around if neighbour.path}
+        near = neighbours(connection, folders, without_table=without_table)
+        spared = {neighbour.location for neighbour in near if neighbour.path}
     reachability = Reachability(storage)
     for folder, owner in reachability.reached(folders, spared).items():
         raise FilesNeededError(
-            f"table {name}: the metadata of the Iceberg table {owner} name files in {folder}, which PURGE would "
+            f"table {name}: the metadata of the Iceberg table {owner} refer to files in {folder}, which PURGE would "
             f"delete; drop without PURGE, or {owner} first"
         )
     for unreadable in reachability.unreadable:
@@ -85,29 +88,29 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
 
 
 def purge(storage: Storage, operations: Operations, operation: Operation) -> OthersFiles:
-    """Delete the files of a dropped table, except what other tables have in its folder, and what Calve did not write.
+    """Delete the files of a dropped table, except those of other tables and those that Calve did not write.
 
-    The folder was claimed in the transaction that dropped the table, so nothing new lies there. Does no harm when done
-    again, or by several at once.
+    The transaction that dropped the table claimed the folder, so no table or partition was added there since. Safe to
+    repeat, and to run in several processes at once.
 
     Returns:
         The files that stay, because Calve did not write them.
 
     Raises:
-        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
+        FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
     """
     name, location = operation.table, operation.request["location"]
     try:
         refuse_reached_folders(storage, name, [location])
     except (FilesNeededError, UnreadableMetadataError) as error:
-        raise FilesNotDeletedError(f"table {name} is dropped, and its files stay: {error}") from error
+        raise FilesNotDeletedError(f"table {name} is dropped, but its files stay: {error}") from error
     with storage.write() as connection:
         hold(connection, LOCATIONS)
         others = list(neighbours(connection, [location]))
         if covering := [other.location for other in others if not other.path]:
-            log.warning("%s stays, because another table has its files in %s", location, covering[0])
+            log.warning("kept %s, because another table has its files in %s", location, covering[0])
             return OthersFiles()
-        # Earlier versions did not claim it when they dropped the table.
+        # Earlier versions dropped the table without claiming its folder.
         claim_folders(connection, operation, [location])
     try:
         kept = [other.path for other in others if other.path]
@@ -116,9 +119,9 @@ def purge(storage: Storage, operations: Operations, operation: Operation) -> Oth
         )
     except (CatalogError, OSError, ValueError) as error:
         raise FilesNotDeletedError(
-            f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or correct "
-            "that and run vacuum"
+            f"table {name} is dropped, but {location} could not be deleted: {error}; delete it by hand, or fix "
+            "the cause and run vacuum"
         ) from error
     if others_files.count:
-        log.warning("table %s is dropped; left %s", name, others_files)
+        log.warning("table %s is dropped; kept %s", name, others_files)
     return others_files

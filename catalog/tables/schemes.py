@@ -1,4 +1,4 @@
-"""A scheme from the TBLPROPERTIES of CREATE TABLE, and from what the catalog keeps."""
+"""Construction of partition schemes from TBLPROPERTIES of CREATE TABLE and from stored JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from catalog.schemes.texts import parse_groups, split_list
 from catalog.types.column_types import parse_column_type
 
 PARTITION_FOLDER = "calve_partition_id"
-"""What the folders of data files are named after, `calve_partition_id=7`, as a job writes them.
+"""The column that names the folders of data files, for instance `calve_partition_id=7`.
 
-The catalog, not the folder, says which partition a file belongs to: a change may give the file to another one.
+The catalog, not the folder, determines the partition of a file: a rebalance may assign the file to another partition.
 """
 
 SCHEME_PROPERTIES = (
@@ -31,7 +31,7 @@ SCHEME_PROPERTIES = (
     "INTERVAL_START",
     "SORT_COLUMNS",
 )
-"""The TBLPROPERTIES that a scheme is made from, without regard to case; all others are the table's own."""
+"""The TBLPROPERTIES that define a scheme, in any case; all others are ordinary table properties."""
 
 
 def scheme_from_properties(column: Column, properties: Mapping[str, str]) -> Scheme:
@@ -39,10 +39,10 @@ def scheme_from_properties(column: Column, properties: Mapping[str, str]) -> Sch
 
     Args:
         column: The partition column.
-        properties: Those of `SCHEME_PROPERTIES`, without regard to the names' case; others are left alone.
+        properties: TBLPROPERTIES with names in any case; those not in `SCHEME_PROPERTIES` are ignored.
 
     Raises:
-        InvalidSchemeError: One is missing, superfluous, or cannot be read; subclasses say why.
+        InvalidSchemeError: A property is missing, superfluous or malformed; subclasses tell the reason.
     """
     given = {name.upper(): text for name, text in properties.items() if name.upper() in SCHEME_PROPERTIES}
     kind = given.pop("PARTITION_TYPE", None)
@@ -50,12 +50,12 @@ def scheme_from_properties(column: Column, properties: Mapping[str, str]) -> Sch
         raise InvalidSchemeError("PARTITION_TYPE is missing; set it to HASH, RANGE, LIST or RANGE_INTERVAL")
     make = _MAKERS.get(kind.strip().upper())
     if make is None:
-        raise InvalidSchemeError(f"PARTITION_TYPE is {kind!r}; it is one of {', '.join(_MAKERS)}")
+        raise InvalidSchemeError(f"unknown PARTITION_TYPE {kind!r}; use one of {', '.join(_MAKERS)}")
     sort_columns = _names(given.pop("SORT_COLUMNS", ""))
     scheme = make(column.name, column.type, sort_columns, given)
     if given:
         raise InvalidSchemeError(
-            f"{', '.join(sorted(given))} is not for PARTITION_TYPE {kind.strip().upper()}; leave it out"
+            f"PARTITION_TYPE {kind.strip().upper()} does not use {', '.join(sorted(given))}; remove it"
         )
     return scheme
 
@@ -67,12 +67,12 @@ def _names(text: str) -> tuple[str, ...]:
 def _needed(given: dict[str, str], name: str) -> str:
     text = given.pop(name, "")
     if not text.strip():
-        raise InvalidSchemeError(f"{name} is missing, or empty; the partition type needs it")
+        raise InvalidSchemeError(f"{name} is missing or empty; the partition type needs it")
     return text
 
 
 def _present(given: dict[str, str], name: str) -> str:
-    """Return a property that may be empty: a table whose last range was dropped has no bound."""
+    """Return a property that may be empty, because a table whose last range was dropped has no bounds."""
     if name not in given:
         raise InvalidSchemeError(f"{name} is missing; the partition type needs it")
     return given.pop(name)
@@ -126,7 +126,7 @@ _MAKERS: Mapping[str, Callable[[str, str, tuple[str, ...], dict[str, str]], Sche
 
 
 def scheme_from_json(stored: Mapping[str, Any]) -> Scheme:
-    """Return the scheme of `Scheme.as_json`."""
+    """Return the scheme that `Scheme.as_json` has stored."""
     fields = {name: value for name, value in stored.items() if name != "type"}
     fields["sort_columns"] = tuple(fields["sort_columns"])
     if "bounds" in fields:
@@ -137,34 +137,34 @@ def scheme_from_json(stored: Mapping[str, Any]) -> Scheme:
 
 
 _CLASSES: Mapping[SchemeType, type[Scheme]] = {
-    each.type: each for each in (HashScheme, RangeScheme, IntervalScheme, ListScheme)
+    scheme.type: scheme for scheme in (HashScheme, RangeScheme, IntervalScheme, ListScheme)
 }
 
 
 def check_table_of_scheme(
     scheme: Scheme, columns: Sequence[Column], partition_keys: Sequence[Column], file_format: str
 ) -> None:
-    """Make sure that a table is one whose rows a scheme can place.
+    """Check that a table can have a partition scheme.
 
     Raises:
-        InvalidSchemeError: It lacks a column, the values of one do not compare, it has partition keys, or its files
-            are not Parquet.
+        InvalidSchemeError: The table lacks a column of the scheme, values of a column cannot be compared, it has
+            partition keys, a column has a reserved name, or its format is not Parquet.
     """
     if partition_keys:
         raise InvalidSchemeError(
-            f"a table has partition keys or a partition scheme, not both; make {partition_keys[0].name} a column"
+            f"a table cannot have both partition keys and a partition scheme; make {partition_keys[0].name} a column"
         )
     if file_format.lower() != FileFormat.PARQUET:
-        raise InvalidSchemeError(f"the files of a table with a partition scheme are Parquet, not {file_format}")
+        raise InvalidSchemeError(f"a table with a partition scheme must be stored as Parquet, not {file_format}")
     if any(column.name in (PARTITION_ID, PARTITION_FOLDER) for column in columns):
         raise InvalidSchemeError(
-            f"{PARTITION_ID} and {PARTITION_FOLDER} are names for a row's partition; name the column otherwise"
+            f"the column names {PARTITION_ID} and {PARTITION_FOLDER} are reserved; choose another name"
         )
     types = {column.name: column.type for column in columns}
     for name in (scheme.column, *scheme.sort_columns):
         if name not in types:
             raise InvalidSchemeError(
-                f"SORT_COLUMNS names {name}, which is no column of the table; its columns are {', '.join(types)}"
+                f"SORT_COLUMNS names {name}, which is not a column of the table; its columns are {', '.join(types)}"
             )
         if parse_column_type(types[name]) is None:
-            raise InvalidSchemeError(f"column {name} is of type {types[name]}, whose values do not compare")
+            raise InvalidSchemeError(f"column {name} has type {types[name]}, whose values do not compare")

@@ -92,7 +92,7 @@ def test_no_property_has_the_reserved_name(catalog: Catalog, table: Table) -> No
         catalog.alter_partition(TABLE, ("a", "1"), properties=wrong)
     with pytest.raises(InvalidPartitionError, match=r"called calve\.format"):
         catalog.add_partitions(TABLE, [NewPartition(("z", "1"), properties=wrong)])
-    with pytest.raises(InvalidTableError, match="'nothing' is not known"):
+    with pytest.raises(InvalidTableError, match="unknown format 'nothing'"):
         catalog.alter_partition(TABLE, ("a", "1"), format="nothing")
 
 

@@ -408,7 +408,7 @@ def test_the_number_of_hash_partitions_has_limits(count: int) -> None:
         ),
         ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1,,2"}, ["a value is empty"]),
         ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1, (2, 3)"}, ["(2, 3) is a group"]),
-        ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1", "LIST_INFO": "2"}, ["LIST_INFO", "leave it out"]),
+        ("int", {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "1", "LIST_INFO": "2"}, ["LIST_INFO", "remove it"]),
         ("int", {"PARTITION_TYPE": "LIST"}, ["LIST_INFO"]),
         ("int", {"PARTITION_TYPE": "LIST", "LIST_INFO": "(1, (2, 3))"}, ["cannot be nested"]),
         ("int", {"PARTITION_TYPE": "LIST", "LIST_INFO": "(1, 2"}, ["not closed"]),
@@ -467,7 +467,7 @@ def test_a_change_that_nobody_knows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("columns", "keys", "file_format", "words"),
     [
-        ("n int, a int", "k int", "parquet", ["not both", "k"]),
+        ("n int, a int", "k int", "parquet", ["cannot have both", "k"]),
         ("n int", "", "orc", ["Parquet", "orc"]),
         ("n int, _partition_id int", "", "parquet", ["_partition_id"]),
         ("a int", "", "parquet", ["n"]),

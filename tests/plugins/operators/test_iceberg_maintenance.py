@@ -218,9 +218,9 @@ def test_statements_come_from_the_form_and_from_no_xcom(catalog: Catalog, monkey
     with pytest.raises(AirflowSkipException, match="there is no such table"):
         maintain(context, "demo.gone")
     for table in ("{{ conn.bank.password }}", "demo.ORDERS"):
-        with pytest.raises(AirflowFailException, match=r"WrongFieldError: tables: demo\.\* does not mean"):
+        with pytest.raises(AirflowFailException, match=r"WrongFieldError: tables: demo\.\* does not select"):
             maintain(context, table)
-    with pytest.raises(AirflowFailException, match=r"demo\.hive does not mean demo\.orders"):
+    with pytest.raises(AirflowFailException, match=r"demo\.hive does not select demo\.orders"):
         maintain(Task().context({**FORM, "expire_snapshots": False, "tables": ["demo.hive"]}))
     with pytest.raises(AirflowSkipException, match="this is a dry run"):
         maintain(Task().context({**FORM, "expire_snapshots": False, "dry_run": True}))

@@ -335,7 +335,7 @@ def test_a_task_that_failed_gives_up_no_operation_of_another_run(catalog: Catalo
     ("form", "said"),
     [
         ({"tables": []}, "tables: there is none"),
-        ({"tables": ["demo.order_*"]}, "tables: no table is like 'demo.order_\\*'; there are demo.orders_1"),
+        ({"tables": ["demo.order_*"]}, "tables: no table matches 'demo.order_\\*'; existing tables: demo.orders_1"),
         ({"tables": [FIRST], "recursive_directory": "maybe"}, "recursive_directory: is 'maybe'"),
         ({"tables": [FIRST], "timestamps": "utc"}, "timestamps: is 'utc'"),
         ({"tables": [FIRST], "unusable_files": "drop"}, "unusable_files: "),
