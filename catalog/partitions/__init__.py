@@ -1,1 +1,1 @@
-"""The partitions of a table: added in bulk, found through an index, dropped."""
+"""The partitions of tables: bulk addition, indexed search, changes and removal."""

@@ -1,4 +1,4 @@
-"""Adding partitions in bulk, each with its item in every index of the table."""
+"""Bulk addition of partitions, each with its item in every index of the table."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ from catalog.tables.definitions import Definitions, normalise_location
 from catalog.tables.ownership import refuse_locations_in_use
 
 _IDENTITIES = next(index for index in PartitionRow.metadata.tables[PartitionRow.__tablename__].indexes if index.unique)
-"""The index that allows one partition of the same values."""
+"""The unique index that prevents two partitions with the same values."""
 
 _GREATEST = 2**63 - 1
-"""The greatest count that the databases keep."""
+"""The greatest count that the databases can store."""
 
 _COUNT_NAMES = ("file_count", "row_count", "size_bytes")
 _COUNTS = attrgetter(*_COUNT_NAMES)
@@ -63,10 +63,10 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _Batch:
-    """Partitions that fit, and what to store for each; the lists have one order.
+    """Valid partitions with their stored values, as parallel lists.
 
     Attributes:
-        locations: None for the default ones.
+        locations: Custom locations; None for a default location.
     """
 
     partitions: Sequence[NewPartition]
@@ -76,7 +76,7 @@ class _Batch:
     index_keys: Sequence[Sequence[bytes]]
 
     def only(self, numbers: Sequence[int]) -> _Batch:
-        """Return the batch of some of its partitions, in this order."""
+        """Return a batch of the partitions with these numbers, in this order."""
         return _Batch(
             [self.partitions[number] for number in numbers],
             [self.packed[number] for number in numbers],
@@ -87,7 +87,7 @@ class _Batch:
 
 
 class PartitionAdder:
-    """Adds partitions of one table in the caller's transaction, which holds the table's row shared."""
+    """Adds partitions to one table in the caller's transaction, with a shared lock on the table's row."""
 
     def __init__(
         self,
@@ -100,14 +100,16 @@ class PartitionAdder:
         is_bulk: bool = False,
         every_key: bool = False,
     ) -> None:
-        """Hold the table, and see which indexes it has from now on until the transaction ends.
+        """Lock the table, which fixes its set of indexes until the transaction ends.
 
         Args:
-            is_bulk: More than one batch of partitions may be added, or one with locations of its own.
-            every_key: Refuse values that are not of their key's type, also of a key without an index.
+            is_quarantined: Hide the added partitions from readers.
+            operation_number: The operation that adds them.
+            is_bulk: The caller may add several batches, or partitions with custom locations.
+            every_key: Check the type of every value, not only of indexed keys.
 
         Raises:
-            TableNotFoundError: There is no such table.
+            TableNotFoundError: The table does not exist.
         """
         self._connection = connection
         self.table: Table = definitions.lock_table(connection, table, exclusive=False, is_bulk=is_bulk)
@@ -125,78 +127,78 @@ class PartitionAdder:
         added = existing = 0
         refused: list[RefusedPartition] = []
         for chunk in batched(partitions):
-            batch, twice = self._encode(chunk, refused)
+            batch, duplicates = self._encode(chunk, refused)
             if refused and on_invalid is OnInvalid.REFUSE:
                 raise InvalidPartitionError(self.table.full_name, refused)
             known = self._insert_new(batch)
             self._check_folders(batch, known)
-            if (known or twice) and not if_not_exists:
-                raise self._exists([batch.packed[number] for number in known] + twice)
+            if (known or duplicates) and not if_not_exists:
+                raise self._exists([batch.packed[number] for number in known] + duplicates)
             added += len(batch.packed) - len(known)
-            existing += len(known) + len(twice)
+            existing += len(known) + len(duplicates)
         return AddResult(added, existing, tuple(refused))
 
     def add_where_free(
         self, new: Sequence[NewPartition]
     ) -> tuple[AddResult, Sequence[NewPartition], Sequence[tuple[NewPartition, LocationInUseError]]]:
-        """Add partitions that are not there, but for those whose folders are taken.
+        """Add the partitions that do not exist yet, except those whose folders are in use.
 
         Returns:
-            What was added, of which partitions, and those that were left out with the reasons.
+            The result, the partitions it is about, and the skipped partitions with their reasons.
 
         Raises:
-            LocationInUseError: A folder is taken, but it is that of none of the partitions.
+            LocationInUseError: A folder is in use, but not one of these partitions.
         """
-        left_out: list[tuple[NewPartition, LocationInUseError]] = []
+        skipped: list[tuple[NewPartition, LocationInUseError]] = []
         while True:
             try:
                 with self._connection.begin_nested():
-                    return self.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP), new, left_out
+                    return self.add(new, if_not_exists=True, on_invalid=OnInvalid.SKIP), new, skipped
             except LocationInUseError as error:
                 refused = refused_by(error, self.table, new)
                 if not refused:
                     raise
-                left_out += [(new[number], reason) for number, reason in refused.items()]
+                skipped += [(new[number], reason) for number, reason in refused.items()]
                 new = [partition for number, partition in enumerate(new) if number not in refused]
 
     def check(self, partitions: Sequence[NewPartition], *, on_invalid: OnInvalid) -> Sequence[RefusedPartition]:
-        """Raise what `add` would raise, without adding; return the partitions that it would leave out."""
+        """Raise what `add` would raise, without adding; return the partitions that it would skip."""
         refused: list[RefusedPartition] = []
-        batch, twice = self._encode(partitions, refused)
+        batch, duplicates = self._encode(partitions, refused)
         if refused and on_invalid is OnInvalid.REFUSE:
             raise InvalidPartitionError(self.table.full_name, refused)
-        there = registered(self._connection, self.table, batch.identities)
-        known = [number for number, identity in enumerate(batch.identities) if identity in there]
+        existing = registered(self._connection, self.table, batch.identities)
+        known = [number for number, identity in enumerate(batch.identities) if identity in existing]
         self._check_folders(batch, known)
-        if known or twice:
-            raise self._exists([batch.packed[number] for number in known] + twice)
+        if known or duplicates:
+            raise self._exists([batch.packed[number] for number in known] + duplicates)
         return refused
 
     def _encode(self, partitions: Sequence[NewPartition], refused: list[RefusedPartition]) -> tuple[_Batch, list[str]]:
-        """Return the partitions that fit, and the packed values of those named twice; add the others to `refused`.
+        """Return the valid partitions, and the packed values of duplicates; append the others to `refused`.
 
-        They are in the order of their values: those who add the same partitions insert them in one order, as they
-        would otherwise wait for each other for ever, and what is looked up together lies together.
+        The batch is sorted by values: concurrent transactions that add the same partitions insert them in one order,
+        which prevents deadlocks, and partitions that are looked up together are stored together.
         """
         self._check_values(partitions)
         encoded = self._encoder.encode_all([partition.values for partition in partitions])
         problems = {**self._encrypted(partitions), **encoded.refused}
         refused += [problems[number] for number in sorted(problems)]
         first_of = dict(zip(reversed(encoded.identities), range(len(partitions) - 1, -1, -1), strict=True))
-        wanted: Iterable[int] = first_of.values()
-        twice: list[str] = []
+        numbers: Iterable[int] = first_of.values()
+        duplicates: list[str] = []
         if problems or len(first_of) < len(partitions):
-            wanted = [number for number in first_of.values() if number not in problems]
-            chosen = {*wanted, *problems}
-            twice = [encoded.packed[number] for number in range(len(partitions)) if number not in chosen]
+            numbers = [number for number in first_of.values() if number not in problems]
+            chosen = {*numbers, *problems}
+            duplicates = [encoded.packed[number] for number in range(len(partitions)) if number not in chosen]
         locations = [None] * len(partitions)
         batch = _Batch(partitions, encoded.packed, encoded.identities, locations, encoded.index_keys)
-        batch = batch.only(sorted(wanted, key=encoded.typed.__getitem__))
+        batch = batch.only(sorted(numbers, key=encoded.typed.__getitem__))
         self._check_locations(batch)
-        return replace(batch, locations=self._own_locations(batch)), twice
+        return replace(batch, locations=self._own_locations(batch)), duplicates
 
     def _encrypted(self, partitions: Sequence[NewPartition]) -> dict[int, RefusedPartition]:
-        """Return the partitions that no index admits because they are encrypted, by their numbers."""
+        """Return the encrypted partitions, which indexes do not admit, by their numbers."""
         if not self._encoder.indexes:
             return {}
         index, names = self._encoder.indexes[0].name, self.table.key_names
@@ -219,7 +221,7 @@ class PartitionAdder:
                 )
 
     def _check_counts(self, partitions: Sequence[NewPartition]) -> None:
-        # The counts of all at once: a million partitions are looked at one by one only when one of them is wrong.
+        # Check all counts at once: for a million partitions, a loop is affordable only after one count was wrong.
         counts = [count for count in chain.from_iterable(map(_COUNTS, partitions)) if count is not None]
         if not counts or ({*map(type, counts)} == {int} and min(counts) >= 0 and max(counts) <= _GREATEST):
             return
@@ -230,7 +232,7 @@ class PartitionAdder:
                     raise InvalidPartitionError(
                         self.table.full_name,
                         reason=f"partition {path} has {name} {count!r}; give a whole number from 0 to {_GREATEST}, "
-                        "or none",
+                        "or None",
                     )
 
     def _check_values(self, partitions: Sequence[NewPartition]) -> None:
@@ -243,23 +245,23 @@ class PartitionAdder:
             ):
                 raise InvalidPartitionError(
                     self.table.full_name,
-                    reason=f"the values of a partition are {partition.values!r}; give a list with a text, or None, for "
+                    reason=f"the values of a partition are {partition.values!r}; give a list with a string or None for "
                     "each key",
                 )
 
     def _insert_new(self, batch: _Batch) -> list[int]:
-        """Insert the partitions that are not there yet; return the numbers of the others.
+        """Insert the partitions that do not exist yet; return the numbers of the others.
 
-        Looking first would take as long as inserting, so that waits until something was found to be there. Somebody
-        else may be adding the same partition: then the insert waits for their commit and fails, and the look
-        afterwards sees what they added.
+        A look-up takes as long as an insert, so existing partitions are looked up only after an insert has failed. If
+        another transaction is adding the same partition, the insert waits for its commit and fails, and the look-up
+        then returns that partition.
         """
-        there: set[bytes] = set()
+        existing: set[bytes] = set()
         while True:
             if self._looks_first:
-                there = registered(self._connection, self.table, batch.identities)
-            known = [number for number, identity in enumerate(batch.identities) if identity in there]
-            new = [number for number, identity in enumerate(batch.identities) if identity not in there]
+                existing = registered(self._connection, self.table, batch.identities)
+            known = [number for number, identity in enumerate(batch.identities) if identity in existing]
+            new = [number for number, identity in enumerate(batch.identities) if identity not in existing]
             try:
                 with self._connection.begin_nested():
                     self._insert(batch.only(new) if known else batch)
@@ -306,14 +308,14 @@ class PartitionAdder:
             )
 
     def _own_locations(self, batch: _Batch) -> list[str | None]:
-        """Return what to store as the locations: None for the default ones."""
+        """Return the locations to store: None for default locations."""
         key_count = len(self.table.partition_keys)
         locations: list[str | None] = []
         for partition, packed in zip(batch.partitions, batch.packed, strict=True):
             location = partition.location
             if location is not None:
                 default = self._default_location % tuple(packed.split("/"))
-                # A default location is normal already.
+                # A default location is already normalised.
                 location = location if location == default else normalise_location(location)
                 if location == default and len(partition.values) == key_count:
                     location = None
@@ -321,33 +323,33 @@ class PartitionAdder:
         return locations
 
     def _check_folders(self, batch: _Batch, known: Sequence[int]) -> None:
-        """Refuse new partitions that a load is about to add, and those in folders of others.
+        """Refuse new partitions that a load has reserved, and those whose folders are in use.
 
-        After the insert, which waits for whoever is renaming a partition of the same values.
+        Called after the insert, which waits for transactions that rename a partition to the same values.
 
         Raises:
-            OperationConflictError: A load is about to add one.
-            LocationInUseError: Another partition has its files there, or a purge deletes them.
+            OperationConflictError: A load is about to add one of the partitions.
+            LocationInUseError: Another partition has its files there, or a purge is deleting them.
         """
         if not batch.identities:
             return
         staged = exists().where(StagedPartitionRow.table_id == self.table.id)
         if self._connection.scalar(select(staged)):
             refuse_reserved(self._connection, self.table, batch.identities, self._operation_number)
-        there = set(known)
-        new = batch.only([n for n in range(len(batch.packed)) if n not in there]) if there else batch
+        existing = set(known)
+        new = batch.only([n for n in range(len(batch.packed)) if n not in existing]) if existing else batch
         refuse_shared_folders(self._connection, self.table, new.packed, new.locations)
 
     def _exists(self, known: Sequence[str]) -> PartitionAlreadyExistsError:
         names = [partition_path(self.table.key_names, unpack_values(packed)) for packed in known[:5]]
         return PartitionAlreadyExistsError(
             f"table {self.table.full_name}: {len(known):,} of these partitions exist or are named twice, for instance "
-            f"{', '.join(names)}; nothing was added. Leave them out, or ask to add only those that do not exist"
+            f"{', '.join(names)}; nothing was added. Remove them, or use the option to skip existing partitions"
         )
 
 
 def require_partition_keys(table: Table) -> None:
-    """Refuse a table that takes no partitions.
+    """Refuse a table that cannot have partitions.
 
     Raises:
         NotATableError: It is a view.
@@ -359,7 +361,7 @@ def require_partition_keys(table: Table) -> None:
 
 
 def own_location(table: Table, values: Sequence[str | None], location: str) -> str | None:
-    """Return a partition's location as it is stored; None for the default, which needs no room."""
+    """Return a partition's location as it is stored: None for the default, to save space."""
     location = normalise_location(location)
     is_default = location == table.default_partition_location(partition_path(table.key_names, values))
     return None if is_default and len(values) == len(table.partition_keys) else location
@@ -368,19 +370,19 @@ def own_location(table: Table, values: Sequence[str | None], location: str) -> s
 def refused_by(
     error: LocationInUseError, table: Table, partitions: Sequence[NewPartition]
 ) -> dict[int, LocationInUseError]:
-    """Return which of partitions, by number, an error is about; each has a location."""
-    errors = {location_key(one.location): one for one in (error, *error.others)}
+    """Return the partitions that an error is about, by number, each with its own error."""
+    errors = {location_key(refusal.location): refusal for refusal in (error, *error.others)}
     refused = {}
     for number, partition in enumerate(partitions):
         reason = errors.get(location_key(partition.location or ""))
-        # The owner of the folder may have just got it.
+        # The owner of the folder may be a partition of this batch that got it first.
         if reason is not None and reason.owner != f"partition {partition_path(table.key_names, partition.values)}":
             refused[number] = reason
     return refused
 
 
 def registered(connection: Connection, table: Table, identities: Sequence[bytes]) -> set[bytes]:
-    """Return those of the identities that partitions of the table have."""
+    """Return the identities that belong to existing partitions of the table."""
     query = select(PartitionRow.identity).where(
         PartitionRow.table_id == table.id, among(connection, PartitionRow.identity, identities)
     )

@@ -1,4 +1,4 @@
-"""Changing one partition: its location, format, properties, or values."""
+"""Changes of one partition: its location, format, properties or values."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from catalog.tables.ownership import refuse_locations_in_use
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """What changes of a partition; None leaves it as it is.
+    """The requested changes of a partition; None keeps the current value.
 
     Attributes:
-        properties: Those to set; one set to None goes away.
+        properties: The properties to set, or to remove (None).
         rename_to: The partition's new values, in the order of the keys.
     """
 
@@ -51,10 +51,12 @@ class PartitionChange:
 def alter_partition(
     connection: Connection, table: Table, values: Sequence[str | None], change: PartitionChange
 ) -> tuple[str | None, ...]:
-    """Change a partition in the caller's transaction, which holds the table's row shared; see `Catalog`.
+    """Change a partition in the caller's transaction, which has a shared lock on the table's row.
+
+    See `Catalog.alter_partition`.
 
     Returns:
-        The partition's values afterwards.
+        The partition's values after the change.
     """
     indexes = maintained_indexes(connection, table.id)
     row = _held_row(connection, table, values)
@@ -64,7 +66,7 @@ def alter_partition(
     if after != before:
         require_partition_locations(table, [after])
         refuse_locations_in_use(connection, table, [after])
-        # What was counted was elsewhere.
+        # The counts describe the files of the old location.
         fields |= dict.fromkeys(("file_count", "row_count", "size_bytes"))
     if change.rename_to is None:
         packed, values = row.packed_values, given_values(row.packed_values)
@@ -74,19 +76,19 @@ def alter_partition(
         values = tuple(change.rename_to)
         packed = _rename(connection, table, indexes, row, values, {**fields, "location": after})
     stored = own_location(table, values, after)
-    # Its own location may be the default one of its new values.
+    # A custom location may have become the default location of the new values.
     if after != before or (stored is None and row.location is not None):
         refuse_shared_folders(connection, table, [packed], [stored])
     return values
 
 
 def _held_row(connection: Connection, table: Table, values: Sequence[str | None]) -> Row[Any]:
-    """Return a partition's row, and let neither a build nor another change at it before the commit."""
-    this = PartitionRow.table_id == table.id, PartitionRow.identity == ValueEncoder(table).identity(values)
-    partition_id = connection.scalar(select(PartitionRow.id).where(*this))
+    """Return a partition's row, locked against index builds and other changes until the commit."""
+    condition = PartitionRow.table_id == table.id, PartitionRow.identity == ValueEncoder(table).identity(values)
+    partition_id = connection.scalar(select(PartitionRow.id).where(*condition))
     if partition_id is not None:
         hold_ranges(connection, table.id, IdRange(partition_id, partition_id))
-        row = connection.execute(select(PartitionRow.__table__).where(*this).with_for_update()).one_or_none()
+        row = connection.execute(select(PartitionRow.__table__).where(*condition).with_for_update()).one_or_none()
         if row is not None:
             return row
     path = partition_path(table.key_names, values)
@@ -113,9 +115,10 @@ def _rename(
     values: tuple[str | None, ...],
     fields: Mapping[str, Any],
 ) -> str:
-    """Put a partition with other values, and an id of its own, into a partition's place; return the packed values.
+    """Replace a partition by one with other values and a new id; return the packed values.
 
-    Under one id the values never change: who has found a partition by its values, and goes on by its id, finds none.
+    The values of an id never change: a reader that has found a partition by its values and continues by its id finds
+    no partition, instead of one with other values.
     """
     new = _encoded(table, indexes, values)
     checks = connection.execute(
@@ -133,7 +136,8 @@ def _rename(
     except IntegrityError:
         path = partition_path(table.key_names, values)
         raise PartitionAlreadyExistsError(
-            f"table {table.full_name} has a partition {path}; nothing was renamed. Choose other values, or drop it"
+            f"table {table.full_name} has a partition {path} already; nothing was renamed. Choose other values, or "
+            "drop it"
         ) from None
     refuse_reserved(connection, table, [new.identity])
     for index, key in zip(indexes, new.index_keys, strict=True):

@@ -1,4 +1,4 @@
-"""Dropping partitions with their index items, and hiding or releasing them."""
+"""Removal of partitions with their index items, and changes of their visibility."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from catalog.storage.values import ValueEncoder
 from catalog.tables.definitions import Definitions
 
 BATCH = 10_000
-"""Partitions that are dropped in one transaction."""
+"""The number of partitions that one transaction drops."""
 
 
 def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) -> int:
-    """Delete partitions and their items in the caller's transaction, which holds the table's row shared.
+    """Delete partitions and their items in the caller's transaction, which has a shared lock on the table's row.
 
     Returns:
-        How many of them were still there.
+        The number of partitions that still existed.
     """
-    # One encoder an index: a partition that one index does not admit still has its item in the others.
+    # One encoder per index: a partition that one index does not admit still has its item in the others.
     encoders = [(index, ValueEncoder(table, [index])) for index in maintained_indexes(connection, table.id)]
     dropped = 0
-    # In one order for everybody: two who drop the same partitions would otherwise wait for each other for ever.
+    # One order for all transactions: two that drop the same partitions could deadlock otherwise.
     for chunk in batched(sorted(ids)):
         hold_ranges(connection, table.id, IdRange(chunk[0], chunk[-1]))
         rows = connection.execute(
@@ -46,29 +46,26 @@ def drop_partitions(connection: Connection, table: Table, ids: Iterable[int]) ->
 
 
 def hold_locations(connection: Connection, table: Table, ids: Iterable[int]) -> dict[int, str]:
-    """Return where partitions are, by id, and let nobody move, rename or drop them before the transaction ends.
-
-    Those that are gone are left out.
-    """
+    """Return the locations of existing partitions by id, locked against changes until the transaction ends."""
     row = PartitionRow
     held: dict[int, str] = {}
     for chunk in batched(sorted(ids)):
         hold_ranges(connection, table.id, IdRange(chunk[0], chunk[-1]))
-        these = row.table_id == table.id, among(connection, row.id, chunk)
-        query = select(row.id, row.packed_values, row.location).where(*these).order_by(row.id).with_for_update()
-        for known in connection.execute(query):
-            held[known.id] = table.partition_location(known.packed_values, known.location)
+        condition = row.table_id == table.id, among(connection, row.id, chunk)
+        query = select(row.id, row.packed_values, row.location).where(*condition).order_by(row.id).with_for_update()
+        for partition in connection.execute(query):
+            held[partition.id] = table.partition_location(partition.packed_values, partition.location)
     return held
 
 
 def drop_partitions_in_batches(storage: Storage, definitions: Definitions, name: str, ids: Iterable[int]) -> int:
-    """Delete partitions and their items, each batch in a transaction of its own; return how many were still there.
+    """Delete partitions and their items, one transaction per batch; return the number that still existed.
 
     Raises:
         TableNotFoundError: The table was dropped.
     """
     dropped = 0
-    # Sorted as a whole: a batch then holds few ranges of an index that is being built.
+    # Sort across batches, so that each batch locks few ranges of an index that is being built.
     for batch in batched(sorted(ids), BATCH):
         with storage.write() as connection:
             held = definitions.lock_table(connection, name, exclusive=False)
@@ -78,7 +75,7 @@ def drop_partitions_in_batches(storage: Storage, definitions: Definitions, name:
 
 
 def set_quarantined(connection: Connection, table: Table, ids: Sequence[int], is_quarantined: bool) -> int:
-    """Hide partitions from every reader, or release them; return how many changed."""
+    """Hide partitions from all readers, or make them visible; return the number of changed partitions."""
     changed = 0
     for chunk in batched(sorted(ids)):
         changed += connection.execute(

@@ -1,4 +1,4 @@
-"""How many partitions and files a table has."""
+"""Counts and digests of a table's partitions and files."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class PartitionCounts:
     """The size of a table.
 
     Attributes:
-        partitions: How many partitions readers see.
-        files, rows, size_bytes: What they hold; None when it is not known of all of them.
+        partitions: The number of partitions visible to readers.
+        files, rows, size_bytes: Their totals; None if the count of any partition is unknown.
     """
 
     partitions: int
@@ -29,13 +29,13 @@ class PartitionCounts:
 
 
 def count_visible(storage: Storage, table: Table) -> PartitionCounts:
-    """Return how many partitions of a table readers see; reads all of the table's rows in the catalog."""
+    """Return the counts of a table's visible partitions; reads all of the table's rows in the catalog."""
     counted = (PartitionRow.file_count, PartitionRow.row_count, PartitionRow.size_bytes)
-    sums = [each for column in counted for each in (func.count(column), func.sum(column))]
+    sums = [aggregate for column in counted for aggregate in (func.count(column), func.sum(column))]
     query = select(func.count(), *sums).where(PartitionRow.table_id == table.id, PartitionRow.is_quarantined.is_(False))
     with storage.read() as connection:
-        partitions, *found = connection.execute(query).one()
-    known, totals = found[::2], found[1::2]
+        partitions, *aggregates = connection.execute(query).one()
+    known, totals = aggregates[::2], aggregates[1::2]
     return PartitionCounts(
         partitions,
         *(int(total or 0) if count == partitions else None for count, total in zip(known, totals, strict=True)),
@@ -43,9 +43,10 @@ def count_visible(storage: Storage, table: Table) -> PartitionCounts:
 
 
 def digest_contents(storage: Storage, table: Table) -> str:
-    """Return a digest of a table's partitions, with the number of their rows, and of its data files; reads all of them.
+    """Return a digest of a table's partitions, with their row counts and sizes, and of its data files.
 
-    No id is used again. Files that the catalog does not count are listed.
+    Reads all their rows in the catalog; ids identify them, because no id is used again. If counts are unknown, lists
+    the files in the table's folder.
     """
     digest = sha256(table.location.encode())
     is_counted = bool(table.partition_keys) or table.scheme is not None
@@ -58,8 +59,8 @@ def digest_contents(storage: Storage, table: Table) -> str:
             of_files.where(file.table_id == table.id).order_by(file.id),
         ):
             for rows in connection.execution_options(yield_per=10_000).execute(of_table).partitions():
-                digest.update(repr([tuple(found) for found in rows]).encode())
-                is_counted = is_counted and all(None not in (found[2], found[3]) for found in rows)
+                digest.update(repr([tuple(row) for row in rows]).encode())
+                is_counted = is_counted and all(None not in (row[2], row[3]) for row in rows)
             digest.update(b";")
     if not is_counted:
         digest.update(find_own_files(table.location, storage.identity).digest.encode())

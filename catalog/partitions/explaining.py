@@ -1,4 +1,4 @@
-"""How a search for partitions was run, for people and for programs."""
+"""Explanation of a search for partitions, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Explanation:
     """What a search read, and why.
 
     Attributes:
-        index: Name of the index that was read; None when all partitions were.
+        index: Name of the index that was read; None if all partitions were read.
         index_conditions: (key, operator) pairs that the index answered.
-        checked_keys: Keys that were checked on the index key, before a partition was fetched.
-        residual_keys: Keys that were checked on the partitions fetched.
-        skipped_key: Key of the index whose values were looked up first, because nothing binds it.
-        ranges: Each range of the index in words.
+        checked_keys: Keys that were checked on the index key, before partitions were fetched.
+        residual_keys: Keys that were checked on the fetched partitions.
+        skipped_key: Index key without a condition, whose distinct values were looked up first.
+        ranges: Descriptions of the index ranges that were read.
         items_read: Index items read.
         partitions_fetched: Partitions read from the catalog.
         partitions_found: Partitions that match.
-        not_used: Index → why it was not read.
+        not_used: Index → the reason why it was not read.
     """
 
     index: str | None
@@ -41,7 +41,7 @@ class Explanation:
     not_used: Mapping[str, str]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as plain values for JSON."""
+        """Return the explanation as JSON values."""
         return {
             "index": self.index,
             "index_conditions": [{"key": key, "operator": operator} for key, operator in self.index_conditions],
@@ -56,7 +56,7 @@ class Explanation:
         }
 
     def __str__(self) -> str:
-        """Return the same as text, a line a fact."""
+        """Return the explanation as text, one fact per line."""
         lines = [f"index:              {self.index or 'none, all partitions are read'}"]
         if self.index:
             conditions = ", ".join(f"{key} {operator}" for key, operator in self.index_conditions)
@@ -78,7 +78,7 @@ class Explanation:
 
 
 def explain(scan: Scan) -> Explanation:
-    """Run a search to its end and tell how it went."""
+    """Run a search to its end, and return its explanation."""
     for _ in scan.partitions:
         pass
     plan, names = scan.plan, scan.table.key_names
@@ -88,7 +88,7 @@ def explain(scan: Scan) -> Explanation:
         checked_keys=tuple(names[key] for key in sorted(keys_of(plan.checked_in_index))),
         residual_keys=tuple(names[key] for key in sorted(keys_of(plan.residual))),
         skipped_key=plan.skip.name if plan.skip else None,
-        ranges=tuple(each.text for each in scan.ranges),
+        ranges=tuple(key_range.text for key_range in scan.ranges),
         items_read=scan.counts.items_read,
         partitions_fetched=scan.counts.partitions_fetched,
         partitions_found=scan.counts.partitions_found,

@@ -1,10 +1,10 @@
 """The rule that a default folder belongs to the partition of its values, and to no other partition of the table.
 
-No other partition's location is a default folder, is inside one, or holds one: both partitions would return its rows,
-those of a load even before its commit. Nor are locations in the folders of loads. That partitions share a folder which
-is no partition's default folder is allowed, as in Hive. Transactions that give partitions locations of their own hold
-the table alone among those that add partitions (`Storage.lock_table`), so that they see each other's partitions, and
-loads' reservations.
+A custom location must not overlap a default folder in use: both partitions would return the same rows, and would show
+those of a load even before its commit. A custom location must not lie in the working folders of operations either.
+Partitions may share a folder that is not a default folder, as in Hive. Transactions that set custom locations lock the
+table exclusively among those that add partitions (`Storage.lock_table`), so that they see each other's partitions and
+the reservations of loads.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from catalog.storage.values import ValueEncoder
 from catalog.tables.purged_folders import refuse_purged
 
 RESERVED = (STAGING, REJECTED)
-"""Folders of a table in which operations keep files of their own."""
+"""Working folders of operations inside a table's folder."""
 
 
 class DefaultFolder(NamedTuple):
-    """The default folder that partitions of some values have.
+    """The default folder of a partition's values.
 
     Attributes:
-        path: Below the table's location.
-        identity: As in `PartitionRow`; partitions whose values are spelled in another way have it, too.
+        path: The path relative to the table's location.
+        identity: As in `PartitionRow`; other spellings of equal values have the same identity.
     """
 
     path: str
@@ -44,13 +44,13 @@ class DefaultFolder(NamedTuple):
 
 @dataclass(frozen=True)
 class Folders:
-    """How folders relate to the default folders that partitions of a table can have.
+    """The relation of folders to the default folders of a table's possible partitions.
 
     Attributes:
-        inside: Keys of folders (`catalog.files.locations.folder_keys`) that are default folders, or inside one → that
-            one.
-        around: Keys of folders that may hold default folders → how the packed values of their partitions begin.
-        reserved: Keys of folders in which the catalog's operations keep their own files → what these are in.
+        inside: Keys of folders (`catalog.files.locations.folder_keys`) that equal or lie inside a default folder → that
+            default folder.
+        around: Keys of folders that may contain default folders → the prefix of their partitions' packed values.
+        reserved: Keys of folders inside a working folder of operations → the name of that folder.
     """
 
     inside: Mapping[bytes, DefaultFolder]
@@ -59,7 +59,7 @@ class Folders:
 
 
 def compare_folders(table: Table, keys: Iterable[bytes]) -> Folders:
-    """Return what folders, given by their keys, are to the default folders of a table."""
+    """Return the relation of folders, given by their keys, to the default folders of a table."""
     root, names = location_key(table.location), table.key_names
     starts = [folder_start(name) for name in names]
     first = tuple(root + start.encode() for start in (*starts[:1], *RESERVED))
@@ -92,7 +92,7 @@ def compare_folders(table: Table, keys: Iterable[bytes]) -> Folders:
 def owners_of_default_folders(
     connection: Connection, table: Table, folders: Iterable[DefaultFolder]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the paths of default folders that partitions have, or get from a load, each with a name of the owner."""
+    """Yield the paths of default folders that belong to a partition or to a load, each with a name of the owner."""
     by_identity: dict[bytes, set[str]] = {}
     for folder in folders:
         by_identity.setdefault(folder.identity, set()).add(folder.path)
@@ -117,42 +117,42 @@ def owners_of_default_folders(
 
 
 def default_folders_inside(connection: Connection, table: Table, starts: Iterable[str]) -> dict[str, str]:
-    """Return those of beginnings of packed values that partitions have in default folders, or get from a load.
+    """Return the prefixes of packed values that partitions in default folders, or reserved by loads, have.
 
     Returns:
-        Beginning → the path of the default folder of one of its partitions.
+        Prefix → the path of the default folder of one of its partitions.
     """
     row, staged = PartitionRow, StagedPartitionRow
     by_length: dict[int, set[str]] = {}
     for start in starts:
         by_length.setdefault(len(start), set()).add(start)
     paths = dict[str, str]()
-    for length, some in by_length.items():
+    for length, prefixes in by_length.items():
         for values, condition in (
             (row.packed_values, (row.table_id == table.id) & row.location.is_(None)),
             (staged.packed_values, (staged.table_id == table.id) & staged.is_new),
         ):
-            beginning = func.substr(values, 1, length).label("beginning")
-            query = select(beginning, func.min(values)).where(condition).group_by("beginning")
-            for batch in batched(some):
-                found = connection.execute(query.where(beginning.in_(batch)) if length else query)
-                paths.update((start, table.partition_name(packed)) for start, packed in found)
+            prefix = func.substr(values, 1, length).label("prefix")
+            query = select(prefix, func.min(values)).where(condition).group_by("prefix")
+            for batch in batched(prefixes):
+                rows = connection.execute(query.where(prefix.in_(batch)) if length else query)
+                paths.update((start, table.partition_name(packed)) for start, packed in rows)
     return paths
 
 
 def refuse_shared_folders(
     connection: Connection, table: Table, packed: Sequence[str], locations: Sequence[str | None]
 ) -> None:
-    """Make sure that partitions, whose rows the caller has just written, share no default folder with others.
+    """Check that partitions, whose rows the caller has just written, share no default folder with others.
 
     Args:
         packed: The partitions' values, as in `PartitionRow`.
         locations: Their locations as they are stored, in the same order: None for the default folder.
 
     Raises:
-        LocationTakenError: Another partition of the table lies there, inside or around, or a load is about to add one.
-        LocationInUseError: Operations keep files there.
-        FolderBeingPurgedError: A purge deletes the files there.
+        LocationTakenError: A location overlaps another partition of the table, or one that a load is about to add.
+        LocationInUseError: A location lies in a working folder of operations.
+        FolderBeingPurgedError: A purge is deleting the files there.
     """
     own = [location for location in locations if location is not None]
     if own:
@@ -164,7 +164,7 @@ def refuse_shared_folders(
 
 
 def _problems(connection: Connection, table: Table, keys: Mapping[bytes, str]) -> Iterator[LocationInUseError]:
-    """Yield why partitions cannot have locations of their own, given by their keys."""
+    """Yield the errors of custom locations, given by their keys."""
     folders = compare_folders(table, keys)
     for key, name in folders.reserved.items():
         reason = f"operations keep their files in {table.location}/{name}; choose another location"
@@ -184,7 +184,7 @@ def _problems(connection: Connection, table: Table, keys: Mapping[bytes, str]) -
 
 
 def taken_default_folders(connection: Connection, table: Table, packed: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """Return those of partitions in whose default folders other partitions have own locations, or around them.
+    """Return the partitions whose default folders overlap custom locations of other partitions.
 
     Returns:
         Packed values → the name of the other partition, and its location.
@@ -193,12 +193,12 @@ def taken_default_folders(connection: Connection, table: Table, packed: Sequence
 
 
 class _Look(NamedTuple):
-    """Purges and locations that a default folder may collide with.
+    """Purges and custom locations that default folders of a table may collide with.
 
     Attributes:
-        is_purged: Whether any purge has not ended.
-        around: A location of a partition of the table that is the table's location, or around it; None if none is.
-        own_inside: The spellings of the table's location inside which partitions have own locations.
+        is_purged: Whether any purge is unfinished.
+        around: A partition's location that equals or contains the table's location; None if there is none.
+        own_inside: The spellings of the table's location below which custom locations lie.
     """
 
     is_purged: bool
@@ -220,10 +220,10 @@ def _look(connection: Connection, table: Table) -> _Look:
 
 @cache
 def _look_query(dialect: str, spelling_count: int) -> Select[Any]:
-    """Return the query of `_look`; each part is one look into an index for each text.
+    """Return the query of `_look`; each part is one index look-up per string.
 
-    Each is in the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows; and
-    a range, because the order of equal rows is none.
+    ORDER BY forces an index scan: for any one row of many, PostgreSQL's planner would scan the table instead. The
+    conditions are ranges, because PostgreSQL ignores ORDER BY on a column that is compared for equality.
     """
     row = PartitionRow
     around = text(
@@ -235,13 +235,13 @@ def _look_query(dialect: str, spelling_count: int) -> Select[Any]:
     for number in range(spelling_count):
         spelling = bindparam(f"spelling_{number}", type_=row.location.type)
         is_inside = (row.location > spelling + "/") & (row.location < spelling + "0")
-        # Of all tables, because SQLite would rather read all partitions of one.
+        # No condition on the table: SQLite would read all its partitions instead of the index on locations.
         first.append(select(row.location).where(is_inside).order_by(row.location).limit(1).scalar_subquery())
     return select(exists().select_from(PurgedFolderRow), around, *first)
 
 
 def _refuse_taken(connection: Connection, table: Table, packed: Sequence[str]) -> None:
-    """Make sure that no purge, and no other partition's own location, is in default folders or around them."""
+    """Check that no purged folder, and no other partition's custom location, overlaps default folders."""
     look = _look(connection, table)
     if look.is_purged:
         template = folder_template(table.location, table.key_names)
@@ -272,7 +272,7 @@ def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _L
         around |= above
     row, taken = PartitionRow, dict[str, tuple[str, str]]()
     for batch in batched(around):
-        # The sum keeps SQLite from reading all partitions of the table instead of those at the locations.
+        # The sum `+ 0` keeps SQLite from reading all partitions of the table instead of those at the locations.
         query = select(row.location, row.packed_values).where(
             row.table_id + 0 == table.id, among(connection, row.location, batch)
         )
@@ -288,8 +288,8 @@ def _taken(connection: Connection, table: Table, packed: Sequence[str], look: _L
 
 @cache
 def _inside_query(dialect: str) -> TextClause:
-    """Return the query of one partition's own location inside each of some folders that have any."""
-    # In the index's order, because PostgreSQL would rather scan the table for any one of many estimated rows.
+    """Return the query of one custom location inside each folder that has any."""
+    # ORDER BY forces an index scan: for any one row of many, PostgreSQL's planner would scan the table instead.
     return text(
         "SELECT f.value, p.location, p.packed_values FROM (SELECT value, (SELECT i.id FROM calve_partition i "
         "WHERE i.location > value || '/' AND i.location < value || '0' AND i.table_id + 0 = :table_id "

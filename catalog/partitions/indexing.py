@@ -1,4 +1,4 @@
-"""The life of a partition index in one process: created, built, cancelled, deleted."""
+"""The life cycle of a partition index in one process: create, build, cancel, verify, delete."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Indexing:
     """The partition indexes of the tables of one catalog; `Catalog` describes its methods."""
 
     def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Take the database and the definitions in it."""
+        """Store the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
 
     def create(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
-        """Create an index: ACTIVE at once on a table without partitions, else CREATING."""
+        """Create an index: ACTIVE immediately on a table without partitions, else CREATING."""
         definition = self._definitions.get_hive_table(table)
         building.clear_ended(self._storage, definition)
         cuts = building.range_cuts(self._storage, definition)
@@ -31,7 +31,7 @@ class Indexing:
             return create_index(connection, held, IndexDefinition(name, tuple(keys)), cuts)
 
     def build(self, table: str, name: str) -> PartitionIndex:
-        """Build a CREATING index in this process; return how it ended."""
+        """Build a CREATING index in this process, and return the index in its final state."""
         definition, index = self._definitions.get_hive_table(table), self.get(table, name)
         building.clear_ended(self._storage, definition)
         if index.state is not IndexState.CREATING:
@@ -45,14 +45,14 @@ class Indexing:
         return ended
 
     def cancel(self, table: str, name: str, reason: str) -> PartitionIndex:
-        """Give the build of a CREATING index up: it is FAILED, and its items go."""
+        """Cancel the build of a CREATING index: it becomes FAILED, and its items are deleted."""
         with self._storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
             index = find_index(connection, held, name)
             if not fail_index(connection, index.id, IndexFailure(building.CANCELLED, reason)):
                 raise ConflictError(
                     f"partition index {index.name} of {held.full_name} is {index.state}, so there is no build to "
-                    "cancel; an index that is there can be deleted"
+                    "cancel; delete the index if you do not need it"
                 )
         building.clear_ended(self._storage, held)
         return self.get(table, name)
@@ -62,7 +62,7 @@ class Indexing:
         return verify(self._storage, self._definitions.get_hive_table(table), self.get(table, name), repair=repair)
 
     def list(self, table: str) -> list[PartitionIndex]:
-        """Return a table's indexes, oldest first, FAILED ones included."""
+        """Return a table's indexes, oldest first, including FAILED ones."""
         with self._storage.read() as connection:
             return list_indexes(connection, self._definitions.get_hive_table(table, connection).id)
 
@@ -72,7 +72,7 @@ class Indexing:
             return find_index(connection, self._definitions.get_hive_table(table, connection), name)
 
     def delete(self, table: str, name: str) -> None:
-        """Delete an index, and its items in batches."""
+        """Delete an index; its items are deleted in batches."""
         with self._storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=True)
             index = find_index(connection, held, name)

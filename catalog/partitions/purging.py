@@ -1,7 +1,7 @@
-"""Deleting the files of partitions that were dropped with PURGE.
+"""Deletion of the files of partitions that were dropped with PURGE.
 
-As for dropped tables (`catalog.tables.purging`), what has to go is journaled in the transaction that drops the
-partitions, and goes after the commit; vacuum finishes what was interrupted.
+As for dropped tables (`catalog.tables.purging`), the transaction that drops the partitions journals the folders. They
+are deleted after the commit; vacuum finishes interrupted deletions.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from catalog.tables.purging import refuse_needed_files, refuse_reached_folders
 log = logging.getLogger(__name__)
 
 BATCH = 100
-"""Folders of one operation, which are claimed together."""
+"""The number of folders that one operation claims and deletes."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class PartitionPurge:
     """Result of DROP PARTITION with PURGE.
 
     Attributes:
-        dropped: Partitions that were dropped.
-        purged: Dropped partitions whose folders were cleared; several may share one.
-        kept: Why the files of the others stay; empty if all were deleted.
+        dropped: The number of dropped partitions.
+        purged: The number of dropped partitions whose folders were cleared; several may share a folder.
+        kept: The reason why the files of the others stay; empty if all were deleted.
         others: Files in the folders that stay, because Calve did not write them.
     """
 
@@ -58,7 +58,7 @@ class PartitionPurge:
     others: OthersFiles = field(default_factory=OthersFiles)
 
     def __str__(self) -> str:
-        """Return one line for people."""
+        """Return a one-line summary."""
         stay = f"; the files of {self.dropped - self.purged:,} stay, because {self.kept}" if self.kept else ""
         left = f". Left {self.others}" if self.others.count else ""
         return f"Dropped {self.dropped:,} partition(s) and deleted the files of {self.purged:,}{stay}{left}."
@@ -72,30 +72,30 @@ def purge_partitions(
     partitions: Sequence[PurgedPartition],
     confirmation: Confirmation | None,
 ) -> PartitionPurge:
-    """Drop partitions and delete their files, as `Catalog.purge_partitions` says."""
+    """Drop partitions and delete their files; see `Catalog.purge_partitions`."""
     if confirmation is not None:
         confirmation.purge_partitions(table, partitions)
     folders, kept = own_folders(table, (partition.location for partition in partitions))
     refuse_reached_folders(storage, table.full_name, folders)
     dropped, purged, others = 0, 0, OthersFiles()
-    for chosen in batched(sorted(partitions)):
-        batch = [partition.id for partition in chosen]
+    for confirmed in batched(sorted(partitions)):
+        batch = [partition.id for partition in confirmed]
         with storage.write() as connection:
             held = definitions.lock_table(connection, table.full_name, exclusive=False)
-            # They may have moved since they were found.
-            there = hold_locations(connection, held, batch).values()
+            # Use current locations: the partitions may have moved since the caller found them.
+            locations = hold_locations(connection, held, batch).values()
             if confirmation is not None:
-                refuse_changed(connection, held, chosen)
-            purges = journal_partition_purge(connection, operations, held, own_folders(held, there)[0])
+                refuse_changed(connection, held, confirmed)
+            purges = journal_partition_purge(connection, operations, held, own_folders(held, locations)[0])
             dropped += drop_partitions(connection, held, batch)
         for purge in purges:
-            count, left = finish_partition_purge(storage, definitions, operations, operations.get(purge))
-            purged, others = purged + count, others + left
+            count, remaining = finish_partition_purge(storage, definitions, operations, operations.get(purge))
+            purged, others = purged + count, others + remaining
     return PartitionPurge(dropped, purged, kept, others)
 
 
 def own_folders(table: Table, locations: Iterable[str]) -> tuple[list[str], str]:
-    """Return the folders of partitions that lie in the folder of a managed table, and why others stay."""
+    """Return the partitions' folders inside the folder of a managed table, and the reason why others stay."""
     if table.kind is not TableKind.MANAGED:
         return [], f"{table.full_name} is an external table"
     root = comparable(table.location)
@@ -105,35 +105,36 @@ def own_folders(table: Table, locations: Iterable[str]) -> tuple[list[str], str]
 
 
 def refuse_changed(connection: Connection, table: Table, confirmed: Sequence[PurgedPartition]) -> None:
-    """Make sure that partitions, which the caller holds, are as they were confirmed; one may be gone.
+    """Check that partitions that the caller has locked are still as they were confirmed; missing ones are ignored.
 
     Raises:
-        ConflictError: One is elsewhere now, or has other counts.
+        ConflictError: A partition has another location or other counts now.
     """
     row, expected = PartitionRow, {partition.id: partition for partition in confirmed}
     for batch in batched(sorted(expected)):
         query = select(row.id, row.packed_values, row.location, row.row_count, row.size_bytes)
-        for known in connection.execute(query.where(row.table_id == table.id, among(connection, row.id, batch))):
-            location = table.partition_location(known.packed_values, known.location)
-            if (known.id, location, known.row_count, known.size_bytes) != expected[known.id]:
+        current = connection.execute(query.where(row.table_id == table.id, among(connection, row.id, batch)))
+        for partition in current:
+            location = table.partition_location(partition.packed_values, partition.location)
+            if (partition.id, location, partition.row_count, partition.size_bytes) != expected[partition.id]:
                 raise ConflictError(
-                    f"partition {table.partition_name(known.packed_values)} of {table.full_name} was changed after its "
-                    "deletion was confirmed; it stays, and so do those that were to be dropped with it. Ask again"
+                    f"partition {table.partition_name(partition.packed_values)} of {table.full_name} was changed after "
+                    "its deletion was confirmed; it stays, and so do those that were to be dropped with it. Ask again"
                 )
 
 
 def digest_purged(storage: Storage, table: Table, partitions: Iterable[PurgedPartition]) -> str | None:
-    """Return a digest of what `Catalog.purge_partitions` deletes of partitions; None when that is no file.
+    """Return a digest of the files that `Catalog.purge_partitions` deletes; None if it deletes no file.
 
-    Where it is not known how many rows a partition has, its files are listed.
+    Lists the files of partitions whose row count or size is unknown.
     """
     if table.kind is not TableKind.MANAGED:
         return None
     digest = sha256(f"{table.id}".encode())
     ordered = sorted(partitions)
     unknown = [partition.location for partition in ordered if None in (partition.row_count, partition.size_bytes)]
-    found = in_parallel(lambda location: find_own_files(location, storage.identity), unknown)
-    listed = dict(zip(unknown, found, strict=True))
+    summaries = in_parallel(lambda location: find_own_files(location, storage.identity), unknown)
+    listed = dict(zip(unknown, summaries, strict=True))
     for partition in ordered:
         digest.update(repr((tuple(partition), listed.get(partition.location))).encode())
     return digest.hexdigest() if ordered else None
@@ -142,7 +143,7 @@ def digest_purged(storage: Storage, table: Table, partitions: Iterable[PurgedPar
 def journal_partition_purge(
     connection: Connection, operations: Operations, table: Table, folders: Sequence[str]
 ) -> list[str]:
-    """Journal, in the transaction that drops partitions, that their folders have to go; return the operations' ids.
+    """Journal the deletion of folders in the transaction that drops their partitions; return the operations' ids.
 
     Raises:
         FilesNeededError: An Iceberg table reads files of the table.
@@ -158,17 +159,17 @@ def journal_partition_purge(
 def finish_partition_purge(
     storage: Storage, definitions: Definitions, operations: Operations, operation: Operation
 ) -> tuple[int, OthersFiles]:
-    """Delete the files of dropped partitions, except what tables and partitions have there, and what others wrote.
+    """Delete the files of dropped partitions, except those of other tables and partitions, and those of others.
 
-    The folders are claimed first, so that nothing new lies there while they go (`catalog.tables.purged_folders`). Does
-    no harm when done again, or by several at once.
+    Claims the folders first, so that no table or partition gets a location there during the deletion
+    (`catalog.tables.purged_folders`). Safe to repeat, and to run in several processes at once.
 
     Returns:
-        How many of the partitions had a folder that was cleared, and the files that stay in these folders, because
-        Calve did not write them.
+        The number of partitions whose folder was cleared, and the files that stay in these folders, because Calve did
+        not write them.
 
     Raises:
-        FilesNotDeletedError: The file system refuses, or an Iceberg table needs the files.
+        FilesNotDeletedError: The file system refused, or an Iceberg table needs the files.
     """
     # Earlier versions journaled the values of the partitions, too.
     folders = [folder if isinstance(folder, str) else folder[0] for folder in operation.request["folders"]]
@@ -176,10 +177,10 @@ def finish_partition_purge(
         refuse_reached_folders(storage, operation.table, folders)
     except (FilesNeededError, UnreadableMetadataError) as error:
         raise FilesNotDeletedError(
-            f"table {operation.table}: its partitions are dropped, and their files stay: {error}"
+            f"table {operation.table}: its partitions are dropped, but their files stay: {error}"
         ) from error
     with storage.write() as connection:
-        # Against those who add partitions, and loads, which reserve them; whatever the table is called now.
+        # Lock out transactions that add partitions, and loads that reserve them. By id: the table may be renamed.
         if operation.table_id is not None:
             storage.lock_table(connection, operation.table_id, exclusive=False, is_bulk=True)
         claimed = _claim(connection, definitions, operation, folders)
@@ -190,19 +191,19 @@ def finish_partition_purge(
                 kept[neighbour.folder].append(neighbour.path)
     problems, others = [], OthersFiles()
     delete = partial(_delete, storage.identity, partial(is_unfinished, operations, operation))
-    for problem, left in in_parallel(delete, kept.items()):
+    for problem, remaining in in_parallel(delete, kept.items()):
         problems += [problem] if problem else []
-        others += left
+        others += remaining
     if problems:
         raise FilesNotDeletedError(
             f"table {operation.table}: its partitions are dropped, but the files of {len(problems):,} could not be "
-            f"deleted: {problems[0]}; correct that and run vacuum"
+            f"deleted: {problems[0]}; fix the cause and run vacuum"
         )
     with storage.write() as connection:
         release_folders(connection, operation.number)
         operations.advance(connection, operation.id, OperationState.CLEANED)
     if others.count:
-        log.warning("table %s: its partitions are dropped; left %s", operation.table, others)
+        log.warning("table %s: its partitions are dropped; kept %s", operation.table, others)
     cleared = location_keys(claimed)
     return sum(keys[-1] in cleared for _, keys in locations_with_keys(folders)), others
 
@@ -210,11 +211,11 @@ def finish_partition_purge(
 def _claim(
     connection: Connection, definitions: Definitions, operation: Operation, folders: Sequence[str]
 ) -> Sequence[str]:
-    """Claim the folders that no table and no partition has; return them. The caller holds the operation's table.
+    """Claim the folders that no table or partition uses, and return them; the caller has locked the table.
 
-    What was claimed once stays claimed, and what was not has files of others, and is not looked at again.
+    The first call decides: later calls return the folders that it claimed, because the others contain files of others.
     """
-    # Against tables, and partitions of others.
+    # Lock out changes of other tables' locations and partitions.
     hold(connection, LOCATIONS)
     keys = folder_keys(folders)
     around = definitions.tables_around(connection, keys)
@@ -227,7 +228,7 @@ def _claim(
         return [] if request is None else list(request["claimed"])
     in_use = _in_use(connection, around, operation, keys)
     for folder in in_use:
-        log.warning("%s stays, because another table or partition has it", folder)
+        log.warning("kept %s, because another table or partition uses it", folder)
     claimed = [folder for folder in location_keys(folders).values() if folder not in in_use]
     connection.execute(update(OperationRow).where(this).values(request={**request, "claimed": claimed}))
     claim_folders(connection, operation, claimed)
@@ -237,9 +238,10 @@ def _claim(
 def _in_use(
     connection: Connection, around: Iterable[Table], operation: Operation, folders: Mapping[bytes, str]
 ) -> set[str]:
-    """Return those of some folders, given by their keys, that are the folder of a partition or inside one.
+    """Return the folders, given by their keys, that are in use.
 
-    So are all in the location of another table, and those that hold default folders of partitions.
+    Such a folder equals or lies inside a partition's folder or another table's location, or contains default folders of
+    partitions.
     """
     in_use = set[str]()
     for table in around:
@@ -262,7 +264,7 @@ def _in_use(
 def _delete(
     catalog: str, may_go_on: Callable[[], bool], purge: tuple[str, list[str]]
 ) -> tuple[str | None, OthersFiles]:
-    """Delete our files in a folder, except some paths inside; return why it could not be, and what stays."""
+    """Delete Calve's files in a folder, except some paths; return an error message or None, and what stays."""
     folder, kept = purge
     try:
         return None, delete_own_files(folder, catalog, kept, may_go_on=may_go_on)

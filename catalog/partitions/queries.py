@@ -1,7 +1,7 @@
-"""The SQL of finding partitions, for each database.
+"""SQL of searches for partitions, for each database.
 
-On PostgreSQL partitions are fetched by an array of ids, which the B-tree walks in order: as fast as a table made for
-the query (measured against a join, which descends once a partition). On SQLite the join is as fast.
+On PostgreSQL partitions are fetched by an array of ids, which the B-tree scans in order. Measured, this is as fast as a
+table designed for the query, whereas a join descends the B-tree once per partition. On SQLite the join is as fast.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _PARTITION = ", ".join(f"p.{column}" for column in PARTITION_COLUMNS)
 
 
 class Query(NamedTuple):
-    """A statement in the driver's own notation, and its parameters."""
+    """A statement with the driver's placeholders, and its parameters."""
 
     sql: str
     parameters: tuple[Any, ...]
 
     def limited(self, count: int) -> Query:
-        """Return the query of the first rows only."""
+        """Return the query limited to the first `count` rows."""
         return Query(f"{self.sql} LIMIT {count:d}", self.parameters)
 
 
@@ -43,14 +43,14 @@ class Queries:
         return Query(f"SELECT {_PARTITION} FROM calve_partition AS p WHERE p.table_id = {self._mark}", (table_id,))
 
     def partitions_by_order(self, table_id: int) -> Query:
-        """Return the query of all partitions of a table by their ids."""
-        every = self.all_partitions(table_id)
-        return Query(f"{every.sql} ORDER BY p.id", every.parameters)
+        """Return the query of all partitions of a table, ordered by id."""
+        query = self.all_partitions(table_id)
+        return Query(f"{query.sql} ORDER BY p.id", query.parameters)
 
     def partitions_of_operation(self, table_id: int, operation_number: int) -> Query:
         """Return the query of the partitions that an operation added."""
-        every = self.all_partitions(table_id)
-        return Query(f"{every.sql} AND p.operation_number = {self._mark}", (table_id, operation_number))
+        query = self.all_partitions(table_id)
+        return Query(f"{query.sql} AND p.operation_number = {self._mark}", (table_id, operation_number))
 
     def partitions_by_id(self, ids: Sequence[int]) -> Query:
         """Return the query of the partitions with these ids."""
@@ -71,10 +71,10 @@ class Queries:
     def first_partitions_in_ranges(
         self, index_id: int, ranges: Ranges, count: int, table_id: int, version: int
     ) -> Query:
-        """Return the query of the first of these partitions; of none when the table has another version now."""
-        found = self._partitions_in_ranges(index_id, ranges, f" LIMIT {count:d}")
+        """Return the query of the first `count` such partitions; it returns none if the table's version has changed."""
+        partitions = self._partitions_in_ranges(index_id, ranges, f" LIMIT {count:d}")
         check = f" AND (SELECT t.version FROM calve_table AS t WHERE t.id = {self._mark}) = {self._mark}"
-        query = Query(found.sql + check, (*found.parameters, table_id, version))
+        query = Query(partitions.sql + check, (*partitions.parameters, table_id, version))
         return query if self.is_postgresql else query.limited(count)
 
     def _partitions_in_ranges(self, index_id: int, ranges: Ranges, limit: str) -> Query:
@@ -86,8 +86,8 @@ class Queries:
         return Query(f"SELECT {_PARTITION} FROM {joined}", parameters)
 
     def _items(self, index_id: int, ranges: Ranges) -> tuple[str, str, tuple[Any, ...]]:
-        """Return what stands behind FROM and behind WHERE for the items in some ranges, and the parameters."""
-        lows, highs = [each.low for each in ranges], [each.high for each in ranges]
+        """Return the FROM clause, the WHERE condition and the parameters for the items in some ranges."""
+        lows, highs = [key_range.low for key_range in ranges], [key_range.high for key_range in ranges]
         mark, item = self._mark, "calve_index_item AS i"
         if len(ranges) == 1:
             return item, f"i.index_id = {mark} AND i.key >= {mark} AND i.key < {mark}", (index_id, lows[0], highs[0])
@@ -96,14 +96,14 @@ class Queries:
             bounds: list[Any] = [lows, highs]
         else:
             listed, low, high = f"(VALUES {', '.join(['(?, ?)'] * len(ranges))}) AS r", "r.column1", "r.column2"
-            bounds = [end for each in ranges for end in (each.low, each.high)]
+            bounds = [bound for key_range in ranges for bound in (key_range.low, key_range.high)]
         condition = f"i.index_id = {mark} AND i.key >= {low} AND i.key < {high}"
         return f"{listed} CROSS JOIN {item}", condition, (*bounds, index_id)
 
     def distinct_values(self, index_id: int, prefixes: Sequence[bytes], key_type: KeyType) -> Query:
-        """Return the query of each prefix extended by each value that the next key has behind it.
+        """Return the query of each prefix extended by each value of the next key.
 
-        A loose index scan: from each value, one look-up finds the next.
+        A loose index scan: one look-up per value finds the next value.
         """
         mark, end = self._mark, self._bytes("ff")
         if self.is_postgresql:
@@ -127,7 +127,7 @@ class Queries:
         return Query(sql, (*parameters, index_id, index_id))
 
     def _end_of_value(self, start: str, key_type: KeyType) -> str:
-        """Return the position of the last byte of the value that begins behind `start` bytes of an index key."""
+        """Return the position of the last byte of the value that starts after `start` bytes of an index key."""
         begins_null = f"substr(i.key, {start} + 1, 1) = {self._bytes('00')}"
         if key_type.width is not None:
             return f"{start} + CASE WHEN {begins_null} THEN 1 ELSE {key_type.width:d} END"
@@ -141,5 +141,5 @@ class Queries:
         return f"'\\x{digits}'::bytea" if self.is_postgresql else f"x'{digits}'"
 
     def _joined(self, left: str, right: str) -> str:
-        """Return the expression of two byte strings in one; SQLite's `||` makes a text of them."""
+        """Return the expression that concatenates byte strings; SQLite's `||` returns text, so it needs a cast."""
         return f"({left} || {right})" if self.is_postgresql else f"CAST({left} || {right} AS BLOB)"

@@ -1,8 +1,8 @@
-"""Finding partitions: through an index where one serves, else through all of them.
+"""Search for partitions, through an index if possible, else through a full scan.
 
-A search that was planned before, and whose answer is small, is one statement: it carries the version of the table that
-the plan was made for, and finds nothing when that is not the table's version any more. Every other search, and one
-that found nothing, runs in a transaction of its own, from the table's definition on.
+A search with a cached plan and a small result is one statement: it carries the table's version at planning time, and
+returns nothing if the version has changed. All other searches, and those that returned nothing, run in one transaction
+that also reads the table's definition.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from catalog.types.ranges import KeyRange, Ranges
 
 _PAGE = 5_000
 _QUICK = 1_000
-"""Partitions up to which a search is one statement."""
+"""Searches that return fewer partitions run as one statement."""
 
 _MAXIMUM_SKIPPED = 256
-"""Distinct values of a key up to which it is skipped."""
+"""The maximum number of distinct values of a key that a search skips through."""
 
 _COUNTED = (1_000, 50_000)
-"""Items up to which the plans of several indexes are counted, to find the one that reads the fewest."""
+"""Limits, tried in turn, for counting the items that the plans of several indexes would read."""
 
 _CURSOR = "calve_partitions"
 _MAXIMUM_PREPARED = 512
@@ -53,7 +53,7 @@ _PREPARED_SECONDS = 60.0
 
 @dataclass
 class ScanCounts:
-    """What a scan has read so far."""
+    """Counts of what a search has read so far."""
 
     items_read: int = 0
     partitions_fetched: int = 0
@@ -62,7 +62,7 @@ class ScanCounts:
 
 @dataclass
 class ScanState:
-    """Progress of a search; `Scan` describes the attributes."""
+    """The progress of a search; `Scan` describes the attributes."""
 
     table: Table
     plan: ScanPlan
@@ -72,56 +72,56 @@ class ScanState:
 
 @dataclass(frozen=True)
 class Scan:
-    """A search: iterate `partitions` to run it.
+    """A search, which runs as the caller iterates over `partitions`.
 
-    The whole search sees one state of the catalog, whatever others commit while it runs.
+    The whole search sees one committed state of the catalog.
     """
 
     partitions: Iterator[Partition]
-    # Not attributes of this object, which the iterator would have to know: of two objects that know each other, only
-    # the garbage collector closes the connection when the caller stops early.
+    # In an object of its own: the iterator updates it, and must not refer to the `Scan`. In a reference cycle, only the
+    # garbage collector would close the connection when the caller stops early.
     _state: ScanState
 
     @property
     def table(self) -> Table:
-        """The table, as the search sees it."""
+        """The table as of the search."""
         return self._state.table
 
     @property
     def plan(self) -> ScanPlan:
-        """How partitions are found; may change when the search begins, if the table has changed since."""
+        """The plan of the search; it may change when the search starts, if the table has changed meanwhile."""
         return self._state.plan
 
     @property
     def counts(self) -> ScanCounts:
-        """Numbers of rows and index items read so far."""
+        """Counts of rows and index items read so far."""
         return self._state.counts
 
     @property
     def ranges(self) -> Ranges:
-        """The ranges of index keys that were read, once the search has begun."""
+        """The ranges of index keys that the search reads, once it has started."""
         return self._state.ranges
 
 
 class Scanner:
-    """Finds the partitions of the tables of one catalog."""
+    """Searches the partitions of all tables of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Take the database and the definitions in it."""
+        """Store the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
         self._queries = Queries(storage.is_postgresql)
         self._prepared: dict[tuple[str, str | None, bool], _Prepared] = {}
 
     def scan(self, name: str, expression: str | None, *, use_indexes: bool, state: PartitionState | None) -> Scan:
-        """Plan a search; no partition is read before the caller asks for the first one."""
-        asked = (name, expression, use_indexes)
-        prepared = self._prepared.get(asked)
+        """Plan a search; it reads no partition before the caller asks for the first one."""
+        request = (name, expression, use_indexes)
+        prepared = self._prepared.get(request)
         if prepared is None or prepared.expires_at < time.monotonic():
             with self._storage.read() as connection:
-                prepared = self._prepare(connection, *asked)
+                prepared = self._prepare(connection, *request)
         scan = ScanState(prepared.table, prepared.plan)
-        return Scan(self._run(scan, prepared, asked, state), scan)
+        return Scan(self._run(scan, prepared, request, state), scan)
 
     def _prepare(self, connection: Connection, name: str, expression: str | None, use_indexes: bool) -> _Prepared:
         table = self._definitions.get_hive_table(name, connection)
@@ -136,16 +136,16 @@ class Scanner:
         return prepared
 
     def _cheapest(self, connection: Connection, plans: Sequence[ScanPlan], not_used: dict[str, str]) -> ScanPlan:
-        """Return the plan that reads the fewest items; of equal ones the first."""
+        """Return the plan that reads the fewest items, or the first of several such plans."""
         best, counts = plans[0], [0] * len(plans)
         if len(plans) > 1:
             ranges = [self._resolved(connection, plan)[1] for plan in plans]
-            for most in _COUNTED:
+            for limit in _COUNTED:
                 counts = [
-                    most if found is None else self._count(connection, plan, found, most)
-                    for plan, found in zip(plans, ranges, strict=True)
+                    limit if plan_ranges is None else self._count(connection, plan, plan_ranges, limit)
+                    for plan, plan_ranges in zip(plans, ranges, strict=True)
                 ]
-                if min(counts) < most:
+                if min(counts) < limit:
                     break
             best = plans[counts.index(min(counts))]
         for plan, count in zip(plans, counts, strict=True):
@@ -156,16 +156,16 @@ class Scanner:
         best.not_used.update(not_used)
         return best
 
-    def _count(self, connection: Connection, plan: ScanPlan, ranges: Ranges, most: int) -> int:
+    def _count(self, connection: Connection, plan: ScanPlan, ranges: Ranges, limit: int) -> int:
         if not ranges:
             return 0
         assert plan.index is not None
-        items = self._queries.items(plan.index.id, ranges).limited(most)
+        items = self._queries.items(plan.index.id, ranges).limited(limit)
         sql = f"SELECT count(*) FROM ({items.sql}) AS counted"
         return int(connection.exec_driver_sql(sql, items.parameters).scalar_one())
 
     def _resolved(self, connection: Connection, plan: ScanPlan) -> tuple[ScanPlan, Ranges | None]:
-        """Return the plan as it can be carried out now, and the ranges it reads; None when all partitions are read."""
+        """Return the executable plan, and the ranges that it reads; None if it reads all partitions."""
         if plan.index is None:
             return plan, None
         if plan.skip is None:
@@ -179,20 +179,20 @@ class Scanner:
         return full_scan(plan.expression, {**plan.not_used, plan.index.name: reason}), None
 
     def _skipped(self, connection: Connection, index_id: int, heads: Ranges, skip: Skip) -> list[KeyRange] | None:
-        """Return each head extended by each value of the skipped key; None when there are too many."""
-        whole = [each for each in heads if not is_cut(each.low)]
-        prefixes = [*stored_ranges(each for each in heads if is_cut(each.low))]
+        """Return each head extended by each value of the skipped key; None if there are too many values."""
+        whole = [head for head in heads if not is_cut(head.low)]
+        prefixes = [*stored_ranges(head for head in heads if is_cut(head.low))]
         if whole:
-            query = self._queries.distinct_values(index_id, [each.low for each in whole], skip.key_type)
+            query = self._queries.distinct_values(index_id, [head.low for head in whole], skip.key_type)
             query = query.limited(_MAXIMUM_SKIPPED + 1)
-            found = [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
-            if len(found) > _MAXIMUM_SKIPPED:
+            values = [bytes(value) for (value,) in connection.exec_driver_sql(*query)]
+            if len(values) > _MAXIMUM_SKIPPED:
                 return None
-            prefixes += [skip.prefix(value, whole) for value in found]
-        return sorted(prefixes, key=lambda each: each.low)
+            prefixes += [skip.prefix(value, whole) for value in values]
+        return sorted(prefixes, key=lambda prefix: prefix.low)
 
     def _run(
-        self, scan: ScanState, prepared: _Prepared, asked: tuple[str, str | None, bool], state: PartitionState | None
+        self, scan: ScanState, prepared: _Prepared, request: tuple[str, str | None, bool], state: PartitionState | None
     ) -> Iterator[Partition]:
         rows = self._storage.fetch(*prepared.quick) if prepared.quick else []
         if 0 < len(rows) < _QUICK:
@@ -201,7 +201,7 @@ class Scanner:
             yield from prepared.factory.make_all(self._matching(scan, prepared, rows, state))
             return
         factory: PartitionFactory | None = None
-        for page in read_apart(self._storage, partial(self._pages, scan, prepared, asked, state)):
+        for page in read_apart(self._storage, partial(self._pages, scan, prepared, request, state)):
             factory = factory or PartitionFactory(scan.table)
             yield from factory.make_all(page)
 
@@ -209,12 +209,12 @@ class Scanner:
         self,
         scan: ScanState,
         prepared: _Prepared,
-        asked: tuple[str, str | None, bool],
+        request: tuple[str, str | None, bool],
         state: PartitionState | None,
         connection: Connection,
     ) -> Iterator[Sequence[PartitionRecord]]:
-        if self._definitions.get_hive_table(asked[0], connection).version != prepared.table.version:
-            prepared = self._prepare(connection, *asked)
+        if self._definitions.get_hive_table(request[0], connection).version != prepared.table.version:
+            prepared = self._prepare(connection, *request)
         plan, ranges = self._resolved(connection, prepared.plan)
         if plan is not prepared.plan:
             prepared = _Prepared(prepared.table, plan, self._queries)
@@ -227,12 +227,12 @@ class Scanner:
         scan: ScanState, prepared: _Prepared, rows: Sequence[PartitionRecord], state: PartitionState | None
     ) -> Sequence[PartitionRecord]:
         scan.counts.partitions_fetched += len(rows)
-        found = prepared.matching(rows)
+        matches = prepared.matching(rows)
         if state is not None:
             is_quarantined = state is PartitionState.QUARANTINED
-            found = [row for row in found if row[7] == is_quarantined]
-        scan.counts.partitions_found += len(found)
-        return found
+            matches = [row for row in matches if row[7] == is_quarantined]
+        scan.counts.partitions_found += len(matches)
+        return matches
 
     def get(self, name: str, values: Sequence[str | None]) -> Partition:
         """Return one partition; see `Catalog.get_partition`."""
@@ -247,18 +247,18 @@ class Scanner:
         return PartitionFactory(table).make(row)
 
     def find_by_spec(self, table: Table, spec: PartitionSpec, *, or_none: bool = False) -> list[int]:
-        """Return the ids of the partitions that a spec names, quarantined ones too.
+        """Return the ids of the partitions that a spec names, including quarantined ones.
 
         Args:
-            or_none: Whether there may be none.
+            or_none: Return an empty list if no partition matches.
 
         Raises:
-            InvalidPartitionSpecError: As `spec_values`; or the spec names no key.
-            PartitionNotFoundError: There is none.
+            InvalidPartitionSpecError: As for `spec_values`; or the spec names no key.
+            PartitionNotFoundError: No partition matches, and `or_none` is false.
         """
         values = spec_values(table, spec)
         if not values:
-            raise InvalidPartitionSpecError(f"no partition key of {table.full_name} is named; name at least one")
+            raise InvalidPartitionSpecError(f"the partition spec for {table.full_name} is empty; name at least one key")
         ids = self._with_values(table, values)
         if not ids and not or_none:
             named = ", ".join(f"{table.key_names[position]}={value}" for position, value in values.items())
@@ -266,23 +266,23 @@ class Scanner:
         return ids
 
     def _with_values(self, table: Table, values: Mapping[int, str | None]) -> list[int]:
-        """Return the ids of the partitions with some values: position of the key → value."""
+        """Return the ids of the partitions with these values, given by position of the key."""
         if len(values) == len(table.partition_keys):
             try:
                 return [self.get(table.full_name, tuple(values.values())).id]
             except PartitionNotFoundError:
                 return []
-        found = self.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
+        scan = self.scan(table.full_name, spec_filter(table, values), use_indexes=True, state=None)
         encoder = ValueEncoder(table)
-        wanted = {position: encoder.encoded(position, value) for position, value in values.items()}
+        expected = {position: encoder.encoded(position, value) for position, value in values.items()}
         return [
             partition.id
-            for partition in found.partitions
-            if all(encoder.encoded(position, partition.values[position]) == wanted[position] for position in wanted)
+            for partition in scan.partitions
+            if all(encoder.encoded(position, partition.values[position]) == expected[position] for position in expected)
         ]
 
     def of_operation(self, name: str, operation_number: int) -> Iterator[Partition]:
-        """Yield the partitions that an operation added, in no order, visible or not."""
+        """Yield the partitions that an operation added, in no particular order, including hidden ones."""
         table = self._definitions.get_hive_table(name)
         query = self._queries.partitions_of_operation(table.id, operation_number)
         for page in read_apart(self._storage, partial(read_pages, query=query)):
@@ -290,7 +290,7 @@ class Scanner:
 
 
 class _Prepared:
-    """A plan, and everything of it that can be made before it is carried out."""
+    """A plan with everything that can be prepared before its execution."""
 
     def __init__(self, table: Table, plan: ScanPlan, queries: Queries) -> None:
         self.table = table
@@ -299,9 +299,9 @@ class _Prepared:
         self._readers = {number: partial(read_packed, key_type) for number, key_type in enumerate(table.key_types)}
         self._residual = self._filter(plan.residual)
         self._whole = None if plan.index is None else self._filter(plan.expression)
-        # An encoded character has at most 4 bytes, a terminator 1, and other values as many as their type says.
-        self._shortest_cut = (MAXIMUM_KEY_BYTES - sum(each.width or 1 for each in table.key_types)) // 4
-        # Which plan is the cheapest was decided by what was counted then.
+        # An encoded character has at most 4 bytes, a terminator 1, and values of other types their type's width.
+        self._shortest_cut = (MAXIMUM_KEY_BYTES - sum(key_type.width or 1 for key_type in table.key_types)) // 4
+        # The choice of the cheapest plan depends on counts, which become outdated.
         self.expires_at = time.monotonic() + _PREPARED_SECONDS
         self.quick: Query | None = None
         if plan.index and plan.ranges and plan.skip is None and plan.checked_in_index == ALL:
@@ -311,7 +311,7 @@ class _Prepared:
         return None if expression == ALL else Filter(expression, self._readers)
 
     def matching(self, rows: Sequence[PartitionRecord]) -> Sequence[PartitionRecord]:
-        """Return the rows that match what the index has not answered."""
+        """Return the rows that match the conditions that the index has not answered."""
         rows = _filtered(rows, self._residual)
         if self._whole is None:
             return rows
@@ -325,7 +325,7 @@ def _filtered(rows: Sequence[PartitionRecord], condition: Filter[str] | None) ->
     if condition is None or not rows:
         return rows
     width = rows[0][1].count("/") + 1
-    # One text of all: a list for each row would take longer than everything else here.
+    # Split one joined string: a list per row would take longer than all the rest of the search.
     pieces = "/".join([row[1] for row in rows]).split("/")
     return list(compress(rows, condition.mask({key: pieces[key::width] for key in range(width)})))
 
@@ -344,7 +344,7 @@ class _Search:
         self._counts = counts
 
     def pages(self) -> Iterator[Sequence[PartitionRecord]]:
-        """Yield the rows of the partitions that the index answers for, or of all."""
+        """Yield the rows of the partitions that the index returns, or of all partitions."""
         if self._plan.expression == NONE:
             return
         if self._plan.index is None:
@@ -360,7 +360,7 @@ class _Search:
                 yield self._connection.exec_driver_sql(*self._queries.partitions_by_id(ids)).all()
 
     def _checked_ids(self, ranges: Ranges) -> Iterator[int]:
-        """Yield the ids of the items whose key passes, and of those whose key is cut."""
+        """Yield the ids of the items whose key matches, and of those whose key is cut, which decides nothing."""
         assert self._plan.index is not None
         positions = [self._table.key_names.index(key) for key in self._plan.index.keys]
         types = [self._table.key_types[position] for position in positions]
@@ -377,9 +377,9 @@ class _Search:
 
 
 def read_pages(connection: Connection, query: Query) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a query, some thousands at a time, without holding all of them.
+    """Yield the rows of a query in pages, without loading all of them.
 
-    Past SQLAlchemy, whose rows take longer to make than partitions do.
+    Uses the driver's cursor, because creating SQLAlchemy's rows takes longer than creating partitions.
     """
     driver = connection.connection.driver_connection
     assert driver is not None

@@ -1,4 +1,4 @@
-"""Which partitions of the catalog another list, of folders or of a source, does not have."""
+"""Search for partitions of the catalog that another list, of folders or of a source, lacks."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow
 
 Digests: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
-"""8 bytes for each of many things, of which two alike are as good as impossible."""
+"""Digests of 8 bytes each, for which collisions are practically impossible."""
 
 
 class Seen:
-    """The partitions that the other list has, and those of the catalog that it lacks.
+    """The partitions of another list, to find those of the catalog that it lacks.
 
-    Partitions that are added while the other list is read are not asked for: the other list may be older than they are.
+    Ignores partitions that are added while the other list is read, because that list may be older.
     """
 
     def __init__(self, storage: Storage, table: Table) -> None:
-        """Begin, before the other list is read."""
+        """Note the newest partition; create the object before reading the other list."""
         self._storage = storage
         self._table = table
         self._digests: list[Digests] = []
@@ -32,14 +32,14 @@ class Seen:
             self._last_id = connection.scalar(query) or 0
 
     def add(self, identities: Sequence[bytes]) -> None:
-        """Note partitions of the other list by their identities (`PartitionRow.identity`)."""
+        """Add partitions of the other list by their identities (`PartitionRow.identity`)."""
         self._digests.append(_digests(identities))
 
     def lacking(self, size: int) -> Iterator[list[Row[*tuple[Any, ...]]]]:
-        """Yield the partitions that were not noted: their `id`, `packed_values` and `location`.
+        """Yield pages of partitions that were not added: their `id`, `packed_values` and `location`.
 
         Args:
-            size: Partitions of the catalog that are looked at for one item; some items are empty.
+            size: The number of the catalog's partitions that are compared per page; pages may be empty.
         """
         seen = np.unique(np.concatenate([np.empty(0, np.uint64), *self._digests]))
         row, after = PartitionRow, 0

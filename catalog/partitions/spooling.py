@@ -1,8 +1,8 @@
-"""Keep partitions between a transaction and a caller, so that neither waits for the other.
+"""Buffers of partitions between a transaction and its caller, so that neither waits for the other.
 
-A caller's iterator may be slow, wait for others, or use the catalog itself: none of that may happen inside a
-transaction, so partitions to add are taken in before it, and partitions that were found are given out after it. Many
-go into a temporary file, so that memory does not grow with them.
+A caller's iterator may be slow, wait for other threads, or use the catalog itself. None of that may happen inside a
+transaction, so partitions to add are read before it, and results are returned after it. Large sets go to a temporary
+file, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from catalog.storage.bulk import BATCH, batched
 _ROWS_IN_MEMORY = 5 * BATCH
 
 Page: TypeAlias = Sequence[Sequence[Any]]
-"""Rows of plain values: numbers, texts and None."""
+"""Rows of plain values: numbers, strings and None."""
 
 
 def read_apart(storage: Storage, read: Callable[[Connection], Iterator[Page]]) -> Iterator[Page]:
-    """Yield pages that are read in one transaction, without letting open iterators take all connections.
+    """Yield pages that are read in one transaction, without letting open iterators use up all connections.
 
-    Some of the connections stay with their iterators (`Storage.streams`), which fetch as the caller asks. All other
-    iterators fetch everything first, and keep no connection while the caller is at work.
+    A limited number of iterators keep their connections (`Storage.streams`), and fetch on demand. All others fetch
+    everything first, and keep no connection while the caller works.
     """
     if storage.streams.acquire(blocking=False):
         try:
@@ -49,10 +49,10 @@ def read_apart(storage: Storage, read: Callable[[Connection], Iterator[Page]]) -
 
 
 class RowSpool:
-    """Pages, the first of them in memory and the others in a file."""
+    """A buffer of pages: the first in memory, the others in a temporary file."""
 
     def __init__(self) -> None:
-        """Begin in memory."""
+        """Create an empty buffer."""
         self._pages: list[Page] = []
         self._row_count = 0
         self._file: IO[bytes] | None = None
@@ -63,7 +63,7 @@ class RowSpool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file, if there is one; nothing of it stays."""
+        """Close and thereby delete the file, if there is one."""
         if self._file is not None:
             self._file.close()
 
@@ -75,12 +75,12 @@ class RowSpool:
             return
         if self._file is None:
             self._file = TemporaryFile(prefix="calve-")  # noqa: SIM115 - closed by __exit__
-        # Faster than pickle; the file is this process's own, and has no name.
+        # Faster than pickle, and safe: the file has no name, so no other process can write it.
         marshal.dump(list(map(tuple, page)), self._file)
         self._written_count += 1
 
     def __iter__(self) -> Iterator[Page]:
-        """Yield the pages in the order in which they came, once."""
+        """Yield the pages in the order in which they were added; works once."""
         self._pages.reverse()
         while self._pages:
             yield self._pages.pop()
@@ -91,10 +91,10 @@ class RowSpool:
 
 
 class PartitionFile:
-    """Batches of partitions in a file."""
+    """A buffer of partitions in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Take the file."""
+        """Store the open, empty file."""
         self._file = file
         self._written_count = 0
 
@@ -104,7 +104,7 @@ class PartitionFile:
         self._written_count += 1
 
     def __iter__(self) -> Iterator[NewPartition]:
-        """Yield the partitions in the order in which they came."""
+        """Yield the partitions in the order in which they were added."""
         self._file.seek(0)
         for _ in range(self._written_count):
             for fields in pickle.load(self._file):
@@ -113,10 +113,10 @@ class PartitionFile:
 
 @dataclass(frozen=True)
 class TakenIn:
-    """Partitions that are taken from the caller: none of its code runs while they are read.
+    """Partitions copied from the caller, so that none of its code runs while they are read.
 
     Attributes:
-        is_bulk: Whether there are more than fit into one statement, or any has a location of its own.
+        is_bulk: Whether they do not fit into one statement, or one of them has a custom location.
     """
 
     partitions: Iterable[NewPartition]
@@ -124,13 +124,13 @@ class TakenIn:
 
 
 def is_here(partitions: Iterable[NewPartition]) -> TypeGuard[Sequence[NewPartition]]:
-    """Return whether to iterate runs no code of the caller's."""
+    """Return whether iterating runs no code of the caller."""
     return type(partitions) in (list, tuple)
 
 
 @contextmanager
 def taken_in(partitions: Iterable[NewPartition]) -> Iterator[TakenIn]:
-    """Consume an iterable completely, and keep what it yielded until the end of the block."""
+    """Consume an iterable completely, and keep its partitions until the end of the block."""
     if is_here(partitions):
         yield TakenIn(partitions, _is_bulk(partitions))
         return
@@ -150,7 +150,7 @@ def _is_bulk(partitions: Sequence[NewPartition]) -> bool:
 
 
 def _plain(partition: NewPartition) -> tuple[Any, ...]:
-    """Return the fields of a partition; a caller's own kinds of sequences and mappings are not for a file."""
+    """Return the fields of a partition as plain types, because a caller's own classes may not pickle."""
     return (
         tuple(partition.values),
         partition.location,

@@ -1,7 +1,7 @@
-"""Where a load puts the files of each partition, decided and reserved before the first file moves.
+"""Destinations of a load's partitions, reserved before the first file is moved.
 
-Until the load commits, or is withdrawn, nobody else adds a partition with the values of one that a load adds: it would
-show the files of the load before their commit.
+Until the load commits or is withdrawn, no other transaction can add a partition with the values of one that the load
+adds: that partition would show the load's files before their commit.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _COLUMNS = (
 
 
 class Destination(NamedTuple):
-    """Where the files of one staged partition go.
+    """The destination of one staged partition's files.
 
     Attributes:
-        is_new: The partition comes with the load.
-        refused: Why it is left out; None if it is not.
-        partition_id: The partition that exists and gets the files; None for others, and for a table without keys.
+        is_new: The load adds the partition.
+        refused: The reason for skipping the partition; None if it is not skipped.
+        partition_id: The existing partition that gets the files; None if there is none, or the table has no keys.
     """
 
     identity: bytes
@@ -50,7 +50,7 @@ class Destination(NamedTuple):
 
 
 def reserve(connection: Connection, table: Table, staged: AttemptName, destinations: Iterable[Destination]) -> None:
-    """Write destinations; the caller holds the table against others who add partitions."""
+    """Store destinations; the caller has locked the table against transactions that add partitions."""
     rows = (
         (staged.number, staged.attempt, destination.identity, table.id, *destination[1:])
         for destination in destinations
@@ -61,7 +61,7 @@ def reserve(connection: Connection, table: Table, staged: AttemptName, destinati
 def read_destinations(
     connection: Connection, staged: AttemptName, identities: Sequence[bytes]
 ) -> dict[bytes, Destination]:
-    """Return the destinations of some partitions, by identity; those without one are left out."""
+    """Return the existing destinations of some partitions, by identity."""
     row = StagedPartitionRow
     query = select(*(getattr(row, name) for name in Destination._fields))
     rows = connection.execute(query.where(is_of(staged), among(connection, row.identity, identities)))
@@ -70,24 +70,24 @@ def read_destinations(
 
 
 def has_destinations(connection: Connection, staged: AttemptName) -> bool:
-    """Return whether any is written."""
+    """Return whether a staging folder has stored destinations."""
     return bool(connection.scalar(select(exists().where(is_of(staged)))))
 
 
 def is_of(staged: AttemptName) -> ColumnElement[bool]:
-    """Return the condition that a destination belongs to a staging folder."""
+    """Return the SQL condition that a destination belongs to a staging folder."""
     return (StagedPartitionRow.operation_number == staged.number) & (StagedPartitionRow.attempt == staged.attempt)
 
 
 def reserving_attempts(connection: Connection, table: Table) -> list[tuple[int, int]]:
-    """Return the operations, and their attempts, whose staged partitions have destinations."""
+    """Return the (operation number, attempt) pairs that have stored destinations in a table."""
     row = StagedPartitionRow
     query = select(row.operation_number, row.attempt).where(row.table_id == table.id).distinct()
     return [(number, attempt) for number, attempt in connection.execute(query)]
 
 
 def free_batch(connection: Connection, staged: AttemptName) -> bool:
-    """Delete some destinations of a staging folder; return whether there may be more."""
+    """Delete a batch of a staging folder's destinations; return whether there may be more."""
     row = StagedPartitionRow
     first = select(row.identity).where(is_of(staged)).order_by(row.identity).limit(_BATCH)
     identities = connection.scalars(first).all()
@@ -98,13 +98,13 @@ def free_batch(connection: Connection, staged: AttemptName) -> bool:
 def refuse_reserved(
     connection: Connection, table: Table, identities: Sequence[bytes], operation_number: int | None = None
 ) -> None:
-    """Make sure that no load is about to add some partitions; the caller holds the table and has added them.
+    """Check that no load has reserved partitions; the caller has locked the table and added them.
 
     Args:
-        operation_number: The load that adds them itself.
+        operation_number: The load that is adding them, whose reservations are ignored.
 
     Raises:
-        OperationConflictError: One is.
+        OperationConflictError: A load is about to add one of the partitions.
     """
     row = StagedPartitionRow
     query = (
@@ -119,6 +119,6 @@ def refuse_reserved(
         path = partition_path(table.key_names, unpack_values(load.packed_values))
         raise OperationConflictError(
             f"table {table.full_name}: operation {load.id} ({load.state}) is about to add partition {path}; wait "
-            "until it has ended. If it was given up, the next load or repair of the table, or vacuum, frees the "
+            "until it has ended. If it was abandoned, the next load or repair of the table, or vacuum, releases the "
             "partition"
         )
