@@ -1,1 +1,1 @@
-"""Rows that come: loaded, appended, published, and folders repaired into partitions."""
+"""Addition of rows: loads, appends, their publication, and the repair of partitions from folders."""

@@ -1,9 +1,9 @@
-"""Appending to partitions that exist, or to a table without partition keys.
+"""Appends to existing partitions, or to a table without partition keys.
 
-The folders of partitions that exist cannot move, so each file does, under its own name, which no other file has. Where
-they go is decided and written down before the first of them moves (`catalog.loading.publishing`); the commit checks
-that the partitions are still there. Until then, and when the append is undone, a reader that lists the folder of a
-partition that was there before sees some of its new files; new partitions become visible with the commit.
+The folders of existing partitions stay in place, so files are moved one by one, under unique names. Their destinations
+are stored before the first file is moved (`catalog.loading.publishing`); the commit checks that the partitions still
+exist. Until the commit, and while an append is undone, a reader that lists the folder of an existing partition may see
+some of the new files; new partitions become visible with the commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from catalog.storage.schema import PartitionRow
 
 
 class Extension(NamedTuple):
-    """Files that an append adds to a partition that exists, `partition_id` when it was decided where they go."""
+    """Files that an append adds to an existing partition; `partition_id` is its id when they were assigned to it."""
 
     identity: bytes
     partition_id: int | None
@@ -44,21 +44,21 @@ def append_destinations(
     occupied: Mapping[bytes, bool],
     suffix: str,
 ) -> Iterable[Destination]:
-    """Return where the files of an append go; the caller holds the table against others who add partitions.
+    """Return the destinations of an append's files; the caller has locked the table against added partitions.
 
     Args:
-        staged: By the partitions' identities.
-        occupied: For those that were not there just now, whether their default folders have files of others.
-        suffix: What the folder of a new partition is called beside such a folder.
+        staged: The staged partitions by identity.
+        occupied: Identities of partitions that did not exist before → whether their default folders contain files.
+        suffix: Appended to the default folder's name to get a new partition's folder if the default one is occupied.
 
     Raises:
         InvalidPartitionError: An index does not admit a new partition.
-        UnsupportedFormatError: A partition has a format of its own.
-        ConflictError: A partition is quarantined, or was added or dropped by somebody else just now.
-        LocationTakenError: The default folder of a new partition is inside the location of another one.
+        UnsupportedFormatError: A partition's format differs from the table's.
+        ConflictError: A partition is quarantined, or was added or dropped by another process meanwhile.
+        LocationTakenError: The default folder of a new partition lies inside the location of another partition.
     """
     table = adder.table
-    there = _rows(connection, table, list(staged))
+    existing = _rows(connection, table, list(staged))
     key_count = len(table.key_names)
     packed_values = {identity: pack_values(partition.values, key_count) for identity, partition in staged.items()}
     taken = taken_default_folders(connection, table, list(packed_values.values()))
@@ -66,16 +66,16 @@ def append_destinations(
     for identity, partition in staged.items():
         path = partition_path(table.key_names, partition.values)
         partition_id = None
-        if identity in there:
-            partition_id = there[identity].id
-            location = _location(table, there[identity])
+        if identity in existing:
+            partition_id = existing[identity].id
+            location = _location(table, existing[identity])
         elif identity not in occupied:
             raise _changed(table, path)
         else:
             default = table.default_partition_location(path)
             owner, owner_location = taken.get(packed_values[identity], ("", ""))
             if owner and not is_within(comparable(owner_location), comparable(default)):
-                # A folder beside the default one would be inside that of the other partition, too.
+                # A folder next to the default one would lie inside the other partition's location, too.
                 raise LocationTakenError(table.full_name, default, f"partition {owner}", owner_location)
             is_free = not owner and not occupied[identity]
             location = table.default_partition_location(path if is_free else f"{path}-{suffix}")
@@ -86,29 +86,29 @@ def append_destinations(
         try:
             adder.check(new, on_invalid=OnInvalid.REFUSE)
         except PartitionAlreadyExistsError as error:
-            raise ConflictError(f"somebody else has added a partition meanwhile; append again: {error}") from error
+            raise ConflictError(f"another process has added a partition meanwhile; append again: {error}") from error
     return destinations
 
 
 def extend(connection: Connection, table: Table, extensions: Sequence[Extension]) -> None:
-    """Count what was added to partitions, if they are still the same ones and where the files are.
+    """Add the counts of appended files to partitions, after checking that they have not been replaced or moved.
 
-    A partition with the same values may be another one: what a purge of the first one has deleted is not in it.
+    Compares ids, not values: if a partition was purged and added again, the purge has deleted the appended files.
 
     Raises:
-        UnsupportedFormatError: A partition has a format of its own now.
+        UnsupportedFormatError: A partition's format differs from the table's now.
         ConflictError: A partition is quarantined now, was dropped, or has another location.
     """
-    there = _rows(connection, table, [extension.identity for extension in extensions], hold=True)
+    existing = _rows(connection, table, [extension.identity for extension in extensions], hold=True)
     additions = []
     for extension in extensions:
-        current = there.get(extension.identity)
+        current = existing.get(extension.identity)
         if current is None or current.id != extension.partition_id or _location(table, current) != extension.location:
             raise _changed(table, extension.location)
         counts = {"files": extension.file_count, "rows": extension.row_count, "bytes": extension.size_bytes}
         additions.append({"partition_id": current.id, **counts})
     row = PartitionRow
-    # What was not known stays so: nothing added to a null is null.
+    # An unknown count stays unknown, because null plus a number is null.
     counted = update(row).where(row.id == bindparam("partition_id"))
     connection.execute(
         counted.values(
@@ -134,14 +134,17 @@ def _rows(
     query = (
         select(row.id, row.identity, row.packed_values, row.location, row.properties, row.is_quarantined)
         .where(row.table_id == table.id, among(connection, row.identity, identities))
-        # In the order in which drops take them.
+        # The same order as in drops, to prevent deadlocks.
         .order_by(row.id)
     )
-    return {bytes(found.identity): found for found in connection.execute(query.with_for_update() if hold else query)}
+    return {
+        bytes(partition.identity): partition
+        for partition in connection.execute(query.with_for_update() if hold else query)
+    }
 
 
 def _location(table: Table, row: Row[*tuple[Any, ...]]) -> str:
-    """Return where a partition is, if files can be added there."""
+    """Return the location of a partition, after checking that files can be added there."""
     path = table.partition_name(row.packed_values)
     if row.is_quarantined:
         raise ConflictError(

@@ -1,12 +1,12 @@
-"""Loading source files into a table: what is new, where its data files are staged, and how they become partitions.
+"""Loads of source files into a table: discovery of new files, staging, and publication as partitions.
 
-    discover  the source files that the table does not have yet
-    stage     a Spark job writes data files, and a list of them, below `_calve_staging`, which no reader looks into
-    publish   the files move to their places, and then, in one transaction, the partitions are added, the source files
-              are noted, and the operation is COMMITTED (`catalog.loading.publishing`)
+    discover  finds the source files that the table does not have yet
+    stage     a Spark job writes data files, and a list of them, below `_calve_staging`, which readers ignore
+    publish   moves the files to their destinations; then one transaction adds the partitions, records the source files,
+              and sets the operation to COMMITTED (`catalog.loading.publishing`)
 
-A load that was interrupted in `publish` is finished by doing it again; one that is given up is undone by
-`discard_staging`, which the next load of the table begins with.
+A load that was interrupted in `publish` is finished by running `publish` again. An abandoned load is undone by
+`discard_staging`, with which the next load of the table starts.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ Attempt = tuple[str, str, int]
 
 
 class Loading:
-    """Loads into the tables of one catalog."""
+    """The loads of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -74,29 +74,30 @@ class Loading:
         settings: Mapping[str, Any] | None = None,
         requested_by: str | None = None,
     ) -> list[FileInfo]:
-        """Return the source files to load, and journal the operation that loads them; nothing is journaled for none.
+        """Return the source files to load, and journal the operation unless there are none.
 
-        A retry looks again, unless the operation has committed.
+        A retry lists the source again, unless the operation has committed.
 
         Args:
             source: A file, a folder, or a glob.
-            reload: Take files too that were loaded before, or have changed since.
-            settings: What the load's later steps are told (`settings_of`); JSON-able.
+            reload: Include files that were loaded before, even if they have changed since.
+            is_dry_run: Do not reserve the table for the operation.
+            settings: Settings for the load's later steps (`settings_of`), as JSON values.
 
         Raises:
-            NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table is not loaded like this.
-            LocationNotAllowedError: The source is below no allowed folder.
-            SourceFileError: The source is not there, or a file changed after it was loaded.
-            OperationConflictError: Another operation is at work on the table.
-            OperationReusedError: The operation has loaded something else.
+            NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table cannot be loaded this way.
+            LocationNotAllowedError: The source lies outside all allowed folders.
+            SourceFileError: The source does not exist, or a file changed after it was loaded.
+            OperationConflictError: Another operation is running on the table.
+            OperationReusedError: The operation id belongs to another load, which has committed.
         """
         known = self._known_table(table)
         files = allowed_files(source)
         operation = self._operations.find(operation_id)
-        asked = {"source": source, "reload": reload, "dry_run": is_dry_run}
+        arguments = {"source": source, "reload": reload, "dry_run": is_dry_run}
         if operation is not None and operation.is_committed:
             is_same = TableName.parse(table) == TableName.parse(operation.table)
-            if not is_same or asked.items() - {(name, operation.request.get(name)) for name in asked}:
+            if not is_same or arguments.items() - {(name, operation.request.get(name)) for name in arguments}:
                 raise OperationReusedError(
                     operation_id, f"loading {operation.table} from {operation.request.get('source')}"
                 )
@@ -104,7 +105,7 @@ class Loading:
         if known is not None and not reload:
             files = self._new_files(known, source, files)
         if files:
-            request = {**asked, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
+            request = {**arguments, "files": [asdict(file) for file in files], "settings": dict(settings or {})}
             self._operations.begin(
                 operation_id,
                 OperationKind.ADD_PARTITIONS,
@@ -114,7 +115,7 @@ class Loading:
                 requested_by=requested_by,
             )
         elif operation is not None:
-            self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"every file of {source} is loaded by now")
+            self._operations.fail(operation_id, "NOTHING_TO_LOAD", f"all files of {source} have been loaded meanwhile")
         return files
 
     def settings_of(self, operation_id: str) -> dict[str, Any]:
@@ -135,38 +136,38 @@ class Loading:
             for batch in batched(files):
                 query = select(SourceFileRow.__table__).where(
                     SourceFileRow.table_id == table.id,
-                    among(connection, SourceFileRow.path, [each.path for each in batch]),
+                    among(connection, SourceFileRow.path, [file.path for file in batch]),
                 )
                 known.update((row.path, row) for row in connection.execute(query))
         changed = [
-            each.path
-            for each in files
-            if (row := known.get(each.path))
-            and (row.size_bytes, row.modified_at_ms) != (each.size_bytes, each.modified_at_ms)
+            file.path
+            for file in files
+            if (row := known.get(file.path))
+            and (row.size_bytes, row.modified_at_ms) != (file.size_bytes, file.modified_at_ms)
         ]
         if changed:
             raise SourceFileError(
                 f"source {source}: {len(changed)} file(s) changed after they were loaded into {table.full_name}: "
-                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions that the file "
-                "made and load it with `reload`"
+                f"{', '.join(changed[:_SHOWN])}. Deliver new rows in new files; or drop the partitions with rows of "
+                "these files and load them with `reload`"
             )
-        return [each for each in files if each.path not in known]
+        return [file for file in files if file.path not in known]
 
     @staticmethod
     def source_files(operation: Operation) -> list[FileInfo]:
         """Return the source files of a load."""
-        return [FileInfo(**each) for each in operation.request["files"]]
+        return [FileInfo(**fields) for fields in operation.request["files"]]
 
     # --- check --------------------------------------------------------------------------------------------------
 
     def check(
         self, table: Table, indexes: Sequence[PartitionIndex], partitions: Iterable[NewPartition]
     ) -> Iterator[RefusedPartition]:
-        """Yield the partitions whose values do not fit their keys or the indexes; the table may not exist yet.
+        """Yield the partitions whose values the key types or the indexes do not admit; the table need not exist yet.
 
         Raises:
-            InvalidPartitionError: One partition comes in two spellings, such as `01` and `1` for an int.
-            PartitionAlreadyExistsError: The table has one of the partitions.
+            InvalidPartitionError: A partition occurs in two spellings, such as `01` and `1` for an int.
+            PartitionAlreadyExistsError: The table already has one of the partitions.
         """
         encoder = ValueEncoder(table, indexes, every_key=True)
         for batch in batched(partitions):
@@ -176,7 +177,7 @@ class Loading:
                 if isinstance(encoded, RefusedPartition):
                     yield encoded
                 elif (twin := fitting.setdefault(encoded.identity, partition)) is not partition:
-                    spellings = [partition_path(table.key_names, each.values) for each in (twin, partition)]
+                    spellings = [partition_path(table.key_names, spelling.values) for spelling in (twin, partition)]
                     raise InvalidPartitionError(
                         table.full_name,
                         reason=f"the source files write one partition in two ways, {spellings[0]} and {spellings[1]}; "
@@ -188,7 +189,7 @@ class Loading:
                 names = [partition_path(table.key_names, fitting[identity].values) for identity in sorted(known)]
                 raise PartitionAlreadyExistsError(
                     f"table {table.full_name} already has {len(names):,} of the partitions that the source files would "
-                    f"make, for instance {', '.join(names[:5])}. Deliver their rows under other key values, or drop "
+                    f"add, for instance {', '.join(names[:5])}. Deliver their rows under other key values, or drop "
                     "these partitions first"
                 )
 
@@ -196,33 +197,33 @@ class Loading:
 
     @staticmethod
     def staging_name(operation: Operation, attempt: int) -> str:
-        """Return the staging folder of an attempt, below the table's location."""
+        """Return the staging folder of an attempt, relative to the table's location."""
         return staging_name(operation, attempt)
 
     def discard_staging(self, table: Table, attempt: Attempt, *, keep: str | None = None) -> None:
-        """Undo what abandoned loads left below the table's location, except the staging folder `keep`.
+        """Undo abandoned loads of a table, except the staging folder `keep`.
 
-        What another catalog has staged in the same folder stays.
+        Keeps staging folders of other catalogs.
 
         Args:
-            attempt: The attempt that does so; its operation holds the table, so no other load is at work.
+            attempt: The calling attempt; its operation has reserved the table, so no other load is running.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was abandoned.
         """
         for staged in staged_attempts(self._storage, table):
             staging = f"{STAGING}/{staged.name}"
             if staging != keep and self._is_of(table, staged.number):
                 with self._storage.write() as connection:
                     own = self._operations.guard(connection, *attempt)
-                    # Of its own operation, only what the latest attempt stages is published.
+                    # Other attempts of the same operation cannot publish: only the latest one can.
                     if staged.number != own.number:
                         withdraw_attempt(connection, staged, staging)
                 reached(Point.WITHDRAWN)
                 withdraw(self._storage, self._operations, table, staged)
 
     def _is_of(self, table: Table, number: int) -> bool:
-        """Return whether an operation is one of a table, or not known, or of a table that was dropped."""
+        """Return whether an operation belongs to a table or to a dropped table, or is unknown."""
         operation = self._operations.find_by_number(number)
         if operation is None or operation.table_id in (None, table.id):
             return True
@@ -230,7 +231,7 @@ class Loading:
             return connection.scalar(select(TableRow.id).where(TableRow.id == operation.table_id)) is None
 
     def withdraw(self, table: Table, staged: AttemptName) -> None:
-        """Undo what an attempt has staged and moved, and nobody can publish any longer; see `publishing.withdraw`."""
+        """Undo an attempt that can no longer be published; see `publishing.withdraw`."""
         withdraw(self._storage, self._operations, table, staged)
 
     # --- publish ------------------------------------------------------------------------------------------------
@@ -246,26 +247,27 @@ class Loading:
         is_quarantined: bool = False,
         append: bool = False,
     ) -> dict[str, Any]:
-        """Make a staged load visible in one transaction; done again after its commit, it returns the same report.
+        """Make a staged load visible in one transaction; repeated after its commit, return the same report.
 
-        Nothing is locked while the files move. Until the commit nobody else can add the load's partitions.
+        No locks are held while files are moved. Until the commit, no other transaction can add the load's partitions.
 
         Args:
             staging: The staging folder that the Spark job reported.
-            is_quarantined: The partitions stay invisible until a quality check releases them.
-            append: What is staged are files for partitions that may exist (`catalog.loading.appending`); nothing is
-                quarantined or left out then. Until the commit, and if it does not come until the append is undone,
-                readers that list the folders of these partitions may see some of the files.
+            on_invalid: Whether to refuse the load, or to skip partitions that an index does not admit.
+            is_quarantined: Hide the partitions until a quality check releases them.
+            append: The staged files may belong to existing partitions (`catalog.loading.appending`); then no partition
+                is quarantined or skipped. Until the commit, or until a failed append is undone, readers that list the
+                folders of these partitions may see some of the files.
 
         Returns:
-            The report: partitions, rows, files and bytes added, and what was refused.
+            The report: counts of added partitions, rows, files and bytes, and of refused ones.
 
         Raises:
-            FencedError: The attempt was given up, or another one stages the load.
-            ConflictError, UnsupportedFormatError: Nothing can be appended to one of the partitions.
-            InvalidPartitionError, PartitionAlreadyExistsError: As `Catalog.add_partitions`.
-            LocationNotEmptyError: Files that the catalog does not know are where a partition should go.
-            VerificationFailedError: The staging folder is not complete, or not there.
+            FencedError: The attempt was abandoned, or a later attempt stages the load.
+            ConflictError, UnsupportedFormatError: A partition does not accept appended files.
+            InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
+            LocationNotEmptyError: The folder of a new partition contains files that the catalog does not know.
+            VerificationFailedError: The staging folder is incomplete or missing.
         """
         operation = self._operations.get(operation_id)
         table = self._definitions.get_table(operation.table)
@@ -306,10 +308,10 @@ class Loading:
             connection.execute(
                 delete(SourceFileRow).where(
                     SourceFileRow.table_id == table.id,
-                    among(connection, SourceFileRow.path, [each.path for each in batch]),
+                    among(connection, SourceFileRow.path, [file.path for file in batch]),
                 )
             )
             connection.execute(
                 insert(SourceFileRow),
-                [{"table_id": table.id, "operation_number": operation.number, **asdict(each)} for each in batch],
+                [{"table_id": table.id, "operation_number": operation.number, **asdict(file)} for file in batch],
             )

@@ -1,14 +1,13 @@
-"""Publishing what a load has staged: no folder is listed, and no file moves, while a transaction holds a lock.
+"""Publication of staged loads; no transaction holds a lock while folders are listed or files are moved.
 
-    reserve   in short transactions: it is decided where the files of each partition go, and nobody else adds the new
-              partitions from then on (`catalog.partitions.staged`)
-    move      without a transaction: the files move to their places, which no reader knows yet
-    commit    in one transaction: the partitions are added with their index items, and the operation is COMMITTED
+    reserve   short transactions store the destination of each partition's files, and thereby reserve the new
+              partitions (`catalog.partitions.staged`)
+    move      without a transaction, the files are moved to their destinations, which readers do not know yet
+    commit    one transaction adds the partitions with their index items, and sets the operation to COMMITTED
 
-Each transaction checks that the attempt may still publish. After a kill the next attempt does the rest: reservations
-stay, and files that have moved are left alone. A load that was given up is withdrawn: what has not moved is deleted
-first, so that an attempt that was stopped, and continues late, has nothing to move; what has moved is then deleted by
-the names of the files, which are those of no other attempt.
+Each transaction checks that the attempt may still publish. After a kill, the next attempt continues: reservations and
+moved files stay. An abandoned load is withdrawn: staged files are deleted first, so that a suspended attempt that
+resumes late has no files to move; then moved files are deleted by their names, which are unique to the attempt.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class PublishOptions:
-    """How staged partitions are published; see `Loading.publish`."""
+    """The options of `Loading.publish`."""
 
     on_invalid: OnInvalid = OnInvalid.REFUSE
     is_quarantined: bool = False
@@ -79,7 +78,7 @@ class PublishOptions:
 
 @dataclass
 class Totals:
-    """Count of what moved: new partitions, files that were added to existing ones, and refused partitions."""
+    """Counts of a publication: new partitions, extended partitions, their files and rows, and refused partitions."""
 
     new: int = 0
     extended: int = 0
@@ -118,7 +117,7 @@ class Publication:
         staged: AttemptName,
         options: PublishOptions,
     ) -> None:
-        """Take the attempt (operation, step, number), and the folder to publish."""
+        """Store the attempt (operation, step, number), and the folder to publish."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -136,11 +135,11 @@ class Publication:
     # --- reserve ------------------------------------------------------------------------------------------------
 
     def reserve(self) -> None:
-        """Decide where the files go; if that fails, nothing stays reserved unless an earlier attempt has moved files.
+        """Reserve destinations; on failure, release them again unless an earlier attempt may have moved files.
 
         Raises:
-            FencedError: The attempt was given up, or the files were withdrawn.
-            VerificationFailedError: The staging folder is not complete.
+            FencedError: The attempt was abandoned, or the files were withdrawn.
+            VerificationFailedError: The staging folder is incomplete.
         """
         if not is_complete(self._folder, self._staging):
             raise incomplete(self._folder, self._staging, self.table.full_name)
@@ -159,10 +158,10 @@ class Publication:
             raise
 
     def _batches(self) -> Iterator[dict[bytes, StagedPartition]]:
-        """Yield what is staged, by identity.
+        """Yield batches of staged partitions by identity.
 
         Raises:
-            InvalidPartitionError: One partition is staged in two spellings.
+            InvalidPartitionError: A partition is staged in two spellings.
         """
         for batch in batched(read_staged(self._folder, self._staging), _BATCH):
             self._beat()
@@ -177,14 +176,14 @@ class Publication:
         identities = list(batch)
         with self._storage.read() as connection:
             done = read_destinations(connection, self._staged, identities)
-            there = registered(connection, self.table, identities)
+            existing = registered(connection, self.table, identities)
         for identity, destination in done.items():
             if destination.packed_values != self._packed(batch[identity]):
                 raise self._twins(destination.packed_values, self._packed(batch[identity]))
         rest = {identity: staged for identity, staged in batch.items() if identity not in done}
         if not rest:
             return
-        absent = [identity for identity in rest if identity not in there and self.table.partition_keys]
+        absent = [identity for identity in rest if identity not in existing and self.table.partition_keys]
         are_occupied = in_parallel(lambda identity: self._is_occupied(rest[identity]), absent)
         occupied = dict(zip(absent, are_occupied, strict=True))
         with self._storage.write() as connection:
@@ -218,14 +217,14 @@ class Publication:
             reason = refused.get(path)
             if reason is None and identity not in occupied:
                 raise ConflictError(
-                    f"partition {path} of {self.table.full_name} was dropped while a load was published; nothing was "
-                    "added. Run the load again"
+                    f"partition {path} of {self.table.full_name} was dropped while a load was being published; nothing "
+                    "was added. Run the load again"
                 )
             if reason is None and occupied[identity]:
                 raise LocationNotEmptyError(
                     f"folder {self._folder.location}/{path} has files that the catalog does not know; nothing was "
-                    f"added. Move them away, or register them as a partition of {self.table.full_name}, and run the "
-                    "load again"
+                    f"added. Move them elsewhere, or register them as a partition of {self.table.full_name}, and run "
+                    "the load again"
                 )
             above = "" if reason is None else f"{REJECTED}/{self._operation.folder}/"
             location = f"{self.table.location}/{above}{path}"
@@ -243,7 +242,7 @@ class Publication:
         return InvalidPartitionError(self.table.full_name, reason=f"{reason}under one spelling")
 
     def _free(self) -> None:
-        """Free the partitions that were reserved, of which no file has moved."""
+        """Release the reservations, provided that no file was moved."""
         has_more = True
         while has_more:
             with self._storage.write() as connection:
@@ -253,10 +252,10 @@ class Publication:
     # --- move ---------------------------------------------------------------------------------------------------
 
     def move(self, extensions: RowSpool) -> Iterator[NewPartition]:
-        """Move the files; yield the new partitions, and add what is added to others to `extensions`.
+        """Move the files; yield the new partitions, and append `Extension` rows of existing ones to `extensions`.
 
         Raises:
-            FencedError: The attempt was given up, or the files were withdrawn.
+            FencedError: The attempt was abandoned, or the files were withdrawn.
         """
         for batch in self._batches():
             with self._storage.read() as connection:
@@ -285,7 +284,7 @@ class Publication:
         try:
             self._folder.move_files(source, target, staged.files)
         except MissingFileError:
-            # Withdrawn meanwhile: a folder must not stay that a repair would take for a partition.
+            # Withdrawn meanwhile: remove the empty folder, which a repair would take for a partition.
             if destination.is_new:
                 target.delete_if_empty()
             with self._storage.read() as connection:
@@ -294,10 +293,10 @@ class Publication:
         reached(Point.PARTLY_MOVED)
 
     def _beat(self) -> None:
-        """Tell that the attempt is alive, now and then.
+        """Send a heartbeat of the attempt if one is due.
 
         Raises:
-            FencedError: It was given up.
+            FencedError: The attempt was abandoned.
         """
         if time.monotonic() - self._beaten_at >= _BEAT_SECONDS:
             self._operations.heartbeat(*self._attempt)
@@ -308,11 +307,11 @@ class Publication:
     def commit(
         self, connection: Connection, new: Iterable[NewPartition], extensions: Iterable[Sequence[Any]]
     ) -> Operation:
-        """Make what has moved visible, in the caller's transaction; return the operation.
+        """Make the moved files visible in the caller's transaction; return the operation.
 
         Raises:
-            FencedError: The attempt was given up, or the files were withdrawn.
-            ConflictError: The table, or a partition that was extended, is no longer where it was.
+            FencedError: The attempt was abandoned, or the files were withdrawn.
+            ConflictError: The table or an extended partition was moved or dropped meanwhile.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """
         operation = self._guard(connection)
@@ -323,14 +322,16 @@ class Publication:
             except PartitionAlreadyExistsError as error:
                 if not self.options.append:
                     raise
-                raise ConflictError(f"somebody else has added a partition meanwhile; append again: {error}") from error
+                raise ConflictError(
+                    f"another process has added a partition meanwhile; append again: {error}"
+                ) from error
         for page in extensions:
             extend(connection, table, [Extension(*row) for row in page])
         connection.execute(delete(StagedPartitionRow).where(is_of(self._staged)))
         return operation
 
     def report(self) -> dict[str, Any]:
-        """Return the report of what has moved; see `Loading.publish`."""
+        """Return the report; see `Loading.publish`."""
         totals = self._totals
         if self.options.append:
             return {
@@ -354,18 +355,18 @@ class Publication:
 
     def _guard(self, connection: Connection, *, hold: bool = True) -> Operation:
         operation = self._operations.guard(connection, *self._attempt, hold=hold)
-        # An append is published by the attempt that has staged it.
+        # An append has no separate staging step: the attempt that publishes has staged it itself.
         if not self.options.append:
             require_latest(connection, operation, self._staging)
         return operation
 
     def _hold(self, connection: Connection) -> Table:
-        """Hold the table against others who add partitions."""
+        """Lock the table against transactions that add partitions."""
         table = self._definitions.lock_table(connection, self.table, exclusive=False, is_bulk=True)
         if table.location != self.table.location:
             raise ConflictError(
                 f"table {table.full_name} was moved from {self.table.location} to {table.location} while a load was "
-                "published; nothing was added. Run the load again"
+                "being published; nothing was added. Run the load again"
             )
         return table
 
@@ -382,7 +383,7 @@ class Publication:
 
 
 def staged_attempts(storage: Storage, table: Table) -> list[AttemptName]:
-    """Return the attempts that have a staging folder below a table's location, or partitions reserved; by name."""
+    """Return the attempts that have a staging folder or reserved partitions in a table, sorted by name."""
     with storage.read() as connection:
         reserving = reserving_attempts(connection, table)
     names = {attempt_name(storage, *numbers) for numbers in reserving}
@@ -390,15 +391,15 @@ def staged_attempts(storage: Storage, table: Table) -> list[AttemptName]:
 
 
 def withdraw(storage: Storage, operations: Operations, table: Table, staged: AttemptName) -> None:
-    """Delete what an attempt has staged and moved, and delete its staging folder; done again, it does the rest.
+    """Delete the files that an attempt has staged and moved, and its staging folder; safe to repeat.
 
-    Only after `attempts.withdraw_attempt`, or when a later attempt stages the load: nothing of it can be committed.
-    What has committed stays.
+    Call it only after `attempts.withdraw_attempt`, or if a later attempt stages the load, so that the attempt cannot
+    commit any more. Committed files stay.
     """
     folder, staging = Folder(table.location), f"{STAGING}/{staged.name}"
     operation = operations.find_by_number(staged.number)
     if operation is not None and not operation.is_committed:
-        # First, so that an attempt that was stopped, and continues late, has nothing to move.
+        # Staged files first, so that a suspended attempt that resumes late has nothing to move.
         folder.delete(f"{staging}/{STAGED_DATA}")
         reached(Point.STAGED_DATA_DELETED)
         _undo_moves(storage, table, folder, staged)
@@ -423,7 +424,7 @@ def _undo_moves(storage: Storage, table: Table, folder: Folder, staged: AttemptN
             target.delete_if_empty()
 
     for rows in batched(read_staged(folder, f"{STAGING}/{staged.name}"), _BATCH):
-        # A table that was dropped may have had other keys; its reservations went with it.
+        # Skip partitions of a dropped table that had other keys; its reservations were deleted with it.
         batch = [partition for partition in rows if len(partition.values) == len(table.key_names)]
         identities = [encoder.identity(partition.values) for partition in batch]
         with storage.read() as connection:

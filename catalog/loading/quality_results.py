@@ -1,4 +1,4 @@
-"""Results of quality checks in the catalog, and what they release."""
+"""Results of quality checks, and the release of partitions that passed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class QualityResults:
     """The latest quality check of each partition."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -39,10 +39,10 @@ class QualityResults:
         """Record checks and the job's report in one transaction, and release the quarantined partitions that passed.
 
         Returns:
-            How many partitions became visible.
+            The number of partitions that became visible.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was abandoned.
         """
         released = 0
         with self._storage.write() as connection:
@@ -51,7 +51,9 @@ class QualityResults:
             checked_at_ms = read_clock_ms(connection)
             for batch in batched(checks):
                 ids = [check.partition_id for check in batch]
-                here = set(connection.scalars(select(PartitionRow.id).where(among(connection, PartitionRow.id, ids))))
+                existing = set(
+                    connection.scalars(select(PartitionRow.id).where(among(connection, PartitionRow.id, ids)))
+                )
                 connection.execute(
                     delete(PartitionCheckRow).where(among(connection, PartitionCheckRow.partition_id, ids))
                 )
@@ -64,7 +66,7 @@ class QualityResults:
                         "checked_at_ms": checked_at_ms,
                     }
                     for check in batch
-                    if check.partition_id in here
+                    if check.partition_id in existing
                 ]
                 if rows:
                     connection.execute(insert(PartitionCheckRow), rows)
@@ -76,7 +78,7 @@ class QualityResults:
         return released
 
     def get(self, partition_id: int) -> PartitionCheck | None:
-        """Return a partition's latest check; None when it was never checked."""
+        """Return a partition's latest check; None if it was never checked."""
         query = select(PartitionCheckRow.__table__).where(PartitionCheckRow.partition_id == partition_id)
         with self._storage.read() as connection:
             row = connection.execute(query).one_or_none()
@@ -85,9 +87,9 @@ class QualityResults:
         return PartitionCheck(partition_id, tuple(FailedCheck(**failure) for failure in row.failures))
 
     def group_row_counts(self, table: str, keys: Sequence[str]) -> dict[tuple[str | None, ...], int]:
-        """Return the rows of a table's partitions by the values of some of its keys.
+        """Return row counts of a table's partitions, grouped by some of its keys.
 
-        Quarantined partitions count too; a partition whose rows are not known counts as none.
+        Includes quarantined partitions; an unknown row count counts as 0.
         """
         with self._storage.read() as connection:
             definition = self._definitions.get_hive_table(table, connection)

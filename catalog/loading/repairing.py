@@ -1,8 +1,8 @@
-"""Making a table's partitions those whose folders are there, as Hive's MSCK REPAIR TABLE does.
+"""Repair of a table's partitions from its folders, as Hive's MSCK REPAIR TABLE does.
 
-Folders are listed a level of keys at a time, many at once, and their partitions looked up and added in batches, each in
-a transaction of its own: a table with a million folders needs neither one transaction for all nor one for each, nor
-memory for all of them. Who is interrupted goes on by doing it again.
+Folders are listed level by level, many in parallel. Partitions are looked up and added in batches, one transaction per
+batch: a table with a million folders needs neither one transaction for all nor one for each, nor memory for all of
+them. An interrupted repair is continued by repeating it.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from catalog.tables.definitions import Definitions
 from catalog.tables.purged_folders import find_purged
 
 MAXIMUM_UNFIT = 100
-"""Folders that a report names; it counts them all."""
+"""The number of unfit folders that a report names; it counts all of them."""
 
 _STEP = "repair"
 _BATCH = 10_000
 
 
 class RepairMode(StrEnum):
-    """What a repair changes; the words of Hive's MSCK."""
+    """The changes that a repair makes, named as in Hive's MSCK."""
 
     ADD = "add"
     DROP = "drop"
@@ -52,14 +52,14 @@ class RepairMode(StrEnum):
 
 @dataclass(frozen=True)
 class RepairReport:
-    """What a repair found and did.
+    """The result of a repair.
 
     Attributes:
-        added: Partitions whose folders are there and that were not registered.
-        dropped: Partitions whose folders are gone.
-        folder_count: Folders that have the form of partitions, registered ones included.
-        unfit_count: Folders that are no partitions of the table.
-        unfit: The first of them, each with the reason.
+        added: Partitions that were added because their folders exist.
+        dropped: Partitions that were dropped because their folders do not exist.
+        folder_count: Folders whose paths have the form of a partition's, including registered ones.
+        unfit_count: Folders that cannot become partitions of the table.
+        unfit: The first of them, with reasons.
     """
 
     added: int
@@ -69,13 +69,13 @@ class RepairReport:
     unfit: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report for JSON."""
+        """Return the report as JSON values."""
         return {**asdict(self), "unfit": list(self.unfit)}
 
 
 @dataclass
 class _Findings:
-    """What has been found so far."""
+    """The intermediate results of a repair."""
 
     added: int = 0
     dropped: int = 0
@@ -84,7 +84,7 @@ class _Findings:
     unfit: list[str] = field(default_factory=list)
 
     def refuse(self, reason: str) -> None:
-        """Count, and perhaps name, a folder that is no partition."""
+        """Count a folder that cannot become a partition, and name the first ones."""
         self.unfit_count += 1
         if len(self.unfit) < MAXIMUM_UNFIT:
             self.unfit.append(reason)
@@ -94,18 +94,18 @@ class _Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A folder below the table's location, and the values that its path says."""
+class _PartitionFolder:
+    """A folder below the table's location, and the partition values in its path."""
 
     path: str
     values: tuple[str | None, ...]
 
 
 class Repairs:
-    """Repairs of the tables of one catalog."""
+    """The repairs of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, loading: Loading) -> None:
-        """Take the database, the definitions in it, the journal, and the loads."""
+        """Store the storage, the definitions in it, the journal, and the loads."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -130,11 +130,11 @@ class Repairs:
             requested_by=requested_by,
         )
         if operation.is_committed:
-            done = operation.report[_STEP]
-            return RepairReport(**{**done, "unfit": tuple(done["unfit"])})
+            report = operation.report[_STEP]
+            return RepairReport(**{**report, "unfit": tuple(report["unfit"])})
         try:
             with self._operations.attempt(operation_id, _STEP) as attempt:
-                # What an interrupted load has moved is nobody's partition.
+                # Files that an interrupted load has moved must not become partitions.
                 self._loading.discard_staging(table, (operation_id, _STEP, attempt))
                 report = _Repair(self._storage, self._definitions, self._operations, table, operation_id, attempt)(mode)
                 with self._storage.write() as connection:
@@ -168,78 +168,81 @@ class _Repair:
         self._attempt = operation_id, _STEP, attempt
         self._folder = Folder(table.location)
         self._encoder = ValueEncoder(table)
-        # Of packed values, which are escaped as in paths.
+        # A template for packed values, which are already escaped as in paths.
         self._default_path = "/".join(folder_start(key).replace("%", "%%") + "%s" for key in table.key_names)
         self._seen = Seen(storage, table)
-        self._found = _Findings()
+        self._findings = _Findings()
         self._own_locations: Digests | None = None
 
     def __call__(self, mode: RepairMode) -> RepairReport:
         if mode is not RepairMode.ADD and not self._folder.exists():
             raise VerificationFailedError(
-                f"table {self._table.full_name}: {self._table.location} is not there, so every partition would be "
-                "dropped; nothing was. Bring the folder back, or drop the partitions"
+                f"table {self._table.full_name}: {self._table.location} does not exist, so the repair would drop every "
+                "partition; nothing was dropped. Restore the folder, or drop the partitions"
             )
         for batch in batched(self._partition_folders(), _BATCH):
-            self._found.folder_count += len(batch)
+            self._findings.folder_count += len(batch)
             self._beat()
             self._match(batch, adds=mode is not RepairMode.DROP)
         if mode is not RepairMode.ADD:
             self._drop_gone()
-        return self._found.report()
+        return self._findings.report()
 
     def _beat(self) -> None:
-        self._operations.heartbeat(*self._attempt, done=self._found.folder_count, note="folders")
+        self._operations.heartbeat(*self._attempt, done=self._findings.folder_count, note="folders")
 
     # --- listing ------------------------------------------------------------------------------------------------
 
-    def _partition_folders(self) -> Iterator[_Found]:
-        """Yield the folders with a value for each key, and count those that do not fit."""
-        level: Iterable[_Found] = [_Found("", ())]
+    def _partition_folders(self) -> Iterator[_PartitionFolder]:
+        """Yield the folders with a value for each key, and count the others."""
+        level: Iterable[_PartitionFolder] = [_PartitionFolder("", ())]
         for key in self._table.key_names:
             level = self._below(level, key)
         yield from level
 
-    def _below(self, folders: Iterable[_Found], key: str) -> Iterator[_Found]:
-        def listed(folder: _Found) -> tuple[_Found, list[str | None]]:
+    def _below(self, folders: Iterable[_PartitionFolder], key: str) -> Iterator[_PartitionFolder]:
+        def listed(folder: _PartitionFolder) -> tuple[_PartitionFolder, list[str | None]]:
             return folder, self._folder.partition_folders(folder.path)
 
         for folder, names in in_parallel(listed, folders):
             for name in names:
                 if name is None:
-                    self._found.refuse(f"a folder below {self._folder.location}/{folder.path}: its name is no UTF-8")
+                    parent = f"{self._folder.location}/{folder.path}"
+                    self._findings.refuse(f"a folder below {parent}: its name is not UTF-8")
                     continue
                 path = f"{folder.path}/{name}" if folder.path else name
-                said, mark, value = name.partition("=")
-                if not mark or unescape(said).lower() != key:
-                    self._found.refuse(f"folder {path}: its last part does not have the form {key}=value")
+                key_name, separator, value = name.partition("=")
+                if not separator or unescape(key_name).lower() != key:
+                    self._findings.refuse(f"folder {path}: its last part does not have the form {key}=value")
                 else:
-                    yield _Found(path, (*folder.values, None if value in NULL_TEXTS else unescape(value)))
+                    yield _PartitionFolder(path, (*folder.values, None if value in NULL_TEXTS else unescape(value)))
 
     # --- adding -------------------------------------------------------------------------------------------------
 
-    def _match(self, batch: Sequence[_Found], *, adds: bool) -> None:
-        """Find out which folders are the locations of partitions, and add partitions for the others."""
-        identities = self._encoder.encode_all([each.values for each in batch]).identities
+    def _match(self, batch: Sequence[_PartitionFolder], *, adds: bool) -> None:
+        """Find the folders that are locations of partitions, and add partitions for the others if `adds` is set."""
+        identities = self._encoder.encode_all([folder.values for folder in batch]).identities
         paths = {f"{self._table.location}/{folder.path}": folder.path for folder in batch}
         with self._storage.read() as connection:
             known = self._registered(connection, identities)
             purged = {paths[location]: purge for location, purge in find_purged(connection, paths)}
         taken = self._taken(paths)
-        at_home, new = [], dict[bytes, _Found]()
-        for each, identity in zip(batch, identities, strict=True):
+        at_home, new = [], dict[bytes, _PartitionFolder]()
+        for folder, identity in zip(batch, identities, strict=True):
             row = known.get(identity)
-            if row is not None and self._is_at(row, each):
+            if row is not None and self._is_at(row, folder):
                 at_home.append(identity)
-            elif each.path in taken:
+            elif folder.path in taken:
                 continue
-            elif each.path in purged:
-                self._found.refuse(f"folder {each.path}: operation {purged[each.path][0]} is deleting the files in it")
+            elif folder.path in purged:
+                self._findings.refuse(
+                    f"folder {folder.path}: operation {purged[folder.path][0]} is deleting the files in it"
+                )
             elif row is None and identity not in new:
-                new[identity] = each
+                new[identity] = folder
             else:
                 twin = self._effective_location(row) if row is not None else self._location(new[identity])
-                self._found.refuse(f"folder {each.path}: the partition with these values is in {twin}")
+                self._findings.refuse(f"folder {folder.path}: the partition with these values is in {twin}")
         self._seen.add(at_home)
         if adds and new:
             self._add(self._with_files(list(new.values())))
@@ -249,22 +252,22 @@ class _Repair:
         query = select(row.identity, row.packed_values, row.location).where(
             row.table_id == self._table.id, among(connection, row.identity, identities)
         )
-        return {bytes(found.identity): found for found in connection.execute(query)}
+        return {bytes(partition.identity): partition for partition in connection.execute(query)}
 
-    def _is_at(self, row: Row[*tuple[Any, ...]], found: _Found) -> bool:
-        """Say whether a folder is a partition's location; nearly all are, and by default."""
-        if row.location is None and self._default_path % tuple(row.packed_values.split("/")) == found.path:
+    def _is_at(self, row: Row[*tuple[Any, ...]], folder: _PartitionFolder) -> bool:
+        """Return whether a folder is a partition's location; the first test covers the default location of most."""
+        if row.location is None and self._default_path % tuple(row.packed_values.split("/")) == folder.path:
             return True
-        return self._effective_location(row) == self._location(found)
+        return self._effective_location(row) == self._location(folder)
 
-    def _location(self, found: _Found) -> str:
-        return comparable(f"{self._table.location}/{found.path}")
+    def _location(self, folder: _PartitionFolder) -> str:
+        return comparable(f"{self._table.location}/{folder.path}")
 
     def _effective_location(self, row: Row[*tuple[Any, ...]]) -> str:
         return comparable(self._table.partition_location(row.packed_values, row.location))
 
     def _taken(self, paths: Mapping[str, str]) -> set[str]:
-        """Return the paths of folders that are own locations of partitions, for instance of renamed ones."""
+        """Return the paths of folders that are custom locations of partitions, for instance of renamed ones."""
         if self._own_locations is None:
             with self._storage.read() as connection:
                 query = select(PartitionRow.location).where(
@@ -281,49 +284,51 @@ class _Repair:
             return set()
         keys = folder_keys(paths)
         is_taken = np.isin(_hashes(keys), self._own_locations)
-        return {paths[location] for location, among in zip(keys.values(), is_taken, strict=True) if among}
+        return {paths[location] for location, taken in zip(keys.values(), is_taken, strict=True) if taken}
 
-    def _with_files(self, found: Sequence[_Found]) -> Sequence[_Found]:
-        """Leave out empty folders where purges cannot delete them."""
+    def _with_files(self, folders: Sequence[_PartitionFolder]) -> Sequence[_PartitionFolder]:
+        """Return the folders without empty ones, on file systems where purges cannot delete empty folders."""
         if not self._folder.keeps_empty_folders:
-            return found
-        are_empty = in_parallel(lambda folder: self._folder.is_empty(folder.path), found)
+            return folders
+        are_empty = in_parallel(lambda folder: self._folder.is_empty(folder.path), folders)
         with_files = []
-        for folder, is_empty in zip(found, are_empty, strict=True):
+        for folder, is_empty in zip(folders, are_empty, strict=True):
             if is_empty:
-                self._found.refuse(f"folder {folder.path}: it is empty")
+                self._findings.refuse(f"folder {folder.path}: it is empty")
             else:
                 with_files.append(folder)
         return with_files
 
-    def _add(self, found: Sequence[_Found]) -> None:
-        if not found:
+    def _add(self, folders: Sequence[_PartitionFolder]) -> None:
+        if not folders:
             return
         with self._storage.write() as connection:
             self._operations.guard(connection, *self._attempt, hold=False)
             adder = PartitionAdder(connection, self._definitions, self._table)
-            new = [NewPartition(each.values, f"{self._table.location}/{each.path}") for each in found]
-            result, _, left_out = adder.add_where_free(new)
-        self._found.added += result.added
-        for refused in (*result.refused, *(reason for _, reason in left_out)):
-            self._found.refuse(str(refused))
+            new = [NewPartition(folder.values, f"{self._table.location}/{folder.path}") for folder in folders]
+            result, _, skipped = adder.add_where_free(new)
+        self._findings.added += result.added
+        for refused in (*result.refused, *(reason for _, reason in skipped)):
+            self._findings.refuse(str(refused))
 
     # --- dropping -----------------------------------------------------------------------------------------------
 
     def _drop_gone(self) -> None:
-        """Drop the partitions whose folders are not there."""
+        """Drop the partitions whose folders do not exist."""
         for unseen in self._seen.lacking(_BATCH):
             locations = {partition.id: self._effective_location(partition) for partition in unseen}
-            there = in_parallel(lambda location: self._folder.at(location).exists(), locations.values())
-            gone = {row_id for row_id, is_there in zip(locations, there, strict=True) if not is_there}
+            exist = in_parallel(lambda location: self._folder.at(location).exists(), locations.values())
+            missing = {row_id for row_id, exists in zip(locations, exist, strict=True) if not exists}
             self._beat()
-            if gone:
+            if missing:
                 with self._storage.write() as connection:
                     self._operations.guard(connection, *self._attempt, hold=False)
                     held = self._definitions.lock_table(connection, self._table, exclusive=False)
-                    now = hold_locations(connection, held, gone)
-                    unmoved = [row_id for row_id, location in now.items() if comparable(location) == locations[row_id]]
-                    self._found.dropped += drop_partitions(connection, held, unmoved)
+                    current = hold_locations(connection, held, missing)
+                    unmoved = [
+                        row_id for row_id, location in current.items() if comparable(location) == locations[row_id]
+                    ]
+                    self._findings.dropped += drop_partitions(connection, held, unmoved)
 
 
 def _hashes(keys: Collection[bytes]) -> Digests:

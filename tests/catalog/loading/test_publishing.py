@@ -399,7 +399,7 @@ def test_a_load_takes_no_files_of_a_partition_that_is_dropped_meanwhile(
 
     monkeypatch.setattr(publishing, "registered", drop_after_the_look)
     monkeypatch.setattr(publishing, "in_parallel", drop_first)
-    with pytest.raises(ConflictError, match="was dropped while a load was published"):
+    with pytest.raises(ConflictError, match="was dropped while a load was being published"):
         staged.publish()
     assert list(catalog.get_partitions(TABLE)) == []
     assert reserved_count(catalog) == 0

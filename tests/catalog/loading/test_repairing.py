@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_reported_and_stops_nothing(catalog: Catalog, root:
         "folder s=b/n=1: the partition with these values is in /elsewhere",
         "folder t=a: its last part",
         "partition 's=a/n=x': key 'n' has the value 'x', expected int",
-        f"a folder below {root}/: its name is no UTF-8",
+        f"a folder below {root}/: its name is not UTF-8",
         ": the partition with these values is in " + str(root / "s=c"),
     ):
         assert part in said
@@ -157,7 +157,7 @@ def test_nothing_is_dropped_when_the_whole_table_is_away(catalog: Catalog, root:
     catalog.repair_table(TABLE)
     root.rename(root.with_name("away"))
     assert catalog.repair_table(TABLE) == RepairReport(0, 0, 0, 0)
-    with pytest.raises(VerificationFailedError, match=f"{root} is not there.* nothing was"):
+    with pytest.raises(VerificationFailedError, match=f"{root} does not exist.* nothing was"):
         catalog.repair_table(TABLE, mode=RepairMode.SYNC)
     assert names(catalog) == {"s=a/n=1"}
     root.with_name("away").rename(root)
