@@ -1,1 +1,1 @@
-"""The data files of tables with a partition scheme: listed, pruned, replaced."""
+"""The data files of tables with a partition scheme: file rows, footers, pruning and commits."""

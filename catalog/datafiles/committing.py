@@ -1,4 +1,4 @@
-"""Making what a job wrote visible, and what it replaced invisible, in one transaction with the table's scheme."""
+"""Commit of a job's new and replaced data files, in one transaction with the table's scheme."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from catalog.tables.definitions import Definitions
 
 @dataclass(frozen=True)
 class FileChange:
-    """What changes in a table's files.
+    """A change of a table's files and scheme.
 
     Attributes:
-        before: The scheme that the table must have still.
-        after: The scheme from then on.
-        folder: The folder of the new files, below the table's location; None for none.
-        row_count: How many rows they have to hold; None if that is not known.
-        relabelled: File → its new partition.
-        retired: Files that go.
-        still_fits: Whether the table, which is held, is as whoever planned this expects it.
+        before: The scheme that the table must still have.
+        after: The new scheme.
+        folder: The folder of the new files, relative to the table's location; None without new files.
+        row_count: The expected number of rows in the new files; None if unknown.
+        relabelled: File id → its new partition.
+        retired: Ids of the files to remove.
+        still_fits: Returns whether the locked table is still as the plan expects it.
     """
 
     before: Scheme
@@ -46,10 +46,10 @@ class FileChange:
 
 
 class Committer:
-    """Commits operations on the tables with a partition scheme of one catalog."""
+    """Commits changes of data files of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -62,19 +62,19 @@ class Committer:
         change: FileChange,
         report: Mapping[str, Any] | Callable[[Connection, Table], Mapping[str, Any]],
     ) -> dict[str, Any]:
-        """Commit an operation with its only change, its report, and its state, all or nothing.
+        """Commit a change of files, the operation's report and its state, all or nothing.
 
         Args:
-            report: What it says besides; or a function that looks at the table's files as they are now.
+            report: Further fields of the report; or a function that computes them from the table after the change.
 
         Returns:
             The report, with `files_written`, `rows_written` and `bytes_written`.
 
         Raises:
-            FencedError: The attempt was given up.
-            PlanConflictError: The table is not as the change expects it.
-            VerificationFailedError: The new files do not hold as many rows as they have to, or no attempt at the
-                operation has written their folder.
+            FencedError: The attempt was abandoned.
+            PlanConflictError: The table changed after the plan was made.
+            VerificationFailedError: The new files do not contain the expected number of rows, or their folder was not
+                written by an attempt at this operation.
         """
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
@@ -105,7 +105,7 @@ class Committer:
         )
         if not is_as_expected:
             raise PlanConflictError(
-                f"table {table.full_name} has other partitions or files than when the change was planned; nothing was "
+                f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "
                 "changed. Make a new plan"
             )
         written = Total()
@@ -113,8 +113,8 @@ class Committer:
             written = insert_files(connection, table, read_manifest(table, change.folder), operation_number)
         if change.row_count is not None and written.row_count != change.row_count:
             raise VerificationFailedError(
-                f"table {table.full_name}: {change.row_count:,} rows were read and {written.row_count:,} are in the "
-                "files written; nothing was changed. Run the operation again"
+                f"table {table.full_name}: {change.row_count:,} rows were read, but {written.row_count:,} rows were "
+                "written; nothing was changed. Run the operation again"
             )
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
         return written

@@ -1,4 +1,4 @@
-"""The data files of tables with a partition scheme: what the catalog knows of each, and how that is kept."""
+"""Rows of data files of tables with a partition scheme, and their statistics."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from catalog.types.key_types import KeyType, KeyValue
 from catalog.types.ranges import KeyRange, Ranges
 
 _LONGEST_BYTES = 128
-"""Longer minima and maxima are cut, to a lesser and to a greater one."""
+"""Longer minima are truncated, longer maxima are truncated and incremented, so that both stay bounds."""
 
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """What the values of a column lie between, in one file.
+    """Statistics of one column in one file.
 
     Attributes:
-        low, high: Bytes (`catalog.types.key_types`) from the least, inclusive, to behind the greatest, exclusive; None
-            when there is no value but null.
-        null_count: None when it is not known.
+        low, high: Encoded bounds (`catalog.types.key_types`) of the values, inclusive and exclusive; None if all values
+            are null.
+        null_count: The number of nulls; None if unknown.
     """
 
     low: bytes | None
@@ -41,7 +41,7 @@ class ColumnStatistics:
     def of_values(
         cls, value_type: KeyType, least: KeyValue, greatest: KeyValue, null_count: int | None
     ) -> ColumnStatistics:
-        """Return the statistics of a column whose least and greatest value are known."""
+        """Return the statistics of a column with these least and greatest values."""
         low, high = value_type.encode(least), after_prefix(value_type.encode(greatest))
         if len(low) > _LONGEST_BYTES:
             low = low[:_LONGEST_BYTES]
@@ -51,37 +51,38 @@ class ColumnStatistics:
 
     @cached_property
     def ranges(self) -> Ranges:
-        """The ranges of bytes that the values lie in; a null's is one of them."""
-        found = [NULL_RANGE] if self.null_count is None or self.null_count > 0 else []
+        """The ranges of encoded values, including the range of null if there may be nulls."""
+        ranges = [NULL_RANGE] if self.null_count is None or self.null_count > 0 else []
         if self.low is not None and self.high is not None:
             is_point = len(self.low) < _LONGEST_BYTES and after_prefix(self.low) == self.high
-            found.append(KeyRange(self.low, self.high, is_point))
-        return found
+            ranges.append(KeyRange(self.low, self.high, is_point))
+        return ranges
 
     def overlaps(self, ranges: Ranges) -> bool:
-        """Say whether a value may lie in one of these ranges."""
+        """Return whether a value may lie in one of these ranges."""
         return any(mine.low < other.high and other.low < mine.high for mine in self.ranges for other in ranges)
 
     def as_json(self) -> list[Any]:
-        """Return plain values."""
-        low, high = (None if each is None else each.hex() for each in (self.low, self.high))
+        """Return the statistics as JSON values."""
+        low, high = (None if bound is None else bound.hex() for bound in (self.low, self.high))
         return [low, high, self.null_count]
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> ColumnStatistics:
-        """Return the statistics of `as_json`."""
+        """Return the statistics that `as_json` has stored."""
         low, high, null_count = stored
         return cls(low and bytes.fromhex(low), high and bytes.fromhex(high), null_count)
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """A data file that was written.
+    """A data file that a job has written.
 
     Attributes:
         partition_id: The partition that its rows belong to.
-        path: Below the table's location.
-        statistics: Of the partition column and the sort columns, by name; a column that lacks may have any value.
+        path: The path relative to the table's location.
+        statistics: Statistics of the partition column and the sort columns, by name; a missing column may have any
+            values.
     """
 
     partition_id: int
@@ -91,23 +92,23 @@ class NewFile:
     statistics: Mapping[str, ColumnStatistics]
 
     def as_json(self) -> list[Any]:
-        """Return plain values."""
+        """Return the file as JSON values."""
         return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics)]
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> NewFile:
-        """Return the file of `as_json`.
+        """Return the file that `as_json` has stored.
 
         Raises:
-            ValueError: These are not the values of a file.
+            ValueError: The values do not describe a file.
         """
         partition_id, path, row_count, size_bytes, statistics = stored
-        known = {name: ColumnStatistics.from_json(each) for name, each in statistics.items()}
+        known = {name: ColumnStatistics.from_json(fields) for name, fields in statistics.items()}
         return cls(partition_id, path, row_count, size_bytes, known)
 
 
 def _plain(statistics: Mapping[str, ColumnStatistics]) -> dict[str, list[Any]]:
-    return {name: each.as_json() for name, each in statistics.items()}
+    return {name: column.as_json() for name, column in statistics.items()}
 
 
 @dataclass(frozen=True)
@@ -115,8 +116,8 @@ class DataFile:
     """A data file of a table.
 
     Attributes:
-        path: Below the table's location.
-        statistics_json: As the catalog keeps them.
+        path: The path relative to the table's location.
+        statistics_json: The statistics as stored in the catalog.
     """
 
     id: int
@@ -128,13 +129,13 @@ class DataFile:
 
     @cached_property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
-        """Statistics by column; one that lacks may have any value."""
+        """Statistics by column name; a missing column may have any values."""
         return {name: ColumnStatistics.from_json(stored) for name, stored in json.loads(self.statistics_json).items()}
 
 
 @dataclass(frozen=True)
 class Total:
-    """Files, rows and bytes of one partition, or of several."""
+    """The number of files, rows and bytes of some data files."""
 
     file_count: int = 0
     row_count: int = 0
@@ -142,11 +143,11 @@ class Total:
 
     @classmethod
     def of(cls, files: Sequence[DataFile]) -> Total:
-        """Return how much some files are together."""
-        return cls(len(files), sum(each.row_count for each in files), sum(each.size_bytes for each in files))
+        """Return the total of some files."""
+        return cls(len(files), sum(file.row_count for file in files), sum(file.size_bytes for file in files))
 
     def __add__(self, other: Total) -> Total:
-        """Return both together."""
+        """Return the sum of both."""
         return Total(
             self.file_count + other.file_count, self.row_count + other.row_count, self.size_bytes + other.size_bytes
         )
@@ -156,7 +157,7 @@ _COLUMNS = ("table_id", "partition_id", "path", "row_count", "size_bytes", "stat
 
 
 def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int) -> Total:
-    """Make files visible in the caller's transaction; return how much that is."""
+    """Make files visible in the caller's transaction; return their total."""
     total = Total()
 
     def rows() -> Iterator[tuple[Any, ...]]:
@@ -178,7 +179,7 @@ def insert_files(connection: Connection, table: Table, files: Iterable[NewFile],
 
 
 def read_files(connection: Connection, table: Table, partition_ids: Iterable[int] | None = None) -> Iterator[DataFile]:
-    """Yield the files of some partitions of a table, or of all, by partition and age."""
+    """Yield the files of some partitions of a table, or of all, ordered by partition and file id."""
     query = select(
         DataFileRow.id,
         DataFileRow.partition_id,
@@ -191,19 +192,20 @@ def read_files(connection: Connection, table: Table, partition_ids: Iterable[int
     for chunk in chunks:
         chosen = query if chunk is None else query.where(among(connection, DataFileRow.partition_id, chunk))
         ordered = chosen.order_by(DataFileRow.partition_id, DataFileRow.id)
-        # An option of the connection would stay, and PostgreSQL has no cursor for a DELETE … RETURNING.
+        # Set for this statement only: as an option of the connection it would also apply to later statements, and
+        # PostgreSQL has no server-side cursor for DELETE … RETURNING.
         for row in connection.execute(ordered, execution_options={"yield_per": 5_000}):
             yield DataFile(*row)
 
 
 def number_of_files(connection: Connection, table: Table) -> int:
-    """Return how many files a table has."""
+    """Return the number of a table's files."""
     query = select(func.count()).select_from(DataFileRow).where(DataFileRow.table_id == table.id)
     return int(connection.scalar(query) or 0)
 
 
 def count_files(connection: Connection, table: Table, partition_ids: Collection[int] | None = None) -> dict[int, Total]:
-    """Return files, rows and bytes of each partition that has files; of some partitions, or of all."""
+    """Return the totals of some partitions, or of all, by partition id; partitions without files are missing."""
     query = (
         select(
             DataFileRow.partition_id,
@@ -225,7 +227,14 @@ def count_files(connection: Connection, table: Table, partition_ids: Collection[
 
 
 def relabel_files(connection: Connection, table: Table, partition_of: Mapping[int, int]) -> int:
-    """Give files to other partitions, by their ids; return how many were still there."""
+    """Assign files to other partitions.
+
+    Args:
+        partition_of: File id → its new partition.
+
+    Returns:
+        The number of files that still existed.
+    """
     by_target: dict[int, list[int]] = {}
     for file_id, partition_id in partition_of.items():
         by_target.setdefault(partition_id, []).append(file_id)
@@ -241,7 +250,7 @@ def relabel_files(connection: Connection, table: Table, partition_of: Mapping[in
 
 
 def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> int:
-    """Take files away from a table, and keep them for the readers at work until vacuum; return how many there were."""
+    """Remove files from a table, but keep them on disk for running readers until vacuum; return their number."""
     retired = 0
     for chunk in batched(sorted(file_ids)):
         rows = connection.execute(

@@ -1,4 +1,4 @@
-"""Row counts and statistics from the footers of Parquet files."""
+"""Row counts and column statistics from the footers of Parquet files."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanose
 
 
 def read_footer(folder: Folder, path: str, partition_id: int, columns: Mapping[str, KeyType]) -> NewFile:
-    """Return what a Parquet file's footer says of it.
+    """Read the footer of a Parquet file, and return its row count, size and statistics.
 
     Args:
-        path: Below the folder.
-        columns: The columns to know the minimum and maximum of.
+        path: The path relative to the folder.
+        columns: The columns to return statistics of, with their types.
     """
     with folder.open(path) as file:
         size_bytes = file.size()
@@ -44,15 +44,15 @@ def read_footer(folder: Folder, path: str, partition_id: int, columns: Mapping[s
     statistics = {}
     for name, value_type in columns.items():
         if name in positions:
-            found = _statistics(metadata, positions[name], value_type)
-            if found is not None:
-                statistics[name] = found
+            column_statistics = _statistics(metadata, positions[name], value_type)
+            if column_statistics is not None:
+                statistics[name] = column_statistics
     return NewFile(partition_id, path, metadata.num_rows, size_bytes, statistics)
 
 
 def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStatistics | None:
-    """Return the statistics of a column over all row groups; None when one of them has none that can be used."""
-    # Their order is that of the texts with their trailing blanks, which do not count.
+    """Return the statistics of a column over all row groups; None if those of one row group cannot be used."""
+    # Parquet orders char values with their trailing blanks, which comparisons ignore.
     if isinstance(value_type, ColumnCharType):
         return None
     reader = _reader(metadata.schema.column(position), value_type)
@@ -72,23 +72,23 @@ def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStat
         try:
             low, high = reader(known.min_raw), reader(known.max_raw)
         except UnicodeDecodeError:
-            # Spark makes strings of any bytes, which do not sort as texts do.
+            # Spark stores arbitrary bytes as strings, and these do not sort as text does.
             return None
         least = low if least is None or low < least else least
         greatest = high if greatest is None or high > greatest else greatest
     if least is None or greatest is None:
         return ColumnStatistics(None, None, nulls)
     if isinstance(value_type, FloatingType):
-        # A NaN is greater than all, and in no statistics.
+        # NaN is greater than all numbers, and statistics do not include it.
         greatest = value_type.ordered(float("nan"))
     if isinstance(value_type, DateType) and greatest in (_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR):
-        # It stands for many days, so the file's are not all the same.
+        # This number stands for many days, so equal bounds do not mean a single value.
         greatest = int(greatest) + 1
     return ColumnStatistics.of_values(value_type, least, greatest, nulls)
 
 
 def _reader(column: Any, value_type: KeyType) -> Any:
-    """Return what makes a typed value of one of the file's; None when the file's type is not the column's."""
+    """Return a function from a raw footer value to a typed one; None if the file's type does not match the column's."""
     physical = column.physical_type
     logical = json.loads(column.logical_type.to_json())
     kind = logical.get("Type")
@@ -116,18 +116,21 @@ def _text(raw: bytes | str) -> str:
 
 
 def _day(raw: int) -> int:
-    """Return a day counted from 1970 as `DateType` has it; those before the year 0 and after 9999 as one."""
+    """Return a day counted from 1970 in the encoding of `DateType`.
+
+    All days before the year 0 have one number, and so do all days after the year 9999.
+    """
     number = raw + _EPOCH_DAY
     if number > date.max.toordinal():
         return _AFTER_THE_CALENDAR
     if number <= -_DAYS_OF_YEAR_0:
         return _BEFORE_THE_CALENDAR
-    # The year 0, which Python does not know, is like the year 400.
+    # Python has no year 0; its calendar equals that of the year 400.
     day = date.fromordinal(number if number > 0 else number + _DAYS_OF_400_YEARS)
     return (day.year if number > 0 else 0) << 9 | day.month << 5 | day.day
 
 
 def column_types(names: Sequence[str], types: Mapping[str, str]) -> dict[str, KeyType]:
-    """Return the columns whose values compare, of those named."""
-    found = ((name, parse_column_type(types[name])) for name in dict.fromkeys(names))
-    return {name: value_type for name, value_type in found if value_type is not None}
+    """Return the types of the named columns, without columns whose values cannot be compared."""
+    value_types = ((name, parse_column_type(types[name])) for name in dict.fromkeys(names))
+    return {name: value_type for name, value_type in value_types if value_type is not None}

@@ -1,6 +1,7 @@
-"""What a Spark job wrote: the list of its data files, beside them, for whoever makes them visible.
+"""Manifests: the list of the data files that a Spark job has written, stored next to them for the commit.
 
-It is one JSON line a file, and the last thing a job writes; a job that died leaves none, or one that nobody asks for.
+A manifest has one JSON line per file, and the job writes it last; a job that died leaves no manifest or an incomplete
+one, and its folder is never committed.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FIELDS = 5
 
 
 def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
-    """Write the list of the data files of a folder; return how many there are."""
+    """Write the manifest of a folder; return the number of files."""
     count = 0
     with Folder(table.location).writing(f"{folder}/{_MANIFEST}") as lines:
         for file in files:
@@ -33,20 +34,20 @@ def write_manifest(table: Table, folder: str, files: Iterable[NewFile]) -> int:
 
 
 def has_manifest(table: Table, folder: str) -> bool:
-    """Say whether the list of a folder's data files is there."""
+    """Return whether a folder has a manifest."""
     return Folder(table.location).exists(f"{folder}/{_MANIFEST}")
 
 
 def delete_manifest(table: Table, folder: str) -> None:
-    """Delete the list of a folder's data files, so that nobody takes the folder for a whole one any more."""
+    """Delete the manifest of a folder, so that the folder no longer counts as complete."""
     Folder(table.location).delete_file(f"{folder}/{_MANIFEST}")
 
 
 def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
-    """Yield the data files of a folder.
+    """Yield the data files in the manifest of a folder.
 
     Raises:
-        VerificationFailedError: The list is not there, or not whole.
+        VerificationFailedError: The manifest is missing or incomplete.
     """
     location = Folder(table.location)
     name = f"{folder}/{_MANIFEST}"
@@ -54,7 +55,7 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
     if location.exists(name):
         with location.open_text(name) as lines:
             for line in lines:
-                # A line that was cut off is none of JSON, or ends elsewhere.
+                # A truncated line lacks the closing bracket or the line break.
                 fields = json.loads(line) if line.endswith("]\n") else []
                 if fields == [_END, count]:
                     return
@@ -63,6 +64,6 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
                 yield NewFile.from_json(fields)
                 count += 1
     raise VerificationFailedError(
-        f"table {table.full_name}: {table.location}/{name} is not there, or not whole; nothing was changed. Run the "
+        f"table {table.full_name}: {table.location}/{name} is missing or incomplete; nothing was changed. Run the "
         "operation again"
     )

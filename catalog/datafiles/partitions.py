@@ -1,4 +1,4 @@
-"""The partitions of a table with a partition scheme, as SHOW PARTITIONS lists them."""
+"""Listing of the partitions of a table with a partition scheme, as in SHOW PARTITIONS."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from catalog.schemes.model import SchemeType
 
 @dataclass(frozen=True)
 class SchemePartition:
-    """A partition, and what it holds.
+    """A partition with its totals.
 
     Attributes:
-        text: Its line of SHOW PARTITIONS, for instance `2, country = UK, US`; of hashed tables, whose partitions have
-            one line together, `0, hash(vin) % 5 = 0`.
+        text: Its line in SHOW PARTITIONS, for instance `2, country = UK, US`. Hash partitions share one line there;
+            here they have one each, for instance `0, hash(vin) % 5 = 0`.
     """
 
     id: int
@@ -38,9 +38,9 @@ def scheme_partitions(connection: Connection, table: Table, expression: str | No
     if expression is not None:
         chosen = partitions_of(parse_expression(expression, table.filter_view), table)
     lines = dict(zip(scheme.ids, scheme.lines(), strict=True)) if scheme.type is not SchemeType.HASH else {}
-    found = []
-    for each in chosen:
-        total = totals.get(each, Total())
-        text = lines.get(each) or f"{each}, {scheme.text_of(each)}"
-        found.append(SchemePartition(each, text, total.row_count, total.size_bytes, total.file_count))
-    return found
+    partitions = []
+    for partition_id in chosen:
+        total = totals.get(partition_id, Total())
+        text = lines.get(partition_id) or f"{partition_id}, {scheme.text_of(partition_id)}"
+        partitions.append(SchemePartition(partition_id, text, total.row_count, total.size_bytes, total.file_count))
+    return partitions

@@ -1,4 +1,4 @@
-"""Which partitions and which files of a table with a partition scheme a filter needs."""
+"""Pruning of the partitions and files of a table with a partition scheme by a filter."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ID_TYPE = IntegerType("int")
 
 @dataclass(frozen=True)
 class FileScan:
-    """The files that hold the rows that match a filter, and perhaps others.
+    """The files that may contain rows that match a filter.
 
     Attributes:
-        table: The table as it was then.
+        table: The table as of the scan.
         expression: The filter; None for all rows.
-        tree: The same, typed.
-        partition_ids: The partitions that may hold such rows, in logical order.
-        files: Their files, by partition.
-        files_total: How many the table has.
+        tree: The parsed and typed filter.
+        partition_ids: The partitions that may contain matching rows, in logical order.
+        files: The files of these partitions that may contain matching rows, by partition.
+        files_total: The number of all files of the table.
     """
 
     table: Table
@@ -49,11 +49,11 @@ class FileScan:
 
     @property
     def read(self) -> Total:
-        """Files, rows and bytes that are to be read."""
+        """The total of the files to read."""
         return Total.of(self.files)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what is read as plain values for JSON."""
+        """Return the explanation as JSON values."""
         scheme, read = self.scheme, self.read
         return {
             "scheme": str(scheme.type),
@@ -67,9 +67,9 @@ class FileScan:
         }
 
     def __str__(self) -> str:
-        """Return the same as text, a line a fact."""
+        """Return the explanation as text, one fact per line."""
         scheme, read = self.scheme, self.read
-        shown = [f"{each} ({scheme.text_of(each)})" for each in self.partition_ids[:_SHOWN]]
+        shown = [f"{number} ({scheme.text_of(number)})" for number in self.partition_ids[:_SHOWN]]
         if len(self.partition_ids) > _SHOWN:
             shown.append(f"{len(self.partition_ids) - _SHOWN:,} more")
         return "\n".join(
@@ -86,10 +86,13 @@ _SHOWN = 10
 
 
 def scan_files(connection: Connection, table: Table, expression: str | None, zone: tzinfo | None = None) -> FileScan:
-    """Find the files of a filter, in the caller's transaction; literals of timestamps are of a zone, by default UTC.
+    """Return the files that a filter needs, in the caller's transaction.
+
+    Args:
+        zone: The time zone of timestamp literals; by default UTC.
 
     Raises:
-        ExpressionError: The expression cannot be used.
+        ExpressionError: The expression is invalid.
     """
     scheme = table.scheme
     assert scheme is not None
@@ -100,43 +103,45 @@ def scan_files(connection: Connection, table: Table, expression: str | None, zon
     if partition_ids:
         condition = FileCondition(tree, view)
         chosen = None if len(partition_ids) == len(scheme.ids) else partition_ids
-        found = read_files(connection, table, chosen)
-        files = [each for each in found if condition.is_always_met or condition.may_match(each.statistics)]
+        candidates = read_files(connection, table, chosen)
+        files = [file for file in candidates if condition.is_always_met or condition.may_match(file.statistics)]
     return FileScan(table, expression, tree, partition_ids, tuple(files), number_of_files(connection, table))
 
 
 def partitions_of(tree: Expression, table: Table) -> tuple[int, ...]:
-    """Return the partitions that may hold rows of which an expression is true, in logical order."""
+    """Return the partitions that may contain rows that match an expression, in logical order."""
     scheme = table.scheme
     assert scheme is not None
     if tree == NONE:
         return ()
     view = table.filter_view
     keys = bounds_of(tree, view).keys
-    found: set[int] | None = None
+    by_column: set[int] | None = None
     column = view.key_position(scheme.column)
     if column is not None and column in keys:
-        found = scheme.partitions_in(keys[column])
-    number = view.key_position(PARTITION_ID)
-    wanted = None if number is None else keys.get(number)
+        by_column = scheme.partitions_in(keys[column])
+    position = view.key_position(PARTITION_ID)
+    by_id = None if position is None else keys.get(position)
     return tuple(
-        each for each in scheme.ids if (found is None or each in found) and (wanted is None or _is_inside(each, wanted))
+        number
+        for number in scheme.ids
+        if (by_column is None or number in by_column) and (by_id is None or _is_inside(number, by_id))
     )
 
 
 def _is_inside(partition_id: int, ranges: Ranges) -> bool:
     encoded = _ID_TYPE.encode(partition_id)
-    return any(each.low <= encoded < each.high for each in ranges)
+    return any(key_range.low <= encoded < key_range.high for key_range in ranges)
 
 
 class FileCondition:
-    """What the statistics of a file must allow, if a row of it is to match an expression."""
+    """A test of files' statistics: whether rows of the file may match an expression."""
 
     def __init__(self, tree: Expression, view: Table) -> None:
-        """Prepare the ranges of each condition.
+        """Compute the ranges of each condition.
 
         Args:
-            view: The table as filters see it.
+            view: The table's `filter_view`.
         """
         self._names = view.key_names
         bounds = bounds_of(tree, view).keys
@@ -145,20 +150,20 @@ class FileCondition:
         self.is_always_met = not self._bounds and self._alternatives is None
 
     def _prepared(self, tree: Expression, view: Table) -> _Part | None:
-        """Return the parts of an OR over several columns, of which `bounds_of` says nothing; None if all may match."""
+        """Return the parts of an OR over several columns, which `bounds_of` ignores; None if all files may match."""
         match tree:
             case Condition(key=key):
                 return self._names[key], bounds_of(tree, view).keys[key]
             case And(operands=operands):
-                parts = [part for each in operands if (part := self._prepared(each, view)) is not None]
+                parts = [part for operand in operands if (part := self._prepared(operand, view)) is not None]
                 return (all, parts) if parts else None
             case Or(operands=operands):
-                alternatives = [self._prepared(each, view) for each in operands]
-                return None if None in alternatives else (any, [each for each in alternatives if each is not None])
+                alternatives = [self._prepared(operand, view) for operand in operands]
+                return None if None in alternatives else (any, [part for part in alternatives if part is not None])
         return None
 
     def may_match(self, statistics: Mapping[str, ColumnStatistics]) -> bool:
-        """Say whether a file with these statistics may hold a row that matches."""
+        """Return whether a file with these statistics may contain matching rows."""
         for name, ranges in self._bounds.items():
             known = statistics.get(name)
             if known is not None and not known.overlaps(ranges):
@@ -174,16 +179,16 @@ def _may_match(part: _Part, statistics: Mapping[str, ColumnStatistics]) -> bool:
     if isinstance(first, str):
         known = statistics.get(first)
         return known is None or known.overlaps(second)
-    return bool(first(_may_match(each, statistics) for each in second))
+    return bool(first(_may_match(operand, statistics) for operand in second))
 
 
 @dataclass(frozen=True)
 class Placing:
-    """What becomes of files when the scheme of their table changes.
+    """The effect of a changed scheme on existing files.
 
     Attributes:
-        rewritten: The files whose rows may belong to several partitions then, so that somebody has to read them.
-        relabelled: File → the one partition, another than before, that all its rows belong to.
+        rewritten: Files whose rows may belong to several new partitions, so that they must be read and rewritten.
+        relabelled: File id → the different partition that all its rows belong to.
     """
 
     rewritten: list[DataFile]
@@ -191,11 +196,11 @@ class Placing:
 
 
 def place_files(scheme: Scheme, files: Iterable[DataFile], targets: Mapping[int, Sequence[int]]) -> Placing:
-    """Find out what becomes of files by another scheme.
+    """Return which files a changed scheme rewrites and which it relabels.
 
     Args:
-        scheme: The new one.
-        targets: Partition of a file → those of the new scheme that its rows may belong to.
+        scheme: The new scheme.
+        targets: Old partition → the partitions of the new scheme that its rows may belong to.
     """
     placing = Placing([], {})
     for file in files:
@@ -210,6 +215,6 @@ def place_files(scheme: Scheme, files: Iterable[DataFile], targets: Mapping[int,
 
 
 def partitions_of_file(scheme: Scheme, statistics: Mapping[str, ColumnStatistics], among: Iterable[int]) -> set[int]:
-    """Return those of some partitions that a file's rows may belong to."""
+    """Return the partitions, among some, that a file's rows may belong to."""
     known = statistics.get(scheme.column)
     return set(among) if known is None else scheme.partitions_in(known.ranges) & set(among)

@@ -241,7 +241,7 @@ def test_folder_without_its_list_fails_the_verification(spark: Any, orders: Cata
     assert orders.rebalancing.is_written(RUN)
     shutil.rmtree(Path(orders.get_table(TABLE).location) / folder)
     assert not orders.rebalancing.is_written(RUN)
-    with pytest.raises(VerificationFailedError, match="is not there, or not whole"):
+    with pytest.raises(VerificationFailedError, match="is missing or incomplete"):
         steps.verify(folder)
 
 

@@ -161,7 +161,7 @@ def test_another_spelling_is_a_new_name(catalog: Catalog, table: Table) -> None:
     ("spec", "change", "error", "named"),
     [
         ({"s": "a", "n": "9"}, {"location": "/x"}, PartitionNotFoundError, "no partition s=a/n=9"),
-        ({"s": "a"}, {"location": "/x"}, PartialPartitionSpecError, r"all its keys \(s, n\), and n has no value"),
+        ({"s": "a"}, {"location": "/x"}, PartialPartitionSpecError, r"all its keys \(s, n\), but n has no value"),
         ({"s": "a", "m": "1"}, {"location": "/x"}, InvalidPartitionSpecError, "m is not a partition key.* s, n"),
         ({"s": "a", "S": "b"}, {"location": "/x"}, InvalidPartitionSpecError, "s is named twice"),
         ({"s": "a", "n": "1"}, {"rename_to": {"n": "3"}}, PartialPartitionSpecError, "s has no value"),
