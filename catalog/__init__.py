@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import `Catalog` when it is asked for: DAG files are parsed again and again, and need no database for that."""
+    """Import `Catalog` on first use, because DAG files are parsed repeatedly and need no database code for that."""
     if name == "Catalog":
         from catalog.catalog import Catalog
 

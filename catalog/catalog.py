@@ -1,4 +1,4 @@
-"""`Catalog`: the one class that every front door is built on."""
+"""`Catalog`: the class that all front doors use."""
 
 from __future__ import annotations
 
@@ -85,23 +85,23 @@ if TYPE_CHECKING:
 class Catalog:
     """The shared catalog of tables, partitions and partition indexes.
 
-    Table names are written `database.table`; without a database, `default` is meant. Names match without regard to
-    case. One object may be used by several threads.
+    Table names are written `database.table`; the default database is `default`. Names are case-insensitive. An object
+    is thread-safe.
 
     Attributes:
-        operations: Journal of the long-running changes.
-        approvals: Which persons have approved which deletions.
-        loading: What a load of source files does to the catalog and the files.
+        operations: The journal of long-running changes.
+        approvals: Approvals of deletions, with the persons who gave them.
+        loading: Loads of source files.
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
-        migrations: Hive tables that become Iceberg tables, and back.
-        committer: Makes visible what jobs wrote into tables with a partition scheme.
-        maintenance: Clears away what nobody needs any more.
-        imports: Brings in the tables of Hive Metastores and of Glue.
+        migrations: Migrations of Hive tables to Iceberg, and reverts.
+        committer: Commits the files that jobs have written into tables with a partition scheme.
+        maintenance: Removes obsolete files and records.
+        imports: Imports tables from Hive Metastores and Glue.
     """
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
-        """Build the catalog over a database; `Catalog.open` is the usual way."""
+        """Create the catalog over a storage; use `Catalog.open` instead where possible."""
         self.storage = storage
         self._definitions = Definitions(storage, warehouse)
         self._scanner = Scanner(storage, self._definitions)
@@ -118,30 +118,29 @@ class Catalog:
 
     @cached_property
     def migrations(self) -> Migrations:
-        """What turns Hive tables into Iceberg tables, and back."""
-        # Imported late: with PyIceberg it takes longer than most commands.
+        """Migrations of Hive tables to Iceberg, and reverts."""
+        # Imported late: importing PyIceberg takes longer than most commands.
         from catalog.migration.migrations import Migrations
 
         return Migrations(self.storage, self._definitions, self.operations)
 
     @classmethod
     def open(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
-        """Open the catalog of a database whose schema is there.
+        """Open the catalog of a database that has the schema of this version.
 
         Args:
             url: `postgresql://…` or `sqlite:///…`; by default `CALVE_CATALOG_URL`.
-            warehouse: Folder for databases without a location of their own; by default `CALVE_WAREHOUSE`.
+            warehouse: The folder for databases that have no location of their own; by default `CALVE_WAREHOUSE`.
 
         Raises:
-            CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema is not the one
-                that this version needs.
-            InvalidLocationError: The warehouse has a password in it, or options.
+            CatalogUnavailableError: No URL is given, the database cannot be reached, or its schema has another version.
+            InvalidLocationError: The warehouse contains a password or options.
         """
         return cls._opened(url, warehouse, check_revision)
 
     @classmethod
     def initialise(cls, url: str | None = None, *, warehouse: str | None = None) -> Self:
-        """Create the schema, or bring it to this version's, and open the catalog; does no harm when done again."""
+        """Create or upgrade the schema, and open the catalog; safe to repeat."""
         return cls._opened(url, warehouse, upgrade)
 
     @classmethod
@@ -185,12 +184,12 @@ class Catalog:
 
         Args:
             location: Folder for its tables; by default `<warehouse>/<name>`.
-            if_not_exists: Return the one that exists, unchanged.
+            if_not_exists: Return an existing database, unchanged.
 
         Raises:
             DatabaseAlreadyExistsError: It exists, and `if_not_exists` is false.
-            InvalidIdentifierError: The name cannot be used.
-            InvalidConfigurationError: No location is given and no warehouse is set.
+            InvalidIdentifierError: The name is not allowed.
+            InvalidConfigurationError: Neither a location nor a warehouse is set.
         """
         return self._definitions.create_database(
             name, location=location, description=description, properties=properties, if_not_exists=if_not_exists
@@ -200,29 +199,29 @@ class Catalog:
         """Return a database.
 
         Raises:
-            DatabaseNotFoundError: There is none of this name.
+            DatabaseNotFoundError: It does not exist.
         """
         return self._definitions.get_database(name)
 
     def list_databases(self) -> list[Database]:
-        """Return all databases, by name."""
+        """Return all databases, sorted by name."""
         return self._definitions.list_databases()
 
     def alter_database(
         self, name: str, *, description: str | None = None, properties: Mapping[str, str | None] | None = None
     ) -> Database:
-        """Change a database's description, or some of its properties; a property set to None goes away.
+        """Change a database's description or some of its properties; None removes a property.
 
         Raises:
-            DatabaseNotFoundError: There is none of this name.
+            DatabaseNotFoundError: It does not exist.
         """
         return self._definitions.alter_database(name, description=description, properties=properties)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database that has no tables; its folder is not touched.
+        """Drop a database that has no tables; its folder stays.
 
         Raises:
-            DatabaseNotFoundError: There is none of this name.
+            DatabaseNotFoundError: It does not exist.
             DatabaseNotEmptyError: It has tables.
         """
         self._definitions.drop_database(name)
@@ -244,22 +243,22 @@ class Catalog:
         is_external: bool = False,
         buckets: Buckets | None = None,
     ) -> Table:
-        """Create a table, with up to 3 partition indexes; it and all of them exist afterwards, or nothing does.
+        """Create a table with up to 3 partition indexes, all or nothing.
 
         Args:
             columns: The columns inside the data files.
             partition_keys: The partition keys, in the order of the path.
-            format: parquet, orc, avro or csv; or textfile, sequencefile, rcfile or jsonfile, of which nothing is read.
-            location: Folder of the data files; by default `<database's folder>/<table>`.
-            scheme: Places the rows by one of the columns, instead of by partition keys.
-            is_external: The files are somebody else's, and stay when the table is dropped. So they are, whatever this
-                says, in a folder that holds anything before, and in one of an object store that a location names.
-            buckets: Recorded as they are.
+            format: parquet, orc, avro or csv; or textfile, sequencefile, rcfile or jsonfile, which are only recorded.
+            location: The folder of the data files; by default `<database's folder>/<table>`.
+            scheme: A partition scheme, which places rows by one of the columns, instead of partition keys.
+            is_external: Others own the files, so they stay when the table is dropped. A table is always external if its
+                folder is not empty, or if `location` names a folder of an object store.
+            buckets: Hive's buckets, which are only recorded.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
             TableAlreadyExistsError: A table of this name exists.
-            InvalidRequestError: A name, a type, the format or an index cannot be used.
+            InvalidRequestError: A name, a type, the format or an index is invalid.
             LimitExceededError: There are more than 3 indexes.
         """
         refuse_records(properties)
@@ -291,17 +290,17 @@ class Catalog:
         properties: Mapping[str, str] | None = None,
         if_not_exists: bool = False,
     ) -> Table:
-        """Create a view: a statement under the name of a table, without partitions, files and location.
+        """Create a view: a named SELECT without partitions, files and location.
 
         Args:
-            sql: The SELECT, kept as it is; nobody looks into it here.
-            columns: What the view shows, as far as it is known.
-            if_not_exists: Return the table or view that exists, unchanged.
+            sql: The SELECT, stored without being parsed.
+            columns: The columns of the view, as far as they are known.
+            if_not_exists: Return an existing table or view, unchanged.
 
         Raises:
             DatabaseNotFoundError: The database does not exist.
             TableAlreadyExistsError: A table or view of this name exists, and `if_not_exists` is false.
-            InvalidRequestError: A name cannot be used.
+            InvalidRequestError: A name is not allowed.
         """
         refuse_records(properties)
         try:
@@ -324,18 +323,18 @@ class Catalog:
             raise
 
     def get_table(self, name: str) -> Table:
-        """Return a table.
+        """Return a table or view.
 
         Raises:
-            TableNotFoundError, DatabaseNotFoundError: There is none of this name.
+            TableNotFoundError, DatabaseNotFoundError: It does not exist.
         """
         return self._definitions.get_table(name)
 
     def list_tables(self, database: str | None = None) -> list[Table]:
-        """Return the tables and views of one database, or of all, by name.
+        """Return the tables and views of one database, or of all databases, sorted by name.
 
         Raises:
-            DatabaseNotFoundError: There is no such database.
+            DatabaseNotFoundError: The database does not exist.
         """
         return self._definitions.list_tables(database)
 
@@ -353,42 +352,42 @@ class Catalog:
         location: str | None = None,
         description: str | None = None,
     ) -> Table:
-        """Change a table: its name (in the same database), its columns and keys, properties, location, or description.
+        """Change a table: its name (in the same database), columns, keys, properties, location or description.
 
-        Of a view, only name, properties and description change. No file is touched: columns are known by their ids,
-        and files are read by the names that they were written with (`catalog.tables.columns`). An engine that reads the
-        folder by names of its own, as Hive does, sees null in files that have a column under another name. Folders of
-        partitions keep the old name of a renamed key.
+        A view supports only changes of name, properties and description. No file is changed: Calve identifies columns
+        by ids, and reads each file by the names that it was written with (`catalog.tables.columns`). An engine that
+        reads the folder by current names, as Hive does, sees null in files that have a column under another name.
+        Folders of partitions keep the old name of a renamed key.
 
         Args:
-            add_columns: New columns, behind the others, but before the partition column of a scheme. One with the name
-                of a column that was renamed or dropped has none of its values.
-            change_columns: Name of a column or partition key → what it becomes: another name, type or comment. A
-                column's type becomes a wider one of its kind (`catalog.tables.columns.check_type_change`). With an
-                index on the table no key changes its name, and no indexed key its type. A key's type changes only if
-                all values of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is
-                longer.
-            drop_columns: Columns that go, without those that rows are placed, sorted or bucketed by. Files keep them.
-            column_order: All columns in a new order, by their names afterwards; the partition column of a scheme stays
-                the last.
-            key_order: All partition keys in a new order; only for a table without partitions, whose folders follow
-                the order. No indexed key may move.
-            properties: Those to set; one set to None goes away. Those that begin with `calve.` are Calve's own records,
+            add_columns: New columns, added after the others, but before the partition column of a scheme. A new column
+                does not inherit values from a renamed or dropped column of the same name.
+            change_columns: Name of a column or partition key → its new definition: name, type and comment. The type of
+                a column can only be widened (`catalog.tables.columns.check_type_change`). With an index on the table,
+                keys cannot be renamed and indexed keys cannot be retyped. The type of a key changes only if all values
+                of its partitions stay the same, as with int → bigint, or string → varchar(9) if none is longer.
+            drop_columns: Columns to drop; those by which rows are placed, sorted or bucketed cannot be dropped. Files
+                keep them.
+            column_order: All columns in a new order, by their new names; the partition column of a scheme stays last.
+            key_order: All partition keys in a new order; only for a table without partitions, because folders follow
+                the order. Indexed keys cannot move.
+            properties: Properties to set, or to remove (None). Those that start with `calve.` are Calve's own records,
                 except the settings (`catalog.tables.own_properties`).
-            location: Only for a table without partitions, whose folders would seem to move with it. A folder that holds
-                anything makes a managed table an external one.
+            location: Only for a table without partitions, because default folders are relative to the location. A
+                folder that is not empty turns a managed table into an external one.
 
         Raises:
-            TableNotFoundError: There is none of this name.
+            TableNotFoundError: It does not exist.
             TableAlreadyExistsError: The new name is taken.
-            InvalidTableError: A column's new name is taken, there is no such column, or partitions do not admit the
+            InvalidTableError: A column's new name is taken, a column is unknown, or existing partitions prevent the
                 change.
-            UnsupportedChangeError: Files could not be read as a column's new type, or the table needs a column that
-                should go.
-            InvalidKeyTypeError: A key has a type that no partition key can have.
-            IndexedKeyError: A partition index does not admit the change of a key.
-            NotATableError: It is a view, which has no such thing.
-            ConflictError: An operation is changing the table, and more than properties or new columns would change.
+            UnsupportedChangeError: Existing files cannot be read as a column's new type, or the table needs a column
+                that would be dropped.
+            InvalidKeyTypeError: A partition key cannot have this type.
+            IndexedKeyError: A partition index prevents the change of a key.
+            NotATableError: It is a view, which does not support the change.
+            ConflictError: An operation is changing the table, and the change affects more than properties or new
+                columns.
         """
         change = TableChange(
             rename_to,
@@ -409,27 +408,27 @@ class Catalog:
     def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
         """Drop a table with its partitions and indexes, or a view.
 
-        An Iceberg table is dropped with its pointer and with the Hive table that it was; no file of it is touched.
-        The table is gone for all readers at once. The rows of its partitions, if they are many, are deleted afterwards,
-        a short transaction at a time; `vacuum` finishes what was interrupted.
+        An Iceberg table is dropped with its pointer and with its former Hive table; its files stay. The table
+        disappears for all readers at once. If it has many partitions, their rows are deleted after the commit in short
+        transactions; `vacuum` finishes interrupted deletions.
 
         Args:
-            purge: Delete the files of a managed table, too, after the commit: those in its folder that Calve wrote
-                (`catalog.tables.own_files`), except what other tables and their partitions have in it; nothing of it
-                when another table has its files all around. Partitions
-                elsewhere keep their files, which somebody has put there; so do external tables, as in Hive. Until the
-                files are deleted, no table and no partition can be in the folder.
-            confirmation: Is asked before a purge.
+            purge: After the commit, delete the files that Calve wrote into the folder of a managed table
+                (`catalog.tables.own_files`), except those of other tables and their partitions. Nothing is deleted if
+                the folder lies inside another table's location. Files of partitions outside the folder and of external
+                tables stay, as in Hive. Until the deletion ends, no table or partition can get a location in the
+                folder.
+            confirmation: Asked before a purge.
 
         Returns:
-            The files that a purge has left, because Calve did not write them.
+            The files that a purge has kept, because Calve did not write them.
 
         Raises:
-            TableNotFoundError: There is none of this name.
+            TableNotFoundError: It does not exist.
             ConflictError: An operation is changing it.
-            FilesNeededError: The files of an Iceberg table, or files that one needs, should be deleted.
-            UnreadableMetadataError: It is not known which files an Iceberg table needs.
-            FilesNotDeletedError: The table is dropped, and the file system refuses to delete files.
+            FilesNeededError: A purge would delete files of an Iceberg table.
+            UnreadableMetadataError: Which files an Iceberg table needs is unknown.
+            FilesNotDeletedError: The table is dropped, but the file system refused to delete files.
         """
         if purge:
             with self.storage.read() as connection:
@@ -452,31 +451,31 @@ class Catalog:
         return finish_drop(self.storage, self.operations, self.operations.get(operation_id))
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
-        """Delete the files that no table has any more; done again, or after it was killed, it does the rest.
+        """Delete obsolete files; safe to repeat after an interruption.
 
-        Those are files that were replaced or dropped, files of attempts that did not commit, duplicates that a task of
-        Spark left, what loads staged that were given up, and folders of dropped tables whose purge was interrupted.
-        Tables stay readable and writable; files of an operation that may still be at work stay.
+        These are files that were replaced or dropped, files of attempts that did not commit, duplicates left by Spark
+        tasks, staged files of abandoned loads, and folders of dropped tables whose purge was interrupted. Tables stay
+        readable and writable; files of operations that may still be running stay.
 
         Args:
-            table: None for all, and for what dropped tables left.
-            grace: Files that were replaced, or written, or worked on since stay, for the readers that are at work.
-            dry_run: Only say what would be deleted.
+            table: The table to vacuum; None for all tables and for files of dropped tables.
+            grace: Keep files that were replaced, written or used within this time, for running readers.
+            dry_run: Only report what would be deleted.
 
         Returns:
-            What was deleted, and what could not be looked at or deleted; one table stops no other.
+            What was deleted, and what could not be read or deleted; a failure in one table does not affect others.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidRequestError: The grace period is below 0.
+            TableNotFoundError: The table does not exist.
+            InvalidRequestError: The grace period is negative.
         """
         return self.maintenance.vacuum(table, grace=grace, dry_run=dry_run)
 
     def finish_drops(self) -> int:
-        """Delete what interrupted drops of tables have left; return their number.
+        """Finish interrupted drops of tables; return their number.
 
         Raises:
-            FilesNotDeletedError: The file system refuses.
+            FilesNotDeletedError: The file system refused to delete files.
         """
         return finish_drops(self.storage, self.operations)
 
@@ -492,28 +491,28 @@ class Catalog:
     ) -> AddResult:
         """Add partitions, each with its item in every index of the table, in one transaction.
 
-        The iterable is taken in completely before anything is locked, into a temporary file if it is long, so a slow
-        one stops nobody and a million partitions need little memory. While more than 10,000, or partitions with
-        locations of their own, are being added, other changes of the table's partitions wait.
+        The iterable is consumed completely before anything is locked, into a temporary file if it is long: a slow
+        iterable blocks no other transaction, and a million partitions need little memory. While more than 10,000
+        partitions, or partitions with custom locations, are being added, other changes of the table's partitions wait.
 
         Args:
-            if_not_exists: Leave out those that exist, instead of refusing the batch.
-            on_invalid: REFUSE: a partition that an index does not admit refuses the whole batch. SKIP: the others are
-                added, and the result names those that are not.
+            if_not_exists: Skip existing partitions, instead of refusing the batch.
+            on_invalid: REFUSE: refuse the whole batch if an index does not admit a partition. SKIP: add the others,
+                and name the skipped ones in the result.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidPartitionError: A partition does not fit an index, or has more values than the table has keys.
-            PartitionAlreadyExistsError: One exists, or is named twice, and `if_not_exists` is false.
-            LocationInUseError: Another table, or another partition, has its files in the folder of one; or a load is
-                about to put them there, or a purge to delete them.
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionError: An index does not admit a partition, or it has more values than the table has keys.
+            PartitionAlreadyExistsError: A partition exists or is named twice, and `if_not_exists` is false.
+            LocationInUseError: Another table or partition uses a partition's folder, a load is about to use it, or a
+                purge is deleting it.
         """
         if not is_here(partitions):
-            # Before anything is consumed for nothing.
+            # Fail before a long iterable is consumed.
             require_partition_keys(self._definitions.get_hive_table(table))
-        with taken_in(partitions) as taken, self.storage.write() as connection:
-            adder = PartitionAdder(connection, self._definitions, table, is_bulk=taken.is_bulk)
-            return adder.add(taken.partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
+        with taken_in(partitions) as buffer, self.storage.write() as connection:
+            adder = PartitionAdder(connection, self._definitions, table, is_bulk=buffer.is_bulk)
+            return adder.add(buffer.partitions, if_not_exists=if_not_exists, on_invalid=on_invalid)
 
     def get_partitions(
         self,
@@ -523,16 +522,16 @@ class Catalog:
         use_indexes: bool = True,
         state: PartitionState | None = PartitionState.VISIBLE,
     ) -> Iterator[Partition]:
-        """Yield the partitions that match an expression, through an index where one serves, in no promised order.
+        """Yield the partitions that match an expression, through an index if possible, in no particular order.
 
         Args:
             expression: The filter, for instance `country = 'US' and year > 2018`; None or empty for all.
-            use_indexes: False reads all partitions; the answer is the same.
-            state: VISIBLE for what readers see, QUARANTINED for what is held back, None for both.
+            use_indexes: False to read all partitions; the result is the same.
+            state: VISIBLE for partitions visible to readers, QUARANTINED for hidden ones, None for both.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            ExpressionError: The expression cannot be used; its subclasses say why.
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid; subclasses tell the reason.
         """
         return self._scanner.scan(table, expression, use_indexes=use_indexes, state=state).partitions
 
@@ -541,42 +540,44 @@ class Catalog:
         return self._scanner.scan(table, expression, use_indexes=use_indexes, state=PartitionState.VISIBLE)
 
     def explain_partitions(self, table: str, expression: str | None = None) -> Explanation | FileScan:
-        """Find the partitions, and of a table with a partition scheme the files, of an expression; tell how that went.
+        """Run the search for an expression, and return how it found the partitions.
+
+        For a table with a partition scheme, return how partitions and files were pruned.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
         """
         if self._definitions.get_hive_table(table).scheme is not None:
             return self.scan_files(table, expression)
         return explain(self.scan_partitions(table, expression))
 
     def scan_files(self, table: str, expression: str | None = None, *, zone: tzinfo | None = None) -> FileScan:
-        """Return the data files of a table with a partition scheme that may hold rows of which an expression is true.
+        """Return the data files of a table with a partition scheme that may contain rows that match an expression.
 
         Args:
-            expression: The filter, on any column whose values compare and on `_partition_id`; None for all rows.
-                Partitions are told by the partition column, and files by it and the sort columns.
-            zone: The time zone of the literals that timestamps are compared with; None for UTC.
+            expression: The filter, on comparable columns and on `_partition_id`; None for all rows. Partitions are
+                pruned by the partition column, files by it and by the sort columns.
+            zone: The time zone of timestamp literals; None for UTC.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidSchemeError: It has no partition scheme.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
+            ExpressionError: The expression is invalid.
         """
         with self.storage.read() as connection:
             return scan_files(connection, self._with_scheme(connection, table), expression, zone)
 
     def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
-        """Return the partitions of a table with a partition scheme in logical order, empty ones too.
+        """Return the partitions of a table with a partition scheme in logical order, including empty ones.
 
         Args:
-            expression: Only the partitions that may hold rows of which this filter is true.
+            expression: Return only partitions that may contain rows that match this filter.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidSchemeError: It has no partition scheme.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
+            ExpressionError: The expression is invalid.
         """
         with self.storage.read() as connection:
             return scheme_partitions(connection, self._with_scheme(connection, table), expression)
@@ -588,28 +589,28 @@ class Catalog:
         return table
 
     def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
-        """Return one partition by its values, quarantined or not; `01` finds the int `1`.
+        """Return one partition by its values, visible or quarantined; `01` finds the int `1`.
 
         Raises:
-            PartitionNotFoundError: The table has none with these values.
+            PartitionNotFoundError: The table has no partition with these values.
         """
         return self._scanner.get(table, values)
 
     def drop_partitions(self, table: str, expression: str | None = None) -> int:
-        """Drop the visible partitions that match an expression, with their index items; their files are not touched.
+        """Drop the visible partitions that match an expression, with their index items; their files stay.
 
-        Up to 10,000 partitions are dropped in one transaction, more in several, so that nobody waits long: readers may
-        see that some of them are gone already. After an interruption the same call drops the rest.
+        Each transaction drops up to 10,000 partitions, so that others do not wait long. With more partitions, readers
+        may see some of them dropped before the others. After an interruption the same call drops the rest.
 
         Args:
-            expression: None drops them all.
+            expression: The filter; None drops all partitions.
 
         Returns:
-            How many were dropped.
+            The number of dropped partitions.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
         """
         ids = [partition.id for partition in self.get_partitions(table, expression)]
         return drop_partitions_in_batches(self.storage, self._definitions, table, ids)
@@ -619,42 +620,42 @@ class Catalog:
     ) -> PartitionPurge:
         """Drop the visible partitions that match an expression, as `drop_partitions` does, and delete their files.
 
-        Only files that Calve wrote go (`catalog.tables.own_files`), in folders inside that of a managed table, and
-        nothing that another table or partition has in them; the report tells what stays, and why. A reader that is at
-        work on the partitions fails. A purge that was interrupted is finished by `vacuum`.
+        Deletes only files that Calve wrote (`catalog.tables.own_files`), in folders inside that of a managed table, and
+        no files of other tables or partitions; the result tells what stays and why. Running readers of the partitions
+        fail. `vacuum` finishes an interrupted purge.
 
         Args:
-            expression: None drops them all.
-            confirmation: Is asked before any is dropped. Those that are changed later are not dropped then.
+            expression: The filter; None drops all partitions.
+            confirmation: Asked before any partition is dropped. Partitions that change afterwards are not dropped.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
             FilesNeededError: An Iceberg table reads files of the table; nothing was dropped.
-            UnreadableMetadataError: It is not known which files an Iceberg table needs; nothing was dropped.
+            UnreadableMetadataError: Which files an Iceberg table needs is unknown; nothing was dropped.
             ConflictError: A partition was changed after the confirmation.
-            FilesNotDeletedError: The partitions are dropped, and the file system refuses to delete files.
+            FilesNotDeletedError: The partitions are dropped, but the file system refused to delete files.
         """
         definition = self.get_table(table)
         partitions = [PurgedPartition.of(partition) for partition in self.get_partitions(table, expression)]
         return purge_partitions(self.storage, self._definitions, self.operations, definition, partitions, confirmation)
 
     def drop_partition(self, table: str, spec: PartitionSpec, *, if_exists: bool = False) -> int:
-        """Drop the partition that a spec names, or all that match one without some of the keys; as `drop_partitions`.
+        """Drop the partition that a spec names or, with fewer keys, all that match it; otherwise as `drop_partitions`.
 
         Quarantined partitions are dropped, too.
 
         Args:
             spec: Partition key → value, unescaped; None is Hive's null.
-            if_exists: No partition is as good as one.
+            if_exists: Do not fail if no partition matches.
 
         Returns:
-            How many were dropped.
+            The number of dropped partitions.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidPartitionSpecError: The spec names no key, something that is none, or a key twice.
-            PartitionNotFoundError: None matches, and `if_exists` is false.
+            TableNotFoundError: The table does not exist.
+            InvalidPartitionSpecError: The spec is empty, names an unknown key, or names a key twice.
+            PartitionNotFoundError: No partition matches, and `if_exists` is false.
         """
         definition = self.get_table(table)
         ids = self._scanner.find_by_spec(definition, spec, or_none=if_exists)
@@ -670,32 +671,32 @@ class Catalog:
         properties: Mapping[str, str | None] | None = None,
         rename_to: PartitionSpec | Sequence[str | None] | None = None,
     ) -> Partition:
-        """Change one partition, quarantined or not, and its index items with it, in one transaction.
+        """Change one partition, visible or quarantined, and its index items, in one transaction.
 
-        No file is touched or looked at. A partition that is renamed keeps its files where they are, unlike a managed
-        one of Hive's: moving the folder would take it from under running readers, and who is killed between the move
-        and the commit would leave a partition without files. Another partition that is added under the old values later
-        needs a folder of its own, and `append_rows` gives it one.
+        Files are neither changed nor read. A renamed partition keeps its folder, unlike a managed one in Hive: moving
+        the folder would break running readers, and a kill between the move and the commit would leave a partition
+        without files. A partition that is added later under the old values needs another folder; `append_rows` chooses
+        one.
 
         Args:
             spec: All keys → values, or the values in the order of the keys.
-            location: The folder of its files; how many rows and files are there is not known then.
-            format: The format of its files, for instance orc; naming the table's takes it back.
-            properties: Those to set; one set to None goes away.
+            location: The new folder of its files; this makes its counts of rows and files unknown.
+            format: The new format of its files, for instance orc; the table's format removes the partition's own.
+            properties: Properties to set, or to remove (None).
             rename_to: Its new values, in either form.
 
         Returns:
-            The partition afterwards; a renamed one has a new id.
+            The changed partition; a renamed one has a new id.
 
         Raises:
-            TableNotFoundError, PartitionNotFoundError: There is no such table or partition.
-            InvalidPartitionSpecError: A name is no partition key.
+            TableNotFoundError, PartitionNotFoundError: The table or partition does not exist.
+            InvalidPartitionSpecError: A name is not a partition key.
             PartialPartitionSpecError: A key has no value.
-            InvalidTableError: There is no such format.
-            InvalidPartitionError: A partition index does not admit the new values, or an encrypted partition.
+            InvalidTableError: The format is unknown.
+            InvalidPartitionError: A partition index does not admit the new values, or the partition is encrypted.
             PartitionAlreadyExistsError: Another partition has the new values.
-            LocationInUseError: Another table, or another partition, has its files in the new location; or a load is
-                about to put them there, or a purge to delete them.
+            LocationInUseError: Another table or partition uses the new location, a load is about to use it, or a purge
+                is deleting it.
         """
         with self.storage.write() as connection:
             is_bulk = location is not None
@@ -717,43 +718,43 @@ class Catalog:
         operation_id: str | None = None,
         requested_by: str | None = None,
     ) -> RepairReport:
-        """Register the partitions whose folders are below the table's location, as Hive's MSCK REPAIR TABLE does.
+        """Register the partitions whose folders lie below the table's location, as Hive's MSCK REPAIR TABLE does.
 
-        A folder `k=v/k2=v2` is a partition, whatever is in it; escaped values are decoded, and hidden parts passed
-        over. Those that do not fit are reported and stop nothing: of other names, with a value that an index does not
-        admit, or of a partition that lies elsewhere. It is an exclusive operation, as loads are, and first undoes what
-        interrupted ones have moved. Done again after it was interrupted, it goes on.
+        Every folder `k=v/k2=v2` counts as a partition, whatever it contains; escaped values are decoded, and hidden
+        folders are skipped. Folders that do not fit are reported and skipped: those with other names, with a value that
+        an index does not admit, or of a partition that has another location. A repair is an exclusive operation, as
+        loads are, and first undoes interrupted loads. Repeat it after an interruption to continue.
 
         Args:
-            mode: ADD for new partitions; DROP to drop those whose folders are gone; SYNC for both.
-            operation_id: Of a caller who may have to ask again.
+            mode: ADD adds new partitions; DROP drops those whose folders do not exist; SYNC does both.
+            operation_id: The id of the operation, for callers that retry.
 
         Raises:
-            TableNotFoundError: There is no such table.
+            TableNotFoundError: The table does not exist.
             NotATableError, InvalidPartitionError: It is a view, or has no partition keys.
-            OperationConflictError: Another operation is at work on the table.
-            VerificationFailedError: Partitions were to be dropped, and the table's whole location is not there.
+            OperationConflictError: Another operation is running on the table.
+            VerificationFailedError: DROP or SYNC was requested, but the table's location does not exist.
         """
         return self._repairs.repair(table, mode, operation_id=operation_id, requested_by=requested_by)
 
     def operation_partitions(self, operation_id: str) -> Iterator[Partition]:
-        """Yield the partitions that an operation added, quarantined or not.
+        """Yield the partitions that an operation added, visible or quarantined.
 
         Raises:
-            OperationNotFoundError: There is no such operation.
+            OperationNotFoundError: The operation does not exist.
         """
         operation = self.operations.get(operation_id)
         return self._scanner.of_operation(operation.table, operation.number)
 
     def release_partitions(self, table: str, expression: str | None = None) -> int:
-        """Make the quarantined partitions that match an expression visible; return how many.
+        """Make the quarantined partitions that match an expression visible; return their number.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            ExpressionError: The expression cannot be used.
+            TableNotFoundError: The table does not exist.
+            ExpressionError: The expression is invalid.
         """
-        found = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
-        ids = [partition.id for partition in found]
+        quarantined = self.get_partitions(table, expression, state=PartitionState.QUARANTINED)
+        ids = [partition.id for partition in quarantined]
         with self.storage.write() as connection:
             held = self._definitions.lock_table(connection, table, exclusive=False, is_bulk=True)
             return set_quarantined(connection, held, ids, False)
@@ -761,27 +762,27 @@ class Catalog:
     # --- partition indexes --------------------------------------------------------------------------------------
 
     def create_partition_index(self, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
-        """Create a partition index: ACTIVE at once on a table without partitions, else CREATING until it is built.
+        """Create a partition index: ACTIVE immediately on a table without partitions, else CREATING until it is built.
 
-        From now on the table refuses partitions that do not fit the index. Several indexes of a table may be CREATING.
-        Deletions that were interrupted, or are under way, are finished first.
+        From its creation on, the table refuses partitions that the index does not admit. Several indexes of a table may
+        be CREATING. Interrupted and running deletions of indexes are finished first.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidIndexError: It names no key, a key twice, or a column that is no partition key.
-            LimitExceededError: The table has 3 indexes, FAILED ones not counted.
+            TableNotFoundError: The table does not exist.
+            InvalidIndexError: It names no key, a key twice, or a column that is not a partition key.
+            LimitExceededError: The table has 3 indexes, not counting FAILED ones.
             IndexAlreadyExistsError: An index that is not FAILED has the same name or the same keys.
         """
         return self._indexing.create(table, name, keys)
 
     def build_partition_index(self, table: str, name: str) -> PartitionIndex:
-        """Build a CREATING index in this process and return how it ended, ACTIVE or FAILED.
+        """Build a CREATING index in this process, and return it in its final state, ACTIVE or FAILED.
 
-        A build that was interrupted goes on where it stopped; of several at once each does a part. For large tables
-        the Spark job does the same in parallel.
+        An interrupted build continues where it stopped; concurrent builds share the work. For large tables, the Spark
+        job does the same in parallel.
 
         Raises:
-            IndexNotFoundError: There is no such index.
+            IndexNotFoundError: The index does not exist.
             IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
         """
         return self._indexing.build(table, name)
@@ -789,13 +790,13 @@ class Catalog:
     def cancel_partition_index_build(
         self, table: str, name: str, *, reason: str = "the build was cancelled"
     ) -> PartitionIndex:
-        """Give the build of a CREATING index up: it is FAILED with the code CANCELLED, and its items go.
+        """Cancel the build of a CREATING index: it becomes FAILED with the code CANCELLED, and its items are deleted.
 
-        Whoever builds it, notices before the next range of partitions and ends with an error. To stop a build and let
-        it go on later, end the process, or the Airflow task, instead.
+        A running build notices this before its next range of partitions, and ends with an error. To pause a build
+        instead, end the process or the Airflow task.
 
         Raises:
-            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            TableNotFoundError, IndexNotFoundError: The table or index does not exist.
             ConflictError: The index is not CREATING.
         """
         return self._indexing.cancel(table, name, reason)
@@ -803,22 +804,22 @@ class Catalog:
     def verify_partition_index(self, table: str, name: str, *, repair: bool = False) -> Verification:
         """Compare an ACTIVE index with the partitions in this process, while the table stays readable and writable.
 
-        For large tables the Spark job does the same in parallel.
+        For large tables, the Spark job does the same in parallel.
 
         Args:
-            repair: Repair what differs, in short transactions that hold the table.
+            repair: Repair differences, in short transactions that lock the table.
 
         Raises:
-            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            TableNotFoundError, IndexNotFoundError: The table or index does not exist.
             ConflictError: The index is not ACTIVE, or was deleted meanwhile.
         """
         return self._indexing.verify(table, name, repair=repair)
 
     def get_partition_indexes(self, table: str) -> list[PartitionIndex]:
-        """Return a table's indexes, oldest first, FAILED ones included.
+        """Return a table's indexes, oldest first, including FAILED ones.
 
         Raises:
-            TableNotFoundError: There is no such table.
+            TableNotFoundError: The table does not exist.
         """
         return self._indexing.list(table)
 
@@ -826,17 +827,17 @@ class Catalog:
         """Return one index of a table.
 
         Raises:
-            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            TableNotFoundError, IndexNotFoundError: The table or index does not exist.
         """
         return self._indexing.get(table, name)
 
     def delete_partition_index(self, table: str, name: str) -> None:
-        """Delete an index: it is DELETING, and not read any more, while its items go in batches; then it is gone.
+        """Delete an index: it is DELETING and no longer read while its items are deleted in batches.
 
-        A build of it notices before the next range of partitions and ends with an error. A deletion that was
-        interrupted is finished by the next one, and when an index of the table is created or built.
+        A running build notices this before its next range of partitions, and ends with an error. An interrupted
+        deletion is finished by the next deletion, creation or build of an index of the table.
 
         Raises:
-            TableNotFoundError, IndexNotFoundError: There is no such table or index.
+            TableNotFoundError, IndexNotFoundError: The table or index does not exist.
         """
         self._indexing.delete(table, name)
