@@ -111,9 +111,7 @@ def own_arguments(definition: ast.ClassDef) -> list[str]:
 
 def test_each_operator_and_sensor_is_documented_with_its_arguments() -> None:
     text = page("docs/operators.md")
-    table = {
-        name: re.findall("`([^`]+)`", cells[-2]) for name, cells in rows(text).items() if name[0].isupper()
-    }
+    table = {name: re.findall("`([^`]+)`", cells[-2]) for name, cells in rows(text).items() if name[0].isupper()}
     assert table == {definition.name: own_arguments(definition) for _, definition in classes()}
     references = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
     assert references == {f"{module}.{definition.name}" for module, definition in classes()}
@@ -170,7 +168,11 @@ def test_the_plan_of_the_house_is_that_of_the_contracts() -> None:
     contracts = tomllib.loads(page("pyproject.toml"))["tool"]["importlinter"]["contracts"]
     floors = {contract["containers"][0]: contract["layers"] for contract in contracts if contract.get("containers")}
     text = page("CONTRIBUTING.md")
-    for container, heading in (("catalog", "catalog/"), ("spark_jobs", "spark_jobs/"), ("calve_airflow", "plugins/calve_airflow/")):
+    for container, heading in (
+        ("catalog", "catalog/"),
+        ("spark_jobs", "spark_jobs/"),
+        ("calve_airflow", "plugins/calve_airflow/"),
+    ):
         table = text.partition(f"| `{heading}` | ")[2].partition("\n\n")[0].splitlines()[2:]
         shown = [set(re.findall("`([^`]+)`", line.split(" | ")[0])) for line in table]
         expected = [set(re.split(r"[|:\s]+", layer.strip())) for layer in floors[container]]

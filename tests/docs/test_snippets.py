@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
+from catalog.cli.main import main
+from catalog.errors import CatalogError
 from tests.support.snippets import PAGES, REPOSITORY, Command, Snippet, commands, snippets, statements
 
 if TYPE_CHECKING:
     from catalog import Catalog
 
 NOT_RUN = {
-    ("make",): "sets the machine up, or runs all of Airflow and Spark; tests of tests/standalone and tests/end_to_end do",
+    (
+        "make",
+    ): "sets the machine up, or runs all of Airflow and Spark; tests of tests/standalone and tests/end_to_end do",
     ("docker",): "needs Docker and the network; the file is a first version",
     ("airflow",): "changes a running Airflow",
     ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
@@ -30,8 +33,6 @@ NOT_RUN = {
 }
 """Words that a command begins with → why no test of this module runs it."""
 
-ENVIRONMENT = ("CALVE_CATALOG_URL", "CALVE_WAREHOUSE", "CALVE_HOME", "CALVE_TABLES")
-
 
 class Reader:
     """Does what a page says, block by block, as a reader in an empty folder would.
@@ -40,9 +41,10 @@ class Reader:
         names: What Python blocks have defined.
     """
 
-    def __init__(self, folder: Path, names: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._folder = folder
-        self.names = names
+        self._patch = patch
+        self.names: dict[str, Any] = {"__name__": "snippet"}
 
     def follow(self, snippet: Snippet) -> None:
         if snippet.title is not None:
@@ -61,12 +63,9 @@ class Reader:
         name, *arguments = command.words
         if name == "export":
             variable, _, value = arguments[0].partition("=")
-            # The page's own folder, whatever it is called there.
-            os.environ[variable] = value.replace("$PWD", str(self._folder))
+            self._patch.setenv(variable, value.replace("$PWD", str(self._folder)))
             return
         assert name == "calve", f"{place}: no test knows how to run {name}; if none can, say why in NOT_RUN"
-        from catalog.cli.main import main
-
         done = CliRunner().invoke(main, [argument.replace("$PWD", str(self._folder)) for argument in arguments])
         is_refused = "Error" in command.output
         assert (done.exit_code != 0) == is_refused, f"{place}: {' '.join(command.words)} printed:\n{done.output}"
@@ -107,23 +106,15 @@ class Reader:
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     """A reader in an empty folder, with an empty catalog on SQLite."""
     monkeypatch.chdir(tmp_path)
-    for name in ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
     monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CALVE_TABLES", str(REPOSITORY / "tables.yaml"))
-    assert CliRunner().invoke(_calve(), ["init"]).exit_code == 0
-    yield Reader(tmp_path, {"__name__": "snippet"})
-
-
-def _calve() -> Any:
-    from catalog.cli.main import main
-
-    return main
+    assert CliRunner().invoke(main, ["init"]).exit_code == 0
+    return Reader(tmp_path, monkeypatch)
 
 
 class _SharedSpark:
@@ -153,34 +144,39 @@ def test_snippets_do_what_their_page_says(
 ) -> None:
     monkeypatch.setattr("catalog.statements.engine.entry_points", lambda group: [_SharedSpark(request)])
     blocks = snippets(page)
-    if any("spark," in block.text for block in blocks if block.language == "python"):
+    if any("(spark," in block.text for block in blocks if block.language == "python"):
         from spark_jobs.sessions.session import configure
 
         reader.names["spark"] = configure(request.getfixturevalue("spark"))
-    before = {name: os.environ.get(name) for name in os.environ}
-    try:
-        for block in blocks:
-            reader.follow(block)
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update({name: value for name, value in before.items() if value is not None})
+    for block in blocks:
+        reader.follow(block)
 
 
-def test_a_broken_snippet_is_noticed(reader: Reader) -> None:
-    def follow(language: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("language", "text", "error"),
+    [
+        ("console", '$ calve sql "SHOW DATABASES"\nstore\n', "page.md:1 shows"),
+        ("console", '$ calve sql "SHOW DATABASE"\n', "StatementSyntaxError"),
+        ("console", "$ calve tables --long\n", "No such option"),
+        ("console", "$ calf tables\n", "no test knows how to run calf"),
+        ("python", "from catalog import Catalogue\n", "Catalogue"),
+        ("python", "assert 1 == 2, 'it is 1'\n", "it is 1"),
+        ("sql", "SHOW [ALL] DATABASES\n", "'ALL' cannot be read"),
+        ("yaml", "tables:\n  shop.orders: {sauce: /landing}\n", "unknown field sauce"),
+        ("json", "{1: 2}\n", "property name"),
+        ("toml", "a = 1\n", "_follow_toml"),
+    ],
+)
+def test_a_broken_snippet_is_noticed(reader: Reader, language: str, text: str, error: str) -> None:
+    with pytest.raises((AssertionError, AttributeError, CatalogError, ImportError, ValueError), match=re.escape(error)):
         reader.follow(Snippet("page.md", 1, language, None, text))
 
-    follow("console", '$ calve sql "CREATE DATABASE shop; SHOW DATABASES"\nshop\n')
-    for language, text in (
-        ("console", '$ calve sql "SHOW DATABASES"\nstore\n'),
-        ("console", '$ calve sql "SHOW DATABASE"\n'),
-        ("console", "$ calf tables\n"),
-        ("python", "from catalog import Catalogue\n"),
-        ("sql", "SHOW [ALL] DATABASES\n"),
-        ("json", "{1: 2}\n"),
-    ):
-        with pytest.raises((AssertionError, ImportError, ValueError, Exception), match=r".+"):
-            follow(language, text)
-    with pytest.raises(AssertionError, match="page.md:1"):
-        follow("yaml", "tables:\n  shop.orders: {sauce: /landing}\n")
+
+def test_an_option_of_a_statement_is_parsed_with_and_without_it() -> None:
+    shown = "DROP TABLE [IF EXISTS] sales [PURGE]    -- a comment\nMSCK REPAIR TABLE sales [{ADD | DROP} PARTITIONS]"
+    assert {" ".join(statement.split()) for statement in statements(shown)} == {
+        "DROP TABLE sales",
+        "DROP TABLE IF EXISTS sales PURGE",
+        "MSCK REPAIR TABLE sales",
+        "MSCK REPAIR TABLE sales ADD PARTITIONS",
+    }

@@ -13,7 +13,9 @@ PAGES = sorted(
     [*REPOSITORY.glob("docs/*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 )
 
-_FENCE = re.compile(r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(
+    r"^```(?P<language>\w*)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE
+)
 _ANY_FENCE = re.compile(r"^\s*(```|~~~)", re.MULTILINE)
 
 
