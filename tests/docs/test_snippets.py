@@ -19,17 +19,11 @@ if TYPE_CHECKING:
     from catalog import Catalog
 
 NOT_RUN = {
-    (
-        "make",
-    ): "sets the machine up, or runs all of Airflow and Spark; tests of tests/standalone and tests/end_to_end do",
-    ("docker",): "needs Docker and the network; the file is a first version",
+    ("make",): "sets up the machine, or runs all of Airflow and Spark: tests/standalone and tests/end_to_end",
     ("airflow",): "changes a running Airflow",
     ("spark-sql",): "starts another Spark; tests/spark_jobs/test_migrated_tables.py reads by the same settings",
     ("pg_dump",): "needs a PostgreSQL client",
-    ("git",): "changes the working copy",
     ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",
-    ("calve", "give-up"): "needs an operation that died; tests/catalog/operations has some",
-    ("calve", "cancel-build"): "needs a build under way; tests/catalog/indexes has some",
 }
 """Words that a command begins with → why no test of this module runs it."""
 
