@@ -47,7 +47,7 @@ check: setup ## Run the checks that need no database, no Spark and no Airflow
 	$(BIN)/codespell
 
 docs: setup ## Build the site of docs/ into .calve/site; it needs no network, and fails on a broken link
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open .calve/site/index.html"
 
 audit: setup ## Look for known vulnerabilities in requirements.txt; AUDIT=osv asks another database than PyPI's
