@@ -207,7 +207,7 @@ def test_an_operation_never_moves_to_a_new_table_of_the_name(catalog: Catalog, f
     catalog.alter_table(FLIGHTS, rename_to="old")
     elsewhere(catalog, FLIGHTS, tmp_path)
 
-    with pytest.raises(OperationConflictError, match=r"demo\.old now"):
+    with pytest.raises(OperationConflictError, match=r"now named demo\.old"):
         begin_load(catalog, "load")
     begin_load(catalog, "another load")
     assert catalog.operations.get("load").table_id == flights.id
