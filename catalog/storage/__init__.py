@@ -1,4 +1,4 @@
-"""The SQL database below the catalog. Only this package and the modules it serves speak SQL."""
+"""The catalog's SQL database. Only this package, and the modules that use its tables, execute SQL."""
 
 from catalog.storage.engine import Storage
 

@@ -1,4 +1,4 @@
-"""Many rows at once: COPY on PostgreSQL, one prepared statement on SQLite."""
+"""Bulk statements: COPY on PostgreSQL, one prepared statement on SQLite."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from catalog.storage.engine import Storage
 from catalog.storage.schema import Base
 
 BATCH = 10_000
-"""Rows that fit into one statement on every database."""
+"""Number of rows that fit into one statement on every database."""
 
 _SHORT_SECONDS = 0.25
 _GROWTH = 16
@@ -50,7 +50,7 @@ T = TypeVar("T")
 def insert_rows(
     connection: Connection, into: type[Base], columns: Sequence[str], rows: Iterable[Sequence[Any]]
 ) -> None:
-    """Insert rows, in the order of `columns`, as one statement of the connection's transaction."""
+    """Insert rows, with values in the order of `columns`, as one statement of the connection's transaction."""
     table, names = into.__table__, ", ".join(columns)
     assert isinstance(table, Table)
     if connection.dialect.name == "postgresql":
@@ -79,7 +79,7 @@ def _copy_type(column: Column[Any]) -> str:
 
 
 def reserve_partition_ids(connection: Connection, count: int) -> Sequence[int]:
-    """Return so many ids, ascending, that no other transaction gets."""
+    """Return `count` ascending ids that no other transaction gets."""
     if connection.dialect.name == "postgresql":
         query = text("SELECT nextval('calve_partition_id_seq') FROM generate_series(1, :count)")
         return connection.scalars(query, {"count": count}).all()
@@ -88,19 +88,19 @@ def reserve_partition_ids(connection: Connection, count: int) -> Sequence[int]:
 
 
 def among(connection: Connection, column: InstrumentedAttribute[Any], values: Sequence[Any]) -> ColumnElement[bool]:
-    """Return the condition that a column has one of many values: one array on PostgreSQL, a list on SQLite."""
+    """Return the condition that a column has one of many values: an array on PostgreSQL, a list on SQLite."""
     if connection.dialect.name == "postgresql":
         return column == any_(literal(list(values), ARRAY(column.type)))
     return column.in_(values)
 
 
 def listed(dialect: str, name: str) -> str:
-    """Return the SQL of rows with a column `value`, one for each text of the parameter of a name."""
+    """Return the SQL of a row source with a column `value`, one row per string of the named parameter."""
     return f"unnest(CAST(:{name} AS text[])) AS {name} (value)" if dialect == "postgresql" else f"json_each(:{name})"
 
 
 def list_of_texts(connection: Connection, texts: Iterable[str]) -> list[str] | str:
-    """Return the value of a parameter of `listed`."""
+    """Return the parameter value for `listed`."""
     return list(texts) if connection.dialect.name == "postgresql" else json.dumps(list(texts))
 
 
@@ -113,11 +113,11 @@ def batched(rows: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows of one kind that go with their owner.
+    """Rows of one kind that belong to an owner.
 
     Attributes:
         owner: The column with the owner's id.
-        order: Columns that tell the rows of an owner apart.
+        order: Columns that identify a row among the owner's.
     """
 
     row: type[Base]
@@ -127,9 +127,9 @@ class Rows:
     def delete_batch(
         self, connection: Connection, owner_id: int, after: Key | None = None, size: int = BATCH
     ) -> Key | None:
-        """Delete the first rows after a key in the caller's transaction; return the last one's, None if none is left.
+        """Delete the first rows after a key in the caller's transaction; return the last key, None if no rows are left.
 
-        Not from the first row each time: what is deleted stays in the B-tree as long as an old reader may need it.
+        Continues after the last key, because deleted rows stay in the B-tree as long as an old snapshot may need them.
         """
         values = {"owner": owner_id, **_named("after", after)}
         end = connection.execute(_end_of_batch(self, after is None), {**values, "offset": size - 1}).one_or_none()
@@ -138,21 +138,21 @@ class Rows:
         return last
 
     def delete_all(self, storage: Storage, owner_id: int, turn: Select[Any], size: int = BATCH) -> Iterator[None]:
-        """Delete the rows, which nobody adds to, a short transaction at a time; yield after each.
+        """Delete all rows, to which no others are added, in short transactions; yield after each.
 
         Args:
-            turn: A row that is locked for each transaction, so that several who do the same take turns.
-            size: Rows of the first transaction. As long as they are short, the next ones take more: the rows lie all
-                over the indexes of other columns, whose pages each transaction writes again.
+            turn: A row to lock in each transaction, so that concurrent callers take turns.
+            size: Number of rows of the first transaction. It grows as long as transactions are short: the rows are
+                spread over the indexes of other columns, whose pages each transaction writes again.
         """
         after: Key | None = None
         least, largest = size, _GROWTH * size
         while True:
-            began = time.monotonic()
+            start = time.monotonic()
             with storage.write() as connection:
                 connection.execute(turn.with_for_update())
                 after = self.delete_batch(connection, owner_id, after, size)
-            is_short = time.monotonic() - began < _SHORT_SECONDS
+            is_short = time.monotonic() - start < _SHORT_SECONDS
             yield
             if after is None:
                 return

@@ -1,4 +1,4 @@
-"""The catalog's clock: that of the database, so that the hosts of a lake need not agree on the time."""
+"""The catalog's clock: the database's, so that hosts need not have synchronized clocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.sql.functions import FunctionElement
 class CurrentMs(FunctionElement[int]):
     """The SQL expression of the database's time, in milliseconds since 1970 UTC.
 
-    On PostgreSQL the time of the server when the statement runs, not when its transaction began.
+    On PostgreSQL it is the server's time when the statement runs, not when the transaction began.
     """
 
     type = BigInteger()

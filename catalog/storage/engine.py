@@ -1,4 +1,4 @@
-"""Connections to the catalog's database, and what differs between PostgreSQL and SQLite."""
+"""Connections to the catalog's database, and the differences between PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _BUSY_TIMEOUT_MS = 60_000
 _PAUSE_SECONDS = 1.0
 _LEFT_AT = "calve_left_at"
-# Any numbers that no other user of the same database is likely to have chosen.
+# Arbitrary numbers that other users of the same database are unlikely to use.
 _TABLE_LOCKS = 6014_2026
 _PARTITION_LOCKS = 6015_2026
 
 
 class Storage:
-    """One catalog database.
+    """The database of one catalog.
 
-    Every transaction of the catalog goes through `read` or `write`; nothing else commits.
+    All transactions of the catalog use `read` or `write`; nothing else commits.
     """
 
     def __init__(self, url: str) -> None:
-        """Prepare connections; none is opened yet.
+        """Prepare the connection pools without opening a connection.
 
         Raises:
-            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite, or a parameter of it is wrong.
+            CatalogUnavailableError: The URL is not one of PostgreSQL or SQLite, or has an invalid parameter.
         """
         self.url = _normalise_url(url)
         self.is_postgresql = self.url.get_backend_name() == "postgresql"
@@ -52,17 +52,17 @@ class Storage:
         self._reader = (
             self.engine.execution_options(isolation_level="REPEATABLE READ") if self.is_postgresql else self.engine
         )
-        # Connections of their own: to change the mode of one and back takes as long as a short look-up.
+        # A separate pool, because switching a connection's mode back and forth takes as long as a short look-up.
         self._alone = (
             self._create_engine("AUTOCOMMIT", pool_reset_on_return=None) if self.is_postgresql else self.engine
         )
-        # Readers that may keep a connection while their caller is at work: he may need others for it.
+        # Limits the readers that keep a connection between results, because their callers may need others meanwhile.
         self.streams = Semaphore(_connection_limit() // 2)
         self._writer = self.engine if self.is_postgresql else self.engine.execution_options(begin_immediate=True)
 
     def _create_engine(self, isolation: str = "READ COMMITTED", **options: Any) -> Engine:
         if self.is_postgresql:
-            # Never the server's default: under a snapshot, a writer that waited for a lock misses what it waited for.
+            # Not the server's default: with a snapshot, a writer that waited for a lock would miss the other's changes.
             arguments = {"application_name": "calve"}
             engine = _new_engine(self.url, connect_args=arguments, isolation_level=isolation, **options)
             if isolation == "AUTOCOMMIT":
@@ -78,13 +78,13 @@ class Storage:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a transaction that sees one state of the catalog, whatever others commit meanwhile."""
+        """Open a transaction with one snapshot of the catalog, unaffected by concurrent commits."""
         with translated(self.url), self._reader.begin() as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Open a transaction that commits at its end, or leaves nothing behind when an error passes through.
+        """Open a transaction that commits at its end, and rolls back if an error is raised.
 
         Raises:
             CommitOutcomeUnknownError: The connection was lost during the commit.
@@ -96,7 +96,7 @@ class Storage:
 
     @cached_property
     def identity(self) -> str:
-        """Identifier of this catalog in names of files and folders; 16 hexadecimal digits."""
+        """Identifier of this catalog in the names of files and folders; 16 hexadecimal digits."""
         with self.read() as connection:
             return str(connection.scalar(select(CatalogRow.identity)))
 
@@ -104,7 +104,8 @@ class Storage:
     def migrate(self) -> Iterator[Connection]:
         """Open a writing transaction in which tables may be replaced by new ones of the same names.
 
-        SQLite changes most things of a table so, and would delete the rows that refer to the old one, or refuse.
+        SQLite needs that for most schema changes, and would otherwise delete or reject rows that refer to the old
+        table.
         """
         with translated(self.url), self._writer.connect() as connection:
             self._enforce_references(connection, is_on=False)
@@ -115,16 +116,16 @@ class Storage:
                 self._enforce_references(connection, is_on=True)
 
     def _enforce_references(self, connection: Connection, *, is_on: bool) -> None:
-        # Outside a transaction: within one, SQLite ignores this.
+        # Must run outside a transaction, in which SQLite ignores it.
         driver = connection.connection.driver_connection
         if not self.is_postgresql and driver is not None:
             driver.execute(f"PRAGMA foreign_keys = {'ON' if is_on else 'OFF'}").close()
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Return the rows of one reading statement, in the driver's notation, with nothing between it and the driver.
+        """Return the rows of one reading statement in the driver's syntax, bypassing SQLAlchemy.
 
         Returns:
-            The rows; none when the connection was lost, so whoever gets none asks again in a transaction.
+            The rows; none when the connection was lost, so callers with an empty result query again in a transaction.
         """
         with translated(self.url), self._alone.connect() as connection:
             driver = connection.connection.driver_connection
@@ -146,19 +147,19 @@ class Storage:
         version: int | None = None,
         is_bulk: bool = False,
     ) -> bool:
-        """Hold the table's row until the transaction ends; return whether the table still exists.
+        """Lock the table's row until the transaction ends; return whether the table still exists.
 
-        Whoever adds or drops partitions holds it shared, whoever changes the table or its indexes exclusively: that
-        gives the table a new version. On SQLite every writing transaction is alone anyway.
+        Adding or dropping partitions needs a shared lock; changing the table or its indexes an exclusive one, which
+        gives the table a new version. On SQLite all writing transactions are serialized anyway.
 
         Args:
-            is_bulk: Of those who share the table, be the only one. For transactions that lock partitions batch by
-                batch: each batch is locked in one order, but several batches would wait for others' in a circle. Also
-                for those that compare the locations of partitions (`catalog.partitions.folders`).
-            version: Only hold it, exclusively, when it has this version still.
+            is_bulk: Allow only one bulk transaction among the shared locks. For transactions that lock partitions in
+                batches: each batch is locked in one order, but several batches could deadlock. Also for those that
+                compare the locations of partitions (`catalog.partitions.folders`).
+            version: Lock exclusively only if the table still has this version.
         """
         if self.is_postgresql:
-            # A row lock that is shared without a pause is never had exclusively; this lock is had in turn.
+            # Overlapping shared row locks would starve an exclusive one; advisory locks are granted in order.
             alone, shared = func.pg_advisory_xact_lock, func.pg_advisory_xact_lock_shared
             locks = [(alone if exclusive else shared)(_TABLE_LOCKS, table_id)]
             if not exclusive:
@@ -184,12 +185,12 @@ class Storage:
 
 
 def _pin_isolation(connection: psycopg.Connection[Any], _record: Any) -> None:
-    """Set the isolation of single statements, which no BEGIN can carry."""
+    """Set the isolation level of single statements, which have no BEGIN."""
     connection.execute("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED")
 
 
 def _ping_after_a_pause(engine: Engine) -> None:
-    """Try a connection that nobody has used for a second, as the server may be gone; not before each short look-up."""
+    """Ping a connection that was idle for a second, as the server may be gone; not before each short look-up."""
 
     def left(_connection: Any, record: ConnectionPoolEntry) -> None:
         record.info[_LEFT_AT] = time.monotonic()
@@ -206,7 +207,7 @@ def _ping_after_a_pause(engine: Engine) -> None:
 
 
 def catalog_url() -> str:
-    """Return the catalog that the environment names.
+    """Return the catalog's URL from the environment.
 
     Raises:
         CatalogUnavailableError: `CALVE_CATALOG_URL` is not set.
@@ -221,10 +222,10 @@ def catalog_url() -> str:
 
 
 def _pool_settings() -> dict[str, int]:
-    """Return how many connections a process may have, of each kind, and how long it waits for one.
+    """Return the maximum number of connections per pool and process, and the time to wait for one.
 
     Raises:
-        InvalidConfigurationError: A setting is no number, or too small.
+        InvalidConfigurationError: A setting is not a number, or too small.
     """
     limit = _connection_limit()
     kept = min(limit, 5)
@@ -247,10 +248,10 @@ def _new_engine(url: URL, **options: Any) -> Engine:
     try:
         return create_engine(url, **_pool_settings(), **options)
     except (ArgumentError, ValueError):
-        # Not their messages, which may show a value.
+        # Without the original message, which may show a secret.
         raise CatalogUnavailableError(
-            f"the catalog {shown_url(url)} has a parameter in its URL that cannot be used; correct hosts, ports and "
-            "options in CALVE_CATALOG_URL"
+            f"the catalog {shown_url(url)} has an invalid parameter in its URL; correct hosts, ports and options in "
+            "CALVE_CATALOG_URL"
         ) from None
 
 
@@ -266,14 +267,14 @@ def _normalise_url(text: str) -> URL:
     if backend == "postgresql":
         if has_half_a_password(text, url):
             raise CatalogUnavailableError(
-                "the catalog's URL has an @ behind the first one after the password, so where the password ends is "
-                "not known; write each @ of the password as %40, each / as %2F and each ? as %3F in CALVE_CATALOG_URL"
+                "the catalog's URL has a second @ after the password, so the end of the password is ambiguous; write "
+                "each @ of the password as %40, each / as %2F and each ? as %3F in CALVE_CATALOG_URL"
             )
         return url.set(drivername="postgresql+psycopg")
     if backend == "sqlite":
         return url.set(drivername="sqlite+pysqlite")
     raise CatalogUnavailableError(
-        "the catalog's URL is neither of PostgreSQL nor of SQLite; write postgresql://user:password@host/database "
+        "the catalog's URL is neither for PostgreSQL nor for SQLite; use postgresql://user:password@host/database "
         "or sqlite:////absolute/path.db"
     )
 
@@ -288,9 +289,9 @@ def _make_folder(path: Path) -> None:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
-    # PostgreSQL's function of this name, so that one query serves both.
+    # Emulates PostgreSQL's function, so that one query serves both databases.
     connection.create_function("split_part", 3, lambda text, by, number: text.split(by)[number - 1], deterministic=True)
-    connection.isolation_level = None  # the `begin` event says how each transaction begins
+    connection.isolation_level = None  # the `begin` event starts each transaction
     for pragma in (
         f"busy_timeout = {_BUSY_TIMEOUT_MS}",
         "synchronous = NORMAL",
@@ -301,14 +302,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: Any) -> None:
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Change a new database's mode; SQLite does not wait here when others do the same, whatever the busy timeout."""
+    """Set the journal mode of a new database; SQLite's busy timeout does not cover concurrent changes of the mode."""
     deadline = time.monotonic() + _BUSY_TIMEOUT_MS / 1000
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL").close()
             return
         except sqlite3.OperationalError as error:
-            # Only a lock goes away by itself: a full or read-only disk is named at once.
+            # Only a lock is temporary; a full or read-only disk is reported at once.
             if error.sqlite_errorcode & 0xFF not in _LOCKED or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)

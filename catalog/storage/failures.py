@@ -1,4 +1,4 @@
-"""Translate what the database, its driver and SQLAlchemy raise into errors of the catalog."""
+"""Translation of errors of the database, its driver and SQLAlchemy into errors of the catalog."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from catalog.errors import (
 from catalog.storage.urls import shown_url
 
 _LOST_RACES = ("40001", "40P01", "55P03")
-"""PostgreSQL's codes of a serialisation failure, a deadlock, and an expired lock_timeout."""
+"""PostgreSQL's codes for a serialization failure, a deadlock, and an expired lock_timeout."""
 
 _SERVER_GONE = ("08", "57P")
-"""Classes of PostgreSQL's codes for lost connections, and for a server that stops or starts."""
+"""PostgreSQL's code classes for lost connections, and for a server that stops or starts."""
 
 
 @contextmanager
 def translated(url: URL) -> Iterator[None]:
-    """Raise what the database raises as a CatalogError that says what to do."""
+    """Translate errors of the database into a CatalogError with advice."""
     try:
         yield
     except CatalogError:
@@ -70,16 +70,18 @@ def _translation(error: Exception, url: URL) -> CatalogError | None:
     if isinstance(error, StatementError) and isinstance(error.orig, CatalogError):
         return error.orig
     if isinstance(error, UnicodeEncodeError):
-        return InvalidRequestError(f"a text is no Unicode and cannot be stored: {error.object!r:.100}; decode it first")
+        return InvalidRequestError(
+            f"a string is not valid Unicode and cannot be stored: {error.object!r:.100}; decode it first"
+        )
     if isinstance(error, IntegrityError) or not isinstance(error, SQLAlchemyError | psycopg.Error | sqlite3.Error):
         return None
     shown = shown_url(url)
     if isinstance(error, TimeoutError):
         return CatalogUnavailableError(
-            f"the catalog {shown}: all connections of this process are in use; close what reads, or allow more by "
-            "CALVE_CONNECTIONS"
+            f"the catalog {shown}: all connections of this process are in use; close open readers, or allow more "
+            "with CALVE_CONNECTIONS"
         )
-    # SQLite ends the transaction when its disk is full: what follows only says that there is none.
+    # SQLite ends the transaction when its disk is full; the next error only reports the missing transaction.
     while "no such savepoint" in str(error) and isinstance(error.__context__, Exception):
         error = error.__context__
     cause = error.orig if isinstance(error, DBAPIError) else error
@@ -87,13 +89,13 @@ def _translation(error: Exception, url: URL) -> CatalogError | None:
     if isinstance(cause, UnicodeEncodeError):
         return _translation(cause, url)
     if _is_read_only(url, message):
-        message = f"{message}, because its folder is read-only, and SQLite writes there also when it reads"
+        message = f"{message}, because its folder is read-only, and SQLite writes there even to read"
         return _read_only(message, shown)
     return _by_code(getattr(cause, "sqlstate", None) or "", message, shown) or _otherwise(error, message, shown)
 
 
 def _is_read_only(url: URL, message: str) -> bool:
-    """Return whether an SQLite file cannot be opened because nothing can be written beside it."""
+    """Return whether an SQLite file cannot be opened because its folder is read-only."""
     if "unable to open database file" not in message or not url.database:
         return False
     folder = os.path.dirname(os.path.abspath(url.database))
@@ -102,15 +104,14 @@ def _is_read_only(url: URL, message: str) -> bool:
 
 def _read_only(message: str, shown: str) -> CatalogReadOnlyError:
     return CatalogReadOnlyError(
-        f"the catalog {shown} cannot be written: {message}; nothing was changed. Use a database, or a folder, that can "
-        "be written"
+        f"the catalog {shown} cannot be written: {message}; nothing was changed. Use a writable database or folder"
     )
 
 
 def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
-    """Return the error for what PostgreSQL names by a code, and SQLite in words."""
+    """Return the error for a PostgreSQL error code or an SQLite message."""
     if code in _LOST_RACES or "database is locked" in message or "table is locked" in message:
-        return ConflictError(f"the catalog {shown} was held by others: {message}; nothing was changed, try again")
+        return ConflictError(f"the catalog {shown} was locked by others: {message}; nothing was changed, try again")
     if code == "57014":
         return CatalogUnavailableError(
             f"the catalog {shown} ended a statement: {message}; try again, or allow more time (statement_timeout)"
@@ -119,16 +120,18 @@ def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
         return _read_only(message, shown)
     if code == "42501":
         return CatalogAccessError(
-            f"the catalog {shown} denies this user something: {message}; grant it, or use the owner of the schema"
+            f"the catalog {shown} denies this user access: {message}; grant it, or use the owner of the schema"
         )
     if code == "53100" or "disk is full" in message:
-        return CatalogFullError(f"the disk of the catalog {shown} is full: {message}; nothing was changed. Make room")
+        return CatalogFullError(
+            f"the disk of the catalog {shown} is full: {message}; nothing was changed. Free some space"
+        )
     if code == "58030" or "disk I/O error" in message:
         return CatalogUnavailableError(
             f"the disk of the catalog {shown} failed: {message}; nothing was changed. Check the disk and its quotas"
         )
     if code in ("22001", "22021") or "NUL (0x00)" in message:
-        return InvalidRequestError(f"a text cannot be stored in the catalog: {message}; nothing was changed")
+        return InvalidRequestError(f"a string cannot be stored in the catalog: {message}; nothing was changed")
     if code.startswith(_SERVER_GONE):
         return _unavailable(message, shown)
     return None
@@ -140,17 +143,18 @@ def _otherwise(error: Exception, message: str, shown: str) -> CatalogError:
     is_lost = isinstance(error, DBAPIError) and (error.statement is None or error.connection_invalidated)
     if is_lost or isinstance(error, psycopg.OperationalError):
         return _unavailable(message, shown)
-    return CatalogRefusedError(f"the catalog {shown} refused a statement: {message}; nothing was changed")
+    return CatalogRefusedError(f"the catalog {shown} rejected a statement: {message}; nothing was changed")
 
 
 def _unavailable(message: str, shown: str) -> CatalogUnavailableError:
     return CatalogUnavailableError(
-        f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and that the database server runs"
+        f"the catalog {shown} cannot be reached: {message}; check CALVE_CATALOG_URL and whether the database server "
+        "is running"
     )
 
 
 def violates_unique_index(error: Exception, index: Index) -> bool:
-    """Return whether a driver refused a row for a unique index; bulk statements bypass SQLAlchemy's errors."""
+    """Return whether a driver rejected a row because of a unique index; bulk statements bypass SQLAlchemy's errors."""
     if isinstance(error, psycopg.errors.UniqueViolation):
         return error.diag.constraint_name == index.name
     columns = ", ".join(f"{column.table.name}.{column.name}" for column in index.columns)

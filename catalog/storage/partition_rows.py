@@ -1,4 +1,4 @@
-"""Rows of partitions, and the partitions that they are."""
+"""Rows of partitions, and their conversion to partitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITION_COLUMNS = (
     "is_quarantined",
     "created_at_ms",
 )
-"""Columns of a partition's row, in the order in which every query returns them."""
+"""Columns of a partition's row, in the order of all queries."""
 
 PartitionRecord: TypeAlias = Sequence[Any]
 """The columns `PARTITION_COLUMNS` of a partition's row."""
@@ -33,16 +33,16 @@ _STATES = (PartitionState.VISIBLE, PartitionState.QUARANTINED)
 
 
 def partition_query(table: Table) -> Select[*tuple[Any, ...]]:
-    """Return the query of a table's partitions, as `PartitionFactory` takes them."""
+    """Return the query of a table's partitions for `PartitionFactory`."""
     columns = [getattr(PartitionRow, column) for column in PARTITION_COLUMNS]
     return select(*columns).where(PartitionRow.table_id == table.id)
 
 
 class PartitionFactory:
-    """Makes the partitions of one table from rows."""
+    """Converter of rows to the partitions of one table."""
 
     def __init__(self, table: Table) -> None:
-        """Take the table."""
+        """Prepare the default locations and the cache of properties."""
         self._properties = Memo(read_properties)
         self._default_location = folder_template(table.location, table.key_names)
 
@@ -72,6 +72,6 @@ class PartitionFactory:
                 created_at_ms,
                 own_format,
             )
-            # Past the constructor of the named tuple, which takes as long as all the rest.
+            # Bypasses the constructor of the named tuple, which takes as long as all the rest.
             partitions.append(new(Partition, fields))
         return partitions

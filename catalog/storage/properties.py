@@ -1,7 +1,7 @@
-"""The text in which a partition's properties are kept, and its own format with them.
+"""Serialization of a partition's properties, including its own format.
 
-A format of its own is rare, so it has no column that every partition would be read with: it stands among the
-properties, under a name that no property may have. The texts of partitions are few, and each is read once.
+A partition rarely has its own format, so there is no column that every read of a partition would fetch: it is stored
+among the properties, under a reserved name. Partitions share few distinct strings, each of which is parsed once.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from catalog.model import FileFormat, Table
 from catalog.model.identifiers import text_properties
 
 FORMAT_PROPERTY = "calve.format"
-"""The reserved name."""
+"""The reserved name of a partition's own format."""
 
 OwnProperties: TypeAlias = tuple[Mapping[str, str], FileFormat | None]
-"""A partition's properties, and its format when it is not the table's."""
+"""A partition's properties, and its format when it differs from the table's."""
 
 
 def properties_text(table: Table, properties: Mapping[str, str] | None, own_format: FileFormat | None) -> str | None:
-    """Return what to store; None when there is nothing.
+    """Return the string to store; None when there is nothing.
 
     Raises:
         InvalidPartitionError: A property has the reserved name.
@@ -32,8 +32,8 @@ def properties_text(table: Table, properties: Mapping[str, str] | None, own_form
     if FORMAT_PROPERTY in stored:
         raise InvalidPartitionError(
             table.full_name,
-            reason=f"no partition property can be called {FORMAT_PROPERTY}; to say the format of a partition's files, "
-            "set its format",
+            reason=f"the partition property name {FORMAT_PROPERTY} is reserved; to set the format of a partition's "
+            "files, use its format",
         )
     if own_format is not None and own_format is not table.format:
         stored[FORMAT_PROPERTY] = own_format.value
@@ -41,7 +41,7 @@ def properties_text(table: Table, properties: Mapping[str, str] | None, own_form
 
 
 def read_properties(text: str | None) -> OwnProperties:
-    """Return what `properties_text` was given."""
+    """Return the arguments of `properties_text`, given its result."""
     properties = json.loads(text) if text else {}
     own_format = properties.pop(FORMAT_PROPERTY, None)
     return MappingProxyType(properties), None if own_format is None else FileFormat(own_format)

@@ -11,28 +11,28 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from catalog.storage.texts import String, Text
 
 BigId = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite numbers rows by itself only in an INTEGER column."""
+"""SQLite generates row ids only for INTEGER columns."""
 
 
 def new_version() -> int:
-    """Return a number that no table has had: ids of dropped tables are used again, and counters would begin anew."""
+    """Return a random version, unique across tables: counters would restart with a reused id of a dropped table."""
     return secrets.randbits(62)
 
 
 _NEVER_REUSED = {"sqlite_autoincrement": True}
-"""Without it SQLite gives the highest id of a deleted row to the next row, as PostgreSQL's sequences never do.
+"""Without this, SQLite reuses the highest id of deleted rows, which PostgreSQL's sequences never do.
 
-What continues old work finds its own row again by such an id, or none.
+Resumed work must find its own row by such an id, or none.
 """
 
 
 def _only_rows(condition: str) -> dict[str, Any]:
-    """Return the arguments of an index that has entries for some rows only."""
+    """Return the arguments of a partial index."""
     return {"postgresql_where": text(condition), "sqlite_where": text(condition)}
 
 
 class Base(DeclarativeBase):
-    """Common metadata, with constraint names that are the same on every database."""
+    """Common metadata, with the same constraint names on every database."""
 
     metadata = MetaData(
         naming_convention={
@@ -48,7 +48,7 @@ class Base(DeclarativeBase):
 class CatalogRow(Base):
     """The catalog itself: one row.
 
-    `identity` is random and tells the catalog's folders and data files from those of others by their names.
+    `identity` is random, and distinguishes the catalog's folders and data files by name from those of other catalogs.
     """
 
     __tablename__ = "calve_catalog"
@@ -70,11 +70,11 @@ class DatabaseRow(Base):
 
 
 class TableRow(Base):
-    """A table. Its row is what adding partitions and changing indexes order themselves on.
+    """A table. Transactions that add partitions or change indexes are serialized by its row.
 
-    `version` becomes another one with each change of the table's definition or of one of its indexes
-    (`Storage.lock_table`), so that whoever kept these sees that they are old. `location_key` is the location as
-    `catalog.files.locations.location_key` normalises it; null for views.
+    `version` changes with each change of the table's definition or of one of its indexes (`Storage.lock_table`), which
+    invalidates caches of these. `location_key` is the location as normalized by `catalog.files.locations.location_key`;
+    null for views.
     """
 
     __tablename__ = "calve_table"
@@ -108,20 +108,20 @@ class TableRow(Base):
 class PartitionRow(Base):
     """A partition.
 
-    `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values`
-    keeps the texts (`catalog.model.partition_names.pack_values`). `location` is null when it is the Hive-style default.
-    `properties` is JSON, with the partition's own format in it if it has one (`catalog.storage.properties`). There
-    is no foreign key to the table: to check it takes longer than to write the row, and whoever adds partitions
-    holds the table's row.
+    `identity` is a digest of the typed values: two spellings of the same values are one partition. `packed_values` has
+    the strings (`catalog.model.partition_names.pack_values`). `location` is null for the Hive-style default.
+    `properties` is JSON, including the partition's own format if it has one (`catalog.storage.properties`). There is no
+    foreign key to the table: checking it takes longer than writing the row, and transactions that add partitions lock
+    the table's row.
     """
 
     __tablename__ = "calve_partition"
     __table_args__ = (
         Index("uq_calve_partition_table_id_identity", "table_id", "identity", unique=True),
         Index("ix_calve_partition_table_id_id", "table_id", "id"),
-        # To find who has files in a folder; few partitions lie elsewhere than by default.
+        # Finds the owner of files in a folder; few partitions have a location other than the default.
         Index("ix_calve_partition_location", "location", **_only_rows("location IS NOT NULL")),
-        # Partitions that no operation added have no entry, and cost nothing.
+        # Partitions that no operation added have no entry, so they add no cost.
         Index(
             "ix_calve_partition_table_id_operation_number",
             "table_id",
@@ -135,7 +135,7 @@ class PartitionRow(Base):
     table_id: Mapped[int] = mapped_column(BigId)
     identity: Mapped[bytes] = mapped_column(LargeBinary(16))
     packed_values: Mapped[str] = mapped_column(Text)
-    # Collated by characters (revision 0012), so that the locations inside a folder are one range.
+    # Collated by code point (revision 0012), so that the locations inside a folder are one range.
     location: Mapped[str | None] = mapped_column(Text)
     file_count: Mapped[int | None]
     row_count: Mapped[int | None]
@@ -147,9 +147,9 @@ class PartitionRow(Base):
 
 
 class DataFileRow(Base):
-    """A data file of a table with a partition scheme; its rows are what readers see.
+    """A data file of a table with a partition scheme; readers see exactly the files that have a row.
 
-    `path` is below the table's location. `statistics` is JSON (`catalog.datafiles.files.FileStatistics`). As for
+    `path` is relative to the table's location. `statistics` is JSON (`catalog.datafiles.files.FileStatistics`). As for
     partitions, there is no foreign key to the table.
     """
 
@@ -170,9 +170,9 @@ class DataFileRow(Base):
 
 
 class RetiredFileRow(Base):
-    """A file that no table has any more, kept for the readers that began before it was retired, until vacuum.
+    """A file that no table references any more, kept until vacuum for readers that started before it was retired.
 
-    `table_id` is the table that had it, whatever it is called now; `table_name` its name at that time.
+    `table_id` is the table that had it, whatever its current name; `table_name` its name at that time.
     """
 
     __tablename__ = "calve_retired_file"
@@ -188,7 +188,7 @@ class RetiredFileRow(Base):
 
 
 class PartitionIndexRow(Base):
-    """A partition index; unique names and the limit are checked under the table's lock, FAILED ones do not count."""
+    """A partition index; unique names and the limit, which ignore FAILED ones, are checked under the table's lock."""
 
     __tablename__ = "calve_partition_index"
     __table_args__ = (Index("ix_calve_partition_index_table_id", "table_id"), _NEVER_REUSED)
@@ -208,7 +208,7 @@ class PartitionIndexRow(Base):
 class BackfillRangeRow(Base):
     """A range of partition ids, both ends inclusive, whose partitions have no items yet in a CREATING index.
 
-    The ranges of an index hold every partition that existed when it was created; later ones write their own items.
+    The ranges cover all partitions that existed when the index was created; later ones write their own items.
     """
 
     __tablename__ = "calve_backfill_range"
@@ -219,7 +219,7 @@ class BackfillRangeRow(Base):
 
 
 class IndexItemRow(Base):
-    """An index item. There is no foreign key to the partition, which would need one more B-tree to be enforced."""
+    """An index item. A foreign key to the partition is missing because enforcing it would need another B-tree."""
 
     __tablename__ = "calve_index_item"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
@@ -232,7 +232,7 @@ class IndexItemRow(Base):
 class OperationRow(Base):
     """A journaled change of the catalog and its files.
 
-    It belongs to the table of `table_id`; null until the table exists. `table_name` is the name under which it began.
+    `table_id` is its table; null until the table exists. `table_name` is the table's name when the operation started.
     """
 
     __tablename__ = "calve_operation"
@@ -281,7 +281,7 @@ class JobRow(Base):
 
 
 class SourceFileRow(Base):
-    """A raw file whose rows a table has. Without a foreign key to the table, which is dropped before its rows are."""
+    """A loaded raw file. It has no foreign key to the table, which is dropped before its rows are deleted."""
 
     __tablename__ = "calve_source_file"
 
@@ -293,11 +293,11 @@ class SourceFileRow(Base):
 
 
 class StagedPartitionRow(Base):
-    """Where a load that is being published puts the files of a partition (`catalog.partitions.staged`).
+    """The target folder of a partition in a load that is being published (`catalog.partitions.staged`).
 
-    `attempt` is the one that staged the files; `packed_values` and `identity` are as in `PartitionRow`. With `is_new`
-    the partition comes with the load; `refused` tells why it is left out. `partition_id` is that of a partition that
-    exists and gets the files. The commit deletes these rows.
+    `attempt` staged the files; `packed_values` and `identity` are as in `PartitionRow`. With `is_new`, the load adds
+    the partition; `refused` is the reason why it is skipped. `partition_id` is that of an existing partition that gets
+    the files. The commit deletes these rows.
     """
 
     __tablename__ = "calve_staged_partition"
@@ -318,9 +318,9 @@ class StagedPartitionRow(Base):
 
 
 class PurgedFolderRow(Base):
-    """A folder that a purge deletes, as long as its operation is not CLEANED (`catalog.tables.purged_folders`).
+    """A folder that a purge deletes, until its operation is CLEANED (`catalog.tables.purged_folders`).
 
-    `location_key` is as in `TableRow`; of a location that is too long, that of a folder around it.
+    `location_key` is as in `TableRow`; for a location that is too long, that of a folder around it.
     """
 
     __tablename__ = "calve_purged_folder"
@@ -332,7 +332,7 @@ class PurgedFolderRow(Base):
 
 
 class ApprovalRow(Base):
-    """A person's approval of a deletion. `operation_id` is the run's, which may have no row."""
+    """A person's approval of a deletion. `operation_id` is the run's id, which may have no row."""
 
     __tablename__ = "calve_approval"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
@@ -358,9 +358,9 @@ class PartitionCheckRow(Base):
 
 
 class IcebergTableRow(Base):
-    """Where the metadata of an Iceberg table is: a row of PyIceberg's SqlCatalog and of Iceberg's JDBC catalog.
+    """The metadata location of an Iceberg table: a row of PyIceberg's SqlCatalog and of Iceberg's JDBC catalog.
 
-    Both change it by themselves when they commit. Source: PyIceberg 0.12, `pyiceberg/catalog/sql.py`.
+    Both update it when they commit. Source: PyIceberg 0.12, `pyiceberg/catalog/sql.py`.
     """
 
     __tablename__ = "iceberg_tables"
@@ -385,10 +385,9 @@ class IcebergNamespaceRow(Base):
 
 
 class SharedLocationRow(Base):
-    """A location of which an Iceberg table has data files that are another table's, too.
+    """A location where an Iceberg table has data files that also belong to another table.
 
-    `location` is written as `catalog.files.locations.comparable` does. It counts only as long as the Iceberg table is
-    there.
+    `location` is normalized by `catalog.files.locations.comparable`. It is valid only while the Iceberg table exists.
     """
 
     __tablename__ = "calve_shared_location"

@@ -1,4 +1,4 @@
-"""Texts in the catalog's tables: what no database stores the same way is refused before it is sent."""
+"""String columns of the catalog; values that some database cannot store are refused on all of them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 class _Checked(TypeDecorator[str]):
-    """A text without U+0000 and lone surrogates, and no longer than its column, on SQLite too."""
+    """A string without U+0000 and unpaired surrogates, limited to the column's length on SQLite, too."""
 
     impl: type[PlainString] = PlainString
     cache_ok = True
     limit: int | None = None
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Return the text.
+        """Return the string.
 
         Raises:
             InvalidRequestError: It cannot be stored.
@@ -30,27 +30,29 @@ class _Checked(TypeDecorator[str]):
             return None
         limit = self.limit
         if limit is not None and len(value) > limit:
-            raise InvalidRequestError(f"text {value[:40]!r}… has {len(value)} characters; at most {limit} are allowed")
+            raise InvalidRequestError(
+                f"string {value[:40]!r}… has {len(value)} characters; at most {limit} are allowed"
+            )
         if match := _UNSTORABLE.search(value):
             raise InvalidRequestError(
-                f"text {value[:40]!r} holds {match.group()!r}, which no database can store; take it out"
+                f"string {value[:40]!r} contains {match.group()!r}, which databases cannot store; remove it"
             )
         return value
 
 
 class String(_Checked):
-    """A text of limited length."""
+    """A string of limited length."""
 
     cache_ok = True
 
     def __init__(self, limit: int) -> None:
-        """Take the number of characters."""
+        """Create a column type with a maximum number of characters."""
         super().__init__(limit)
         self.limit = limit
 
 
 class Text(_Checked):
-    """A text of any length."""
+    """A string of any length."""
 
     impl = PlainText
     cache_ok = True

@@ -1,4 +1,4 @@
-"""The schema's revisions: forward to the newest, back for those who must."""
+"""Upgrades and downgrades of the database schema."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from catalog.errors import CatalogVersionError
 from catalog.storage.engine import Storage
 from catalog.storage.urls import shown_url
 
-# Alembic is imported late: opening a catalog does not need it, and it takes as long as answering a statement.
+# Alembic is imported late: opening a catalog does not need it, and the import takes as long as a statement.
 if TYPE_CHECKING:
     from alembic.config import Config
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _VERSION_TABLE = "calve_alembic_version"
-# Any number that no other user of the same server is likely to have chosen.
+# An arbitrary number that other users of the same server are unlikely to use.
 _UPGRADE_LOCK = 6013_2026
 
 
 def upgrade(storage: Storage, revision: str = "head") -> None:
-    """Bring the schema to a revision; does nothing when it is there. Concurrent callers wait for each other."""
+    """Upgrade the schema to a revision, unless it has that already. Concurrent callers wait for each other."""
     from alembic import command
 
     with storage.migrate() as connection:
@@ -33,7 +33,7 @@ def upgrade(storage: Storage, revision: str = "head") -> None:
 
 
 def downgrade(storage: Storage, revision: str) -> None:
-    """Take the schema back to a revision, or to nothing by `base`. What only newer revisions hold is lost."""
+    """Downgrade the schema to a revision, or remove it with `base`. Data of newer revisions is lost."""
     from alembic import command
 
     with storage.migrate() as connection:
@@ -42,7 +42,7 @@ def downgrade(storage: Storage, revision: str) -> None:
 
 
 def check_revision(storage: Storage) -> None:
-    """Make sure that the schema is the one this version of Calve was written for.
+    """Check that the schema has the revision of this version of Calve.
 
     Raises:
         CatalogUnavailableError: The schema is missing.
@@ -50,17 +50,20 @@ def check_revision(storage: Storage) -> None:
     """
     expected = newest_revision()
     with storage.read() as connection:
-        found = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
-    refuse_newer(storage, found)
-    if found != expected:
+        revision = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+    refuse_newer(storage, revision)
+    if revision != expected:
         raise CatalogVersionError(
-            f"the catalog {shown_url(storage.url)} has schema revision {found}, this version of Calve needs "
+            f"the catalog {shown_url(storage.url)} has schema revision {revision}, this version of Calve needs "
             f"{expected}; run `calve init`"
         )
 
 
 def refuse_newer(storage: Storage, found: str | None) -> None:
-    """Make sure that a schema was not made by a newer version of Calve.
+    """Check that the schema was not created by a newer version of Calve.
+
+    Args:
+        found: The schema's revision; None when it has none.
 
     Raises:
         CatalogVersionError: It was.
@@ -68,13 +71,13 @@ def refuse_newer(storage: Storage, found: str | None) -> None:
     expected = newest_revision()
     if found is not None and found > expected:
         raise CatalogVersionError(
-            f"the catalog {shown_url(storage.url)} has schema revision {found}, made by a newer version of Calve; this "
-            f"version knows {expected} at most. Upgrade Calve"
+            f"the catalog {shown_url(storage.url)} has schema revision {found}, created by a newer version of Calve; "
+            f"this version supports {expected} at most. Upgrade Calve"
         )
 
 
 def newest_revision() -> str:
-    """Return the revision that this version of Calve needs; the names of their files begin with the revisions."""
+    """Return the revision that this version of Calve needs; the names of revision files start with it."""
     return max(path.name.split("_")[0] for path in (_MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 

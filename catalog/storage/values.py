@@ -1,4 +1,4 @@
-"""Partition values between their text and what the catalog stores: typed, encoded, packed, identified."""
+"""Conversion of partition values to their stored form: typed, encoded, packed, and identified by a digest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Piece(NamedTuple):
-    """One value of one key: its packed text, its bytes in keys and identities, and what is wrong with it."""
+    """One value of one key: its packed string, its bytes in keys and identities, and the reason if it is invalid."""
 
     packed: str
     encoded: bytes
@@ -29,7 +29,7 @@ class _Piece(NamedTuple):
 
 
 _LACKING = _Piece("%", b"\x02", PartitionProblem.MISSING_VALUE)
-"""What stands for a value that a partition lacks."""
+"""The piece of a missing value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class EncodedValues:
     """The values of one partition as the catalog stores them.
 
     Attributes:
-        packed: All texts in one (`catalog.model.partition_names.pack_values`).
+        packed: All strings as one (`catalog.model.partition_names.pack_values`).
         identity: Digest of the typed values: equal for two spellings of the same values.
-        index_keys: One uncut index key for each index asked for, in order.
+        index_keys: One uncut index key per index, in order.
     """
 
     packed: str
@@ -49,13 +49,13 @@ class EncodedValues:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """The values of many partitions as the catalog stores them, a column at a time.
+    """The values of many partitions as the catalog stores them, as columns.
 
     Attributes:
-        packed, identities: As in `EncodedValues`, one for each partition.
-        index_keys: For each index, its uncut keys, one for each partition.
+        packed, identities: As in `EncodedValues`, one per partition.
+        index_keys: For each index, its uncut keys, one per partition.
         typed: Bytes that sort as the partitions' values do, whatever their spelling.
-        refused: Why an index does not admit a partition, by the partition's number.
+        refused: Position of a partition → reason why an index refuses it.
     """
 
     packed: Sequence[str]
@@ -66,13 +66,13 @@ class EncodedBatch:
 
 
 class ValueEncoder:
-    """Encodes the values of many partitions of one table. Each distinct text is parsed once."""
+    """Encoder of the values of many partitions of one table. Each distinct string is parsed once."""
 
     def __init__(self, table: Table, indexes: Sequence[PartitionIndex] = (), *, every_key: bool = False) -> None:
-        """Take the table and the indexes that every partition has to fit.
+        """Prepare the encoding for a table and the indexes whose types every partition must match.
 
         Args:
-            every_key: A value of a key without an index has to be of the key's type, too; readers would see null.
+            every_key: Values of keys without an index must also be of the key's type; readers would see null.
         """
         self.table = table
         self.indexes = tuple(indexes)
@@ -83,7 +83,7 @@ class ValueEncoder:
         self._known = [Memo(partial(self._new_piece, position)) for position in range(len(self._types))]
 
     def encode(self, values: Sequence[str | None]) -> EncodedValues | RefusedPartition:
-        """Return what to store for a partition, or the first reason why an index does not admit it.
+        """Return the stored form of a partition's values, or the first reason why an index refuses it.
 
         Raises:
             InvalidPartitionError: There are more values than keys.
@@ -99,7 +99,7 @@ class ValueEncoder:
         )
 
     def encode_all(self, rows: Sequence[Sequence[str | None]]) -> EncodedBatch:
-        """Return what to store for at least one partition; a column at a time, which takes a third of the time.
+        """Return the stored form of at least one partition; column by column, which is three times as fast.
 
         Raises:
             InvalidPartitionError: A partition has more values than there are keys.
@@ -122,7 +122,7 @@ class ValueEncoder:
         typed = list(map(b"".join, zip(*encoded, strict=True)))
         return EncodedBatch(
             list(map("/".join, zip(*packs, strict=True))),
-            [hashlib.blake2b(each, digest_size=16).digest() for each in typed],
+            [hashlib.blake2b(encoded_values, digest_size=16).digest() for encoded_values in typed],
             [
                 list(map(b"".join, zip(*[encoded[position] for position in positions], strict=True)))
                 for positions in self._positions
@@ -135,7 +135,7 @@ class ValueEncoder:
         return problem is not None and (position in self._indexed or problem is PartitionProblem.INVALID_TYPE)
 
     def identity(self, values: Sequence[str | None]) -> bytes:
-        """Return the digest of the typed values, whether or not an index admits them."""
+        """Return the digest of the typed values, whether or not an index refuses them."""
         encoded = b"".join([piece.encoded for piece in self._pieces(values)])
         return hashlib.blake2b(encoded, digest_size=16).digest()
 
@@ -187,9 +187,9 @@ def _piece(key_type: KeyType, value: str | None) -> _Piece:
 
 
 def read_packed(key_type: KeyType, piece: str) -> KeyValue | None:
-    """Return what one key's part of a packed text compares as.
+    """Return the typed value of one key's part of a packed string.
 
-    None for null, for a value that the partition lacks, and for one that is not of the key's type.
+    None for null, for a missing value, and for a value that is not of the key's type.
     """
     [text] = unpack_values(piece)
     return None if text is None else key_type.comparable(text)

@@ -165,7 +165,7 @@ def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[
     ("url", "said"),
     [
         ("", "CALVE_CATALOG_URL is not set"),
-        ("mysql://host/x", "neither of PostgreSQL nor of SQLite"),
+        ("mysql://host/x", "neither for PostgreSQL nor for SQLite"),
         ("postgresql://nobody:secret@127.0.0.1:1/none", "cannot be reached"),
         ("sqlite:///{folder}/empty.db", "has no schema yet"),
     ],
