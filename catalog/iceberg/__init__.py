@@ -1,5 +1,5 @@
-"""What Iceberg's table format is made of: schemas, file statistics, manifests, metadata.
+"""Building blocks of Iceberg's table format: schemas, file statistics, manifests, metadata.
 
-Nothing here knows an operation of Calve. PyIceberg is imported only inside this package, and takes a while: import the
-modules of this package where they are needed, not at the top of what every command imports.
+Independent of Calve's operations. PyIceberg is imported only inside this package, and importing it is slow: import
+these modules where they are needed, not at the top of modules that every command imports.
 """

@@ -1,4 +1,4 @@
-"""Adding files to an Iceberg table that is there: which it has already, and by which names their columns are found."""
+"""Adding files to an existing Iceberg table: detection of known files, and the mapping of column names."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CODEC = "deflate"
 
 
 def target_layout(source: Table, source_layout: Layout, target: str, metadata: TableMetadata) -> Layout:
-    """Return the layout by which the files of a Hive table become an Iceberg table's.
+    """Return the layout with which files of a Hive table are added to an Iceberg table.
 
-    Its schema has the target's fields, those that the target is partitioned by last, in the order of the spec.
+    Its schema has the target's fields, with the partition fields last, in the order of the spec.
 
     Raises:
-        ColumnsDifferError: The target is not partitioned by the same keys, or does not have a column of the source, or
-            has a key of another type or one that is NOT NULL.
+        ColumnsDifferError: The target is partitioned by other keys, lacks a column of the source, or has a key of
+            another type or one that is NOT NULL.
     """
     if source_layout.file_names:
         raise ColumnsDifferError(
@@ -42,16 +42,16 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             f"which could be those of other columns in {target}; copy the rows instead"
         )
     schema, spec = metadata.schema(), metadata.spec()
-    keys = [schema.find_field(each.source_id) for each in spec.fields]
+    keys = [schema.find_field(part.source_id) for part in spec.fields]
     source_keys = list(source.key_names)
-    is_identity = all(isinstance(each.transform, IdentityTransform) for each in spec.fields)
-    if not is_identity or sorted(each.name.lower() for each in keys) != sorted(source_keys):
-        parts = ", ".join(f"{each.transform}({schema.find_column_name(each.source_id)})" for each in spec.fields)
+    is_identity = all(isinstance(part.transform, IdentityTransform) for part in spec.fields)
+    if not is_identity or sorted(key.name.lower() for key in keys) != sorted(source_keys):
+        parts = ", ".join(f"{part.transform}({schema.find_column_name(part.source_id)})" for part in spec.fields)
         raise ColumnsDifferError(
             f"Iceberg table {target} is partitioned by {parts or 'nothing'}, and {source.full_name} by "
             f"{', '.join(source_keys) or 'nothing'}; files are added only between tables partitioned by the same keys"
         )
-    known = {each.name.lower(): each for each in schema.fields}
+    known = {field.name.lower(): field for field in schema.fields}
     if missing := [column.name for column in source.columns if column.name not in known]:
         raise ColumnsDifferError(
             f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there "
@@ -69,31 +69,32 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             "do not have their partition keys: some readers (PyIceberg) refuse the table then. Make it optional there "
             f"first: ALTER TABLE {target} ALTER COLUMN {required[0]} DROP NOT NULL"
         )
-    types = {each.name: each.field_type for each in source_layout.schema.fields}
+    types = {field.name: field.field_type for field in source_layout.schema.fields}
     for key in keys:
-        found = types[key.name.lower()]
-        is_wider = isinstance(found, IntegerType) and isinstance(key.field_type, LongType)
-        if found != key.field_type and not is_wider:
+        source_type = types[key.name.lower()]
+        is_wider = isinstance(source_type, IntegerType) and isinstance(key.field_type, LongType)
+        if source_type != key.field_type and not is_wider:
             raise ColumnsDifferError(
-                f"partition key {key.name} is {key.field_type} in the Iceberg table {target} and would be {found} from "
-                f"{source.full_name}; files are added only between tables with keys of the same types"
+                f"partition key {key.name} is {key.field_type} in the Iceberg table {target} and would be "
+                f"{source_type} from {source.full_name}; files can only be added between tables with keys of the same "
+                "types"
             )
-    ids = {each.field_id for each in keys}
-    fields = [*(each for each in schema.fields if each.field_id not in ids), *keys]
+    ids = {key.field_id for key in keys}
+    fields = [*(field for field in schema.fields if field.field_id not in ids), *keys]
     hive_types = dict(zip(types, source_layout.hive_types, strict=True))
     return Layout(
         Schema(*fields, schema_id=schema.schema_id),
         PartitionSpec(*spec.fields, spec_id=spec.spec_id),
         len(keys),
-        tuple(hive_types.get(each.name.lower(), str(each.field_type)) for each in fields),
+        tuple(hive_types.get(field.name.lower(), str(field.field_type)) for field in fields),
         metrics=metrics_modes(metadata.properties, schema, metadata.sort_order()),
     )
 
 
 def fits(layout: Layout, metadata: TableMetadata) -> bool:
-    """Return whether manifests of a layout fit a table as it is now: the same fields, in the same partition spec.
+    """Return whether manifests of a layout fit the current table: the same fields and the same partition spec.
 
-    The spec of a manifest is told by the table, not by the manifest.
+    The spec of a manifest is read from the table, not from the manifest.
     """
     fields = {field.field_id: field for field in metadata.schema().fields}
     return metadata.spec().fields == layout.spec.fields and fields == {
@@ -102,14 +103,14 @@ def fits(layout: Layout, metadata: TableMetadata) -> bool:
 
 
 def layout_digest(layout: Layout) -> str:
-    """Return a digest of a layout's schema and spec: another one when files have to be staged again."""
+    """Return a digest of a layout's schema and spec; when it changes, files must be staged again."""
     values = layout.as_json()
     text = json.dumps([values["schema"]["fields"], values["spec"]["fields"]], default=str, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def known_files(metadata: TableMetadata) -> Iterator[str]:
-    """Yield the paths of a table's data files, a manifest in memory at a time."""
+    """Yield the paths of a table's data files, with one manifest in memory at a time."""
     io = file_io(metadata.location)
     for manifest in current_manifests(metadata):
         if manifest.content == ManifestContent.DATA:
@@ -118,7 +119,7 @@ def known_files(metadata: TableMetadata) -> Iterator[str]:
 
 
 def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEntry]:
-    """Return the entries of a manifest that no snapshot has yet."""
+    """Return the entries of a manifest that is not yet part of a snapshot."""
     file = ManifestFile.from_args(
         manifest_path=manifest.path,
         manifest_length=manifest.length_bytes,
@@ -142,24 +143,24 @@ def files_of(manifest: WrittenManifest, spec: PartitionSpec) -> list[ManifestEnt
 def without_files(
     manifest: WrittenManifest, layout: Layout, left_out: Collection[str], path: str
 ) -> WrittenManifest | None:
-    """Write a manifest again without some files; return None when nothing is left."""
-    kept = [each for each in files_of(manifest, layout.spec) if each.data_file.file_path not in left_out]
+    """Write a copy of a manifest without some files; return None when no files are left."""
+    kept = [entry for entry in files_of(manifest, layout.spec) if entry.data_file.file_path not in left_out]
     return write_entries(layout, kept, path) if kept else None
 
 
 def write_entries(layout: Layout, entries: Iterable[ManifestEntry], path: str) -> WrittenManifest:
-    """Write a manifest with PyIceberg, whose files are new in whatever snapshot it becomes part of."""
+    """Write a manifest with PyIceberg; its files are added by the snapshot that includes the manifest."""
     output = file_io(path).new_output(path)
-    # Without a snapshot's id, as the files inherit it.
+    # Without a snapshot id, which the files inherit.
     with write_manifest(2, layout.spec, layout.schema, output, None, _CODEC) as writer:  # type: ignore[arg-type]
-        for each in entries:
+        for entry in entries:
             writer.add_entry(
                 ManifestEntry.from_args(
                     status=ManifestEntryStatus.ADDED,
                     snapshot_id=None,
                     sequence_number=None,
                     file_sequence_number=None,
-                    data_file=each.data_file,
+                    data_file=entry.data_file,
                 )
             )
     written = writer.to_manifest_file()
@@ -178,11 +179,11 @@ def completed_mapping(
     spellings: Mapping[int, Sequence[str]],
     unknown: Iterable[tuple[int, Sequence[str]]] = (),
 ) -> str:
-    """Return a table's name mapping with the names that the added files use for its columns.
+    """Return a table's name mapping, extended by the names of its columns in the added files.
 
     Args:
-        spellings, unknown: As in `Layout.name_mapping`. Columns that only files have get ids that the table never gave
-            to a column; `catalog.iceberg.metadata.write_append` keeps it from giving them to one later.
+        spellings, unknown: As in `Layout.name_mapping`. Columns that exist only in files get ids that the table never
+            assigned; `catalog.iceberg.metadata.write_append` prevents that it assigns them later.
     """
     known = mapping_of(metadata)
     mapping: list[dict[str, Any]] = [] if known is None else json.loads(known)
@@ -192,7 +193,7 @@ def completed_mapping(
 
 
 def _merge(known: list[dict[str, Any]], more: Iterable[dict[str, Any]]) -> None:
-    """Add fields, and names of fields, to a mapping; a name that another field has stays that one's."""
+    """Add fields, and names of fields, to a mapping; a name that another field has stays with that field."""
     by_id = {entry.get("field-id"): entry for entry in known}
     taken = {name for entry in known for name in entry["names"]}
     for entry in more:

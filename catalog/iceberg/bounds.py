@@ -1,7 +1,7 @@
 """Bounds of columns in Iceberg's single-value serialization.
 
-Source: https://iceberg.apache.org/spec/#appendix-d-single-value-serialization. Of texts and binaries a lower bound is
-cut, an upper one is cut and incremented: https://iceberg.apache.org/spec/#data-file-fields.
+Source: https://iceberg.apache.org/spec/#appendix-d-single-value-serialization. Lower bounds of strings and binaries are
+truncated, upper ones truncated and incremented: https://iceberg.apache.org/spec/#data-file-fields.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 CUT_LENGTH = 16
-"""Usual length: characters of a text, or bytes of a binary: Iceberg's default metrics mode, `truncate(16)`."""
+"""Default length in characters of a string or bytes of a binary: Iceberg's default metrics mode, `truncate(16)`."""
 
 _LAST_ASCII = 0x7F
 _SURROGATES = range(0xD800, 0xE000)
 _LAST_CODE_POINT = 0x10FFFF
 
 UNUSABLE = (ValueError, OverflowError, struct.error, InvalidOperation)
-"""What the functions of `Bounds` raise for a value that cannot be a bound of the column."""
+"""Errors of the functions of `Bounds` for a value that cannot be a bound of the column."""
 
 
 class Bounds(NamedTuple):
-    """How a footer's minimum and maximum become bounds.
+    """Conversion of a footer's minimum and maximum to bounds.
 
     Attributes:
-        comparable: Makes of a footer's value one that compares as the column's values do; None when it does already.
+        comparable: Converts a footer's value to one that compares as the column's values do; None when no conversion is
+            needed.
         lower: Serializes a minimum.
-        upper: Serializes a maximum; None when the value has no upper bound of this length.
+        upper: Serializes a maximum; returns None when there is no upper bound of this length.
     """
 
     comparable: Callable[[Any], Any] | None
@@ -37,10 +38,10 @@ class Bounds(NamedTuple):
 
 
 def checked_text(text: bytes) -> bytes:
-    """Return a text in UTF-8 as it is.
+    """Return a UTF-8 string unchanged.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is not UTF-8.
     """
     if not text.isascii():
         text.decode()
@@ -48,14 +49,14 @@ def checked_text(text: bytes) -> bytes:
 
 
 def cut_text_lower(text: bytes, length: int = CUT_LENGTH) -> bytes:
-    """Return the first characters of a text in UTF-8."""
+    """Return the first characters of a UTF-8 string."""
     if text.isascii():
         return text[:length]
     return text.decode()[:length].encode()
 
 
 def cut_text_upper(text: bytes, length: int = CUT_LENGTH) -> bytes | None:
-    """Return a short text that is not below a text in UTF-8, nor below any that begins as it does."""
+    """Return a short upper bound of all UTF-8 strings with the same prefix; None when there is none."""
     if text.isascii():
         if len(text) <= length:
             return text
@@ -79,7 +80,7 @@ def cut_binary_lower(value: bytes, length: int = CUT_LENGTH) -> bytes:
 
 
 def cut_binary_upper(value: bytes, length: int = CUT_LENGTH) -> bytes | None:
-    """Return a few bytes that are not below a value, nor below any that begins as it does."""
+    """Return a short upper bound of all values with the same prefix; None when there is none."""
     if len(value) <= length:
         return value
     kept = value[:length].rstrip(b"\xff")
@@ -87,15 +88,15 @@ def cut_binary_upper(value: bytes, length: int = CUT_LENGTH) -> bytes | None:
 
 
 def decimal_bytes(unscaled: int) -> bytes:
-    """Return a decimal's unscaled number in as few bytes as hold it."""
+    """Return a decimal's unscaled integer in the minimum number of bytes."""
     return unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
 
 
 def unscaled(text: bytes, scale: int) -> int:
-    """Return the unscaled number of a decimal's text.
+    """Return the unscaled integer of a decimal's string.
 
     Raises:
-        ValueError: It is no number, or has more digits behind the point than the type.
+        ValueError: It is not a number, or its fraction has more digits than the scale.
     """
     whole, _, fraction = text.partition(b".")
     if len(fraction) <= scale and text[-1:].isdigit() and b"E" not in text:
@@ -114,7 +115,7 @@ def _not_nan(value: float) -> float:
 
 def _float_bounds(pack: Callable[[float], bytes]) -> Bounds:
     negative_zero, zero = pack(-0.0), pack(0.0)
-    # Iceberg has -0.0 before 0.0; writers of footers do not keep them apart.
+    # Iceberg sorts -0.0 before 0.0; writers of footers do not distinguish them.
     return Bounds(
         _not_nan,
         lambda value: pack(value) if value else negative_zero,
@@ -129,6 +130,6 @@ FLOAT = _float_bounds(struct.Struct("<f").pack)
 DOUBLE = _float_bounds(struct.Struct("<d").pack)
 TEXT = Bounds(None, checked_text, checked_text)
 BINARY = Bounds(None, bytes, bytes)
-"""Uncut: how long they may be is up to the table (`catalog.iceberg.metrics`)."""
+"""Not truncated here: the table's metrics mode sets the length (`catalog.iceberg.metrics`)."""
 DECIMAL = Bounds(None, decimal_bytes, decimal_bytes)
 DECIMAL_OF_BYTES = Bounds(lambda raw: int.from_bytes(raw, "big", signed=True), decimal_bytes, decimal_bytes)

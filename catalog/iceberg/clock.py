@@ -1,6 +1,6 @@
-"""This host's clock, only for what other systems read, such as Iceberg metadata.
+"""This host's clock, only for timestamps in files of other systems, such as Iceberg metadata.
 
-Times that the catalog compares come from its database (`catalog.storage.clock`).
+Timestamps that the catalog compares come from its database (`catalog.storage.clock`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The data files below a location, as Hive and its readers see them: without hidden files and folders."""
+"""Listing of the data files below a location as Hive's readers see them: without hidden files and folders."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from catalog.iceberg.footers.tails import is_local, local_path
 
 
 class Recursion(StrEnum):
-    """What happens to folders inside a location; the spelling of Trino's `recursive_directory`."""
+    """How to treat folders inside a location; the values of Trino's `recursive_directory`."""
 
     TRUE = "true"
-    """Their files belong to it, at any depth."""
+    """Include their files, at any depth."""
     FALSE = "false"
-    """Their files do not."""
+    """Ignore their files."""
     FAIL = "fail"
-    """There must be none."""
+    """Refuse them."""
 
 
 def data_files(location: str, recursion: Recursion, skip: Collection[str] = ()) -> Iterator[FileInfo]:
-    """Yield the data files of a location by path; none when nothing is there.
+    """Yield the data files of a location by path; nothing when the location does not exist.
 
-    Whether something is hidden is judged by the part of its path below the location.
+    Only the part of a path below the location decides whether a file is hidden.
 
     Args:
-        skip: Folders to leave out with all inside, as full paths in the form of the location.
+        skip: Folders to skip with their contents, as full paths in the form of the location.
 
     Raises:
-        NestedFolderError: A folder is inside that is neither hidden nor skipped, and `recursion` is FAIL.
+        NestedFolderError: There is a folder that is neither hidden nor skipped, and `recursion` is FAIL.
     """
     location = location.rstrip("/")
-    left_out = frozenset(each.rstrip("/") for each in skip)
+    skipped = frozenset(folder.rstrip("/") for folder in skip)
     walk = _local if is_local(location) else _remote
-    yield from sorted(walk(location, recursion, left_out), key=lambda file: file.path)
+    yield from sorted(walk(location, recursion, skipped), key=lambda file: file.path)
 
 
 def _local(location: str, recursion: Recursion, skip: frozenset[str]) -> Iterator[FileInfo]:
@@ -46,7 +46,7 @@ def _local(location: str, recursion: Recursion, skip: frozenset[str]) -> Iterato
         try:
             entries = os.scandir(path)
         except FileNotFoundError:
-            # Gone since its parent was read, or never there.
+            # Deleted since its parent was listed, or never existed.
             continue
         nested = []
         with entries:
@@ -67,7 +67,7 @@ def _local(location: str, recursion: Recursion, skip: frozenset[str]) -> Iterato
 
 
 def _remote(location: str, recursion: Recursion, skip: frozenset[str]) -> Iterator[FileInfo]:
-    # All below in one answer, page by page, is what object stores are quick at.
+    # Object stores are fast at a recursive listing, page by page.
     entries = Folder(location).entries(recursive=recursion is Recursion.TRUE)
     for file, is_folder in sorted(entries, key=lambda entry: entry[0].path):
         parts = file.path[len(location) + 1 :].split("/")

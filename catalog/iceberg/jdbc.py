@@ -1,4 +1,4 @@
-"""The catalog's database as engines on the JVM reach it: Iceberg's JDBC catalog of the name `calve`."""
+"""Settings of Iceberg's JDBC catalog `calve`, with which JVM engines access the catalog's database."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from catalog.storage.urls import password_of
 CATALOG = "calve"
 
 EXTENSIONS = {"spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"}
-"""What lets Spark run Iceberg's statements; it has to know when it starts."""
+"""Spark's setting for Iceberg's SQL statements; it must be set before Spark starts."""
 
 _OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
-"""What libpq and the JDBC driver of PostgreSQL call by one name."""
+"""Options that have the same name in libpq and in PostgreSQL's JDBC driver."""
 
 
 def jdbc_settings(url: URL) -> dict[str, str]:
-    """Return the properties of the catalog for a database; they may contain a password.
+    """Return the properties of Iceberg's catalog for a database; they may contain a password.
 
     Source: Iceberg's `JdbcCatalog`; PyIceberg's `SqlCatalog` writes the tables of its schema version V1.
     """
@@ -39,9 +39,9 @@ def jdbc_settings(url: URL) -> dict[str, str]:
 
 
 def catalog_settings(url: URL) -> dict[str, str]:
-    """Return the settings by which a session of Spark knows the catalog; they may contain a password."""
+    """Return the settings that define the catalog in a Spark session; they may contain a password."""
     name = f"spark.sql.catalog.{CATALOG}"
-    # Iceberg asks for one, also where it creates no table.
+    # Iceberg requires one, even if it creates no table.
     warehouse = os.environ.get("CALVE_WAREHOUSE") or str(state_folder() / "spark-warehouse")
     settings = {**jdbc_settings(url), "warehouse": warehouse}
     return {
@@ -51,9 +51,9 @@ def catalog_settings(url: URL) -> dict[str, str]:
 
 
 def spark_conf(url: URL) -> str:
-    """Return all that a Spark needs to read and write the Iceberg tables, as a file of properties.
+    """Return all settings with which Spark reads and writes the Iceberg tables, as a properties file.
 
-    Source: Spark's `--properties-file`, which is read as `java.util.Properties` are.
+    Source: Spark's `--properties-file`, which has the format of `java.util.Properties`.
     """
     settings = {**package_settings(database=url.get_backend_name()), **EXTENSIONS, **catalog_settings(url)}
     return "".join(f"{key} {_escaped(value)}\n" for key, value in settings.items())

@@ -1,4 +1,4 @@
-"""The layout of the Iceberg table that a Hive table becomes: schema, partition spec, name mapping, typed partitions."""
+"""The layout of a Hive table as an Iceberg table: schema, partition spec, name mapping, typed partitions."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ from catalog.types.key_types import KeyValueError
 RESERVED_NAMES = frozenset(
     ("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number")
 )
-"""Names of Iceberg's metadata columns. With one of them as a column, Spark refuses to read the table.
+"""Names of Iceberg's metadata columns. Spark refuses to read a table that has a column of such a name.
 
-Source: Iceberg's `MetadataColumns.isMetadataColumn`, asked by `SparkSchemaUtil.validateMetadataColumnReferences`.
+Source: Iceberg's `MetadataColumns.isMetadataColumn`, called by `SparkSchemaUtil.validateMetadataColumnReferences`.
 """
 
 _ELEMENT_NAMES = ("bag", "array_element", "array", "item")
-"""What writers of old call the elements of a list, or the group around each; Hive's first.
+"""Names that old writers give to the elements of a list, or the group around each; Hive's first.
 
-Iceberg's own readers do not look at these names. DuckDB 1.5 does, and reads nulls where it finds none that is mapped.
+Iceberg's own readers ignore these names. DuckDB 1.5 does not, and reads nulls if none of them is mapped.
 """
 
-_TOLD: dict[Loss, str] = {
-    Loss.BLANKS: "char(n) becomes string: it has no length, and blanks at its end count",
-    Loss.LENGTH: "varchar(n) becomes string, which has no greatest length",
-    Loss.RANGE: "tinyint and smallint become int, which holds greater numbers",
+_LOSS_WARNINGS: dict[Loss, str] = {
+    Loss.BLANKS: "char(n) becomes string: the length is lost, and trailing blanks become significant",
+    Loss.LENGTH: "varchar(n) becomes string, which has no maximum length",
+    Loss.RANGE: "tinyint and smallint become int, which allows larger numbers",
     Loss.ZONE: "timestamp becomes timestamptz, an instant, which readers show in the time zone of their session",
 }
 
 
 @dataclass(frozen=True)
 class TypeRules:
-    """What is to become of types that Iceberg has in two kinds.
+    """Conversion rules for types with two Iceberg equivalents.
 
     Attributes:
         timestamps: Whether Hive's `timestamp` becomes Iceberg's `timestamptz` (`with zone`) or `timestamp` (`without
@@ -64,7 +64,7 @@ class TypeRules:
     timestamps: Literal["with zone", "without zone"] | None = None
 
     def timestamp(self, file_format: FileFormat) -> IcebergType | None:
-        """Return what `timestamp` becomes in a table of a format; None to refuse it."""
+        """Return the Iceberg type of `timestamp` in a table of a format; None to refuse it."""
         usual = {FileFormat.PARQUET: "with zone", FileFormat.ORC: "without zone"}
         match self.timestamps or usual.get(file_format):
             case "with zone":
@@ -77,7 +77,7 @@ class TypeRules:
 
 @dataclass(frozen=True)
 class ColumnChange:
-    """What becomes of a column or partition key.
+    """The conversion of a column or partition key.
 
     Attributes:
         hive_type: As Hive writes it.
@@ -92,17 +92,17 @@ class ColumnChange:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a Hive table is as an Iceberg table.
+    """The definition of a Hive table as an Iceberg table.
 
     Attributes:
-        schema: The columns, then the partition keys, all optional. Field ids count from 1.
-        spec: One identity field for each partition key, in their order. Field ids count from 1000.
-        key_count: How many of the last columns are the partition keys.
-        hive_types: What the columns and keys were in Hive.
-        warnings: What the Hive table says and the Iceberg table does not, a sentence each.
-        metrics: Field id → metrics mode, where that is not `truncate(16)` (`catalog.iceberg.metrics`).
-        file_names: The names that files have columns under, by field id, where these are not the column's name alone.
-            Ids that the schema does not have are of columns that were dropped.
+        schema: The columns, then the partition keys, all optional. Field ids start at 1.
+        spec: One identity field per partition key, in their order. Field ids start at 1000.
+        key_count: Number of partition keys, which are the last columns.
+        hive_types: The Hive types of columns and keys.
+        warnings: Properties of the Hive table that are lost, one sentence each.
+        metrics: Field id → metrics mode, where it is not `truncate(16)` (`catalog.iceberg.metrics`).
+        file_names: Field id → names of the column in files, if there are others than the column's name. Ids that are
+            missing in the schema belong to dropped columns.
     """
 
     schema: Schema
@@ -115,15 +115,15 @@ class Layout:
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
-        """The columns inside data files, under the names there; those with former names come again, at the end."""
+        """The columns in data files, by their names there; columns with former names are repeated at the end."""
         fields = self.schema.fields[: len(self.schema.fields) - self.key_count]
-        names = {each.field_id: self.file_names.get(each.field_id, (each.name,)) for each in fields}
-        newest = [each.model_copy(update={"name": names[each.field_id][-1]}) for each in fields]
-        former = [each.model_copy(update={"name": name}) for each in fields for name in names[each.field_id][:-1]]
+        names = {field.field_id: self.file_names.get(field.field_id, (field.name,)) for field in fields}
+        newest = [field.model_copy(update={"name": names[field.field_id][-1]}) for field in fields]
+        former = [field.model_copy(update={"name": name}) for field in fields for name in names[field.field_id][:-1]]
         return (*newest, *former)
 
     def describe(self) -> list[ColumnChange]:
-        """Return what becomes of each column and partition key, in their order."""
+        """Return the conversion of each column and partition key, in their order."""
         first_key = len(self.hive_types) - self.key_count
         return [
             ColumnChange(field.name, hive_type, spelled(field.field_type), position >= first_key)
@@ -131,15 +131,15 @@ class Layout:
         ]
 
     def partition_record(self, values: Sequence[str | None]) -> tuple[PartitionValue, ...]:
-        """Return the typed values of a partition, as they stand in manifests.
+        """Return the typed values of a partition for manifests.
 
         Args:
-            values: One text for each partition key, in order, without the escapes of a path. None is null, and so is
-                `__HIVE_DEFAULT_PARTITION__`.
+            values: One string per partition key, in order, without path escapes. None and `__HIVE_DEFAULT_PARTITION__`
+                are null.
 
         Raises:
-            PartitionValueError: A text is not of its key's type.
-            ValueError: There are more or fewer values than keys.
+            PartitionValueError: A string is not of its key's type.
+            ValueError: The number of values differs from that of the keys.
         """
         if len(values) != self.key_count:
             raise ValueError(f"{list(values)} has {len(values)} values for {self.key_count} partition keys")
@@ -164,17 +164,17 @@ class Layout:
         spellings: Mapping[int, Collection[str]] | None = None,
         unknown: Iterable[tuple[int, Sequence[str]]] = (),
     ) -> str:
-        """Return what readers find the columns of files by, which have no field ids: `schema.name-mapping.default`.
+        """Return the name mapping for readers of files without field ids (`schema.name-mapping.default`).
 
         Args:
-            spellings: Other names that files use for a field, by field id.
-            unknown: Columns of files that the table does not have: the field id of the struct that they are inside, 0
-                for the table, and the names from there on. They get ids that no field has, as columns that were dropped
-                keep theirs: PyIceberg refuses to read a file with a column that is not mapped, and DuckDB 1.5 reads
-                null for those behind it.
+            spellings: Other names of fields in files, by field id.
+            unknown: Columns in files that the table does not have: the field id of the enclosing struct, 0 for the
+                table, and the names from there on. They get ids that no field has, as dropped columns keep theirs:
+                PyIceberg refuses to read a file with a column that is not mapped, and DuckDB 1.5 reads null for the
+                columns after it.
 
         Raises:
-            ValueError: There is no field of an id, or two fields side by side would have one name.
+            ValueError: There is no field of an id, or two fields of one struct would have the same name.
 
         Source: Iceberg's specification, "Column Projection" and "Name Mapping Serialization".
         """
@@ -185,13 +185,13 @@ class Layout:
             mapping.append({"field-id": field_id, "names": list(self.file_names[field_id])})
         if others:
             raise ValueError(
-                f"there is no field with the id {', '.join(map(str, sorted(others)))} to be spelled otherwise"
+                f"spellings are given for the field id {', '.join(map(str, sorted(others)))}, which does not exist"
             )
         map_unknown(mapping, unknown, max((self.schema.highest_field_id, *self.file_names)))
         return json.dumps(mapping, ensure_ascii=False, separators=(",", ":"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return the layout as what `json` writes; `from_json` reads it back."""
+        """Return the layout as JSON values; `from_json` is the inverse."""
         return {
             "schema": self.schema.model_dump(),
             "spec": self.spec.model_dump(),
@@ -204,7 +204,7 @@ class Layout:
 
     @classmethod
     def from_json(cls, layout: Mapping[str, Any]) -> Layout:
-        """Return the layout that `as_json` wrote."""
+        """Return the layout of `as_json`."""
         return cls(
             Schema.model_validate(layout["schema"]),
             PartitionSpec.model_validate(layout["spec"]),
@@ -217,18 +217,18 @@ class Layout:
 
 
 def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
-    """Return what a Hive table is as an Iceberg table. Nothing is read or written.
+    """Return the layout of a Hive table as an Iceberg table. No files are read or written.
 
-    Field ids are those of the catalog, which Parquet files have, too. What is inside columns gets higher ones, as Trino
-    and Spark would give: the fields of a struct get theirs before what is inside them, one after the other.
+    Field ids are those of the catalog, which Parquet files also have. Nested fields get higher ids, in the order of
+    Trino and Spark: the fields of a struct are numbered before their own nested fields.
 
     Args:
-        rules: By default as Trino does.
+        rules: By default Trino's.
 
     Raises:
-        UnsupportedIcebergTypeError: Columns have types that Iceberg does not have.
-        ReservedColumnError: Columns have names of Iceberg's own columns.
-        DuplicateColumnError: Columns, or fields inside them, have the same name, or case alone tells them apart.
+        UnsupportedIcebergTypeError: Columns have types that Iceberg does not support.
+        ReservedColumnError: Columns have the names of Iceberg's metadata columns.
+        DuplicateColumnError: Columns, or fields inside them, have the same name, or names that differ only in case.
 
     Source: Trino's `MigrateProcedure.toIcebergSchema`; Iceberg's `TypeUtil.assignFreshIds`.
     """
@@ -239,14 +239,14 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
     unsupported: list[UnsupportedColumn] = []
     for position, column in enumerate(columns):
         try:
-            found = convert(column.type, timestamp)
+            converted = convert(column.type, timestamp)
             if position >= len(table.columns):
-                _check_key_type(found.type)
+                _check_key_type(converted.type)
         except HiveTypeError as error:
             unsupported.append(UnsupportedColumn(column.name, column.type, str(error)))
             continue
-        fields.append(NestedField(0, column.name.lower(), found.type, required=False, doc=column.comment))
-        for loss in found.losses:
+        fields.append(NestedField(0, column.name.lower(), converted.type, required=False, doc=column.comment))
+        for loss in converted.losses:
             lossy[loss].append(column.name)
     if unsupported:
         raise UnsupportedIcebergTypeError(table.full_name, unsupported)
@@ -260,32 +260,32 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         tuple(column.type for column in columns),
         tuple(_warnings(table, schema.fields, lossy)),
         metrics_modes(table.properties, schema),
-        {each.id: each.stored_names for each in inside if each.file_names or each in table.dropped_columns},
+        {column.id: column.stored_names for column in inside if column.file_names or column in table.dropped_columns},
     )
 
 
 def _identified(schema: Schema, table: Table) -> Schema:
-    """Return a schema with the catalog's ids of the columns, and what is inside them numbered behind all of these."""
+    """Return a schema with the catalog's column ids; nested fields are numbered after all of these."""
     columns = (*table.columns, *table.partition_keys)
     if any(column.id == 0 for column in columns):
         return schema
     distance = max(table.last_column_id - len(columns), 0)
 
-    def moved(found: IcebergType) -> IcebergType:
-        match found:
+    def moved(kind: IcebergType) -> IcebergType:
+        match kind:
             case StructType():
-                return StructType(*[_moved_field(field) for field in found.fields])
+                return StructType(*[_moved_field(field) for field in kind.fields])
             case ListType():
-                return found.model_copy(
-                    update={"element_id": found.element_id + distance, "element_type": moved(found.element_type)}
+                return kind.model_copy(
+                    update={"element_id": kind.element_id + distance, "element_type": moved(kind.element_type)}
                 )
             case MapType():
-                ids = {"key_id": found.key_id + distance, "value_id": found.value_id + distance}
-                return found.model_copy(
-                    update={**ids, "key_type": moved(found.key_type), "value_type": moved(found.value_type)}
+                ids = {"key_id": kind.key_id + distance, "value_id": kind.value_id + distance}
+                return kind.model_copy(
+                    update={**ids, "key_type": moved(kind.key_type), "value_type": moved(kind.value_type)}
                 )
             case _:
-                return found
+                return kind
 
     def _moved_field(field: NestedField) -> NestedField:
         return field.model_copy(update={"field_id": field.field_id + distance, "field_type": moved(field.field_type)})
@@ -298,35 +298,35 @@ def _identified(schema: Schema, table: Table) -> Schema:
     )
 
 
-def _check_key_type(found: IcebergType) -> None:
-    if not found.is_primitive:
-        raise HiveTypeError("a partition key cannot have parts")
+def _check_key_type(key_type: IcebergType) -> None:
+    if not key_type.is_primitive:
+        raise HiveTypeError("a partition key cannot have a nested type")
 
 
 def _check_names(table: str, fields: Sequence[NestedField]) -> None:
     if reserved := [field.name for field in fields if field.name in RESERVED_NAMES]:
         raise ReservedColumnError(table, reserved)
     counts = Counter(_full_names(fields))
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise DuplicateColumnError(table, twice)
+    if duplicates := [name for name, count in counts.items() if count > 1]:
+        raise DuplicateColumnError(table, duplicates)
 
 
 def _full_names(fields: Iterable[NestedField]) -> Iterator[str]:
-    """Yield the names that Iceberg finds fields by: a dot in a name is not told from one between names."""
+    """Yield the paths by which Iceberg finds fields; a dot in a name and one between names are not distinguished."""
     for field in fields:
         yield field.name
         for inner in _full_names(_fields_inside(field.field_type)):
             yield f"{field.name}.{inner}"
 
 
-def _fields_inside(found: IcebergType) -> tuple[NestedField, ...]:
-    match found:
+def _fields_inside(kind: IcebergType) -> tuple[NestedField, ...]:
+    match kind:
         case StructType():
-            return found.fields
+            return kind.fields
         case ListType():
-            return (found.element_field,)
+            return (kind.element_field,)
         case MapType():
-            return (found.key_field, found.value_field)
+            return (kind.key_field, kind.value_field)
         case _:
             return ()
 
@@ -346,19 +346,19 @@ def _mapped(
     others: Collection[str] = (),
     names_of: Mapping[int, tuple[str, ...]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the mapping of fields side by side, and take their spellings away.
+    """Return the mapping of the fields of one struct, and remove their spellings.
 
     Args:
-        others: Names that the only one of them has besides.
-        names_of: Names instead of the field's own, by field id.
+        others: Further names of the only field.
+        names_of: Field id → names that replace the field's own.
     """
     mapped: list[dict[str, Any]] = []
     taken: set[str] = set()
     for field in fields:
         own = (names_of or {}).get(field.field_id, (field.name,))
         names = list(dict.fromkeys((*own, *sorted(spellings.pop(field.field_id, ())), *others)))
-        if again := taken.intersection(names):
-            raise ValueError(f"field {field.field_id} cannot have the name {min(again)!r}: a field beside it has it")
+        if conflicts := taken.intersection(names):
+            raise ValueError(f"field {field.field_id} cannot have the name {min(conflicts)!r}, which another field has")
         taken.update(names)
         entry: dict[str, Any] = {"field-id": field.field_id, "names": names}
         parts = _fields_inside(field.field_type)
@@ -369,23 +369,23 @@ def _mapped(
 
 
 def map_unknown(mapping: list[dict[str, Any]], unknown: Iterable[tuple[int, Sequence[str]]], last_id: int) -> None:
-    """Add to a mapping the columns that the table does not have, each after what it is inside.
+    """Add columns that the table does not have to a mapping, each inside its parent.
 
     Args:
         unknown: As in `Layout.name_mapping`.
-        last_id: Their ids are greater.
+        last_id: The new ids are greater.
     """
     inside = {0: mapping, **dict(_parts(mapping))}
     for parent, path in sorted({(parent, tuple(path)) for parent, path in unknown}):
-        beside = inside[parent]
+        siblings = inside[parent]
         for name in path:
-            entry = next((each for each in beside if name in each["names"]), None)
+            entry = next((field for field in siblings if name in field["names"]), None)
             if entry is None:
                 last_id += 1
                 names = [name, *_ELEMENT_NAMES] if name == "element" and len(path) > 1 else [name]
                 entry = {"field-id": last_id, "names": names}
-                beside.append(entry)
-            beside = entry.setdefault("fields", []) if name is not path[-1] else entry.get("fields", [])
+                siblings.append(entry)
+            siblings = entry.setdefault("fields", []) if name is not path[-1] else entry.get("fields", [])
 
 
 def _parts(mapping: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
@@ -396,7 +396,7 @@ def _parts(mapping: Iterable[dict[str, Any]]) -> Iterator[tuple[int, list[dict[s
 
 
 def highest_mapped_id(name_mapping: str) -> int:
-    """Return the highest field id of a name mapping; 0 of an empty one."""
+    """Return the highest field id of a name mapping; 0 for an empty one."""
 
     def ids(entries: Iterable[dict[str, Any]]) -> Iterator[int]:
         for entry in entries:
@@ -409,12 +409,12 @@ def highest_mapped_id(name_mapping: str) -> int:
 def _warnings(table: Table, fields: Sequence[NestedField], lossy: Mapping[Loss, Sequence[str]]) -> Iterator[str]:
     for loss, names in lossy.items():
         if names:
-            yield f"{', '.join(names)}: {_TOLD[loss]}"
+            yield f"{', '.join(names)}: {_LOSS_WARNINGS[loss]}"
     keys = fields[len(table.columns) :]
     if instants := [key.name for key in keys if isinstance(key.field_type, TimestamptzType)]:
-        yield f"{', '.join(instants)}: the texts of this partition key are taken for times of UTC"
+        yield f"{', '.join(instants)}: the values of this partition key are interpreted as UTC times"
     if table.buckets is not None:
         yield (
-            f"the table is bucketed by {', '.join(table.buckets.columns)} into {table.buckets.count}: its files stay "
-            "as they are, and the Iceberg table has no buckets"
+            f"the table is bucketed by {', '.join(table.buckets.columns)} into {table.buckets.count}: its files are "
+            "unchanged, and the Iceberg table has no buckets"
         )

@@ -1,7 +1,7 @@
-"""Manifest files, written by whoever has read the footers: they name no snapshot, and take the one that commits them.
+"""Writing of manifest files by the processes that read the footers; they inherit the id of the committing snapshot.
 
-The header, with its schemas, and the partition records are PyIceberg's. The rest of an entry is mostly maps of small
-numbers and bounds; those are encoded here, because that is ten times as fast.
+PyIceberg encodes the header, with its schemas, and the partition records. The rest of an entry is mostly maps of small
+numbers and bounds; encoding those here is ten times as fast.
 
 Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/docs/1.12.0/specification/#binary-encoding.
 """
@@ -41,10 +41,10 @@ TARGET_BYTES = 8 << 20
 _BLOCK_BYTES = 1 << 16
 _SYNC_BYTES = 16
 _LEVEL = 1
-"""Of compression: higher ones take three times as long for a few percent."""
+"""Compression level: higher ones take three times as long and save a few percent."""
 _NULL, _PRESENT, _END = b"\x00", b"\x02", b"\x00"
-"""Which branch of a union follows: none, or the value; and what ends an array."""
-_ADDED_BY_WHOEVER_COMMITS = b"\x02" + _NULL + _NULL + _NULL
+"""Avro's union branches for null and for a value, and the end of an array."""
+_ADDED_BY_COMMIT = b"\x02" + _NULL + _NULL + _NULL
 """Status ADDED, without snapshot id, sequence number and file sequence number."""
 _DATA = b"\x00"
 _ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file")
@@ -56,7 +56,7 @@ _FILE_FIELDS = (
 
 
 def zigzag(number: int) -> bytes:
-    """Return Avro's encoding of a whole number."""
+    """Return Avro's encoding of an integer."""
     number = number << 1 if number >= 0 else ~(number << 1)
     if number < 1 << 7:
         return bytes((number,))
@@ -78,11 +78,11 @@ _SMALL_COUNT = len(_SMALL)
 
 @dataclass(frozen=True)
 class WrittenManifest:
-    """A manifest file that is complete.
+    """A complete manifest file.
 
     Attributes:
-        path: In the form in which its writer's prefix was given.
-        partitions: One summary for each field of the partition spec.
+        path: In the form of its writer's prefix.
+        partitions: One summary per field of the partition spec.
     """
 
     path: str
@@ -92,7 +92,7 @@ class WrittenManifest:
     partitions: tuple[PartitionFieldSummary, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `from_json` takes."""
+        """Return JSON values for `from_json`."""
         return {
             "path": self.path,
             "length_bytes": self.length_bytes,
@@ -128,36 +128,36 @@ def _as_bytes(text: str | None) -> bytes | None:
 
 
 class ManifestWriter:
-    """Writes entries into one manifest after the other; a context manager, after which `manifests` has all of them.
+    """Writer of a sequence of manifests; a context manager, after which `manifests` has all of them.
 
-    A manifest is in memory until it is complete, and written in one piece. After an error the last one is not written.
+    A manifest is in memory until it is complete, and then written at once. After an error the last one is not written.
 
     Attributes:
-        manifests: Those that are complete.
+        manifests: The complete manifests.
     """
 
     def __init__(self, layout: Layout, path_prefix: str, target_bytes: int = TARGET_BYTES) -> None:
-        """Write nothing yet.
+        """Prepare the header; nothing is written.
 
         Args:
-            path_prefix: What the manifests' paths begin with: each gets a number and `.avro` behind it. Nobody else
-                may write with the same prefix.
-            target_bytes: A manifest that has so many is complete.
+            path_prefix: Prefix of the manifests' paths, to which a number and `.avro` are appended. No other process
+                may use the same prefix.
+            target_bytes: Size at which a manifest is complete.
         """
         self.manifests: list[WrittenManifest] = []
         self._schema, self._spec = layout.schema, layout.spec
         self._prefix, self._target = path_prefix, target_bytes
         partition_type = layout.spec.partition_type(layout.schema)
         self._partition_writer = construct_writer(partition_type)
-        # Equal floating-point keys may differ in their sign.
-        self._remembers = not any(str(field.field_type) in ("float", "double") for field in partition_type.fields)
+        # Equal floating-point keys may differ in sign (zeros), so their records are not cached.
+        self._caches_records = not any(str(field.field_type) in ("float", "double") for field in partition_type.fields)
         self._header = _header(layout)
         self._keys = _Keys()
-        self._formats = {each: _text(each.value.upper()) for each in FileFormat}
+        self._formats = {file_format: _text(file_format.value.upper()) for file_format in FileFormat}
         self._begin()
 
     def __enter__(self) -> ManifestWriter:
-        """Begin."""
+        """Return the writer."""
         return self
 
     def __exit__(
@@ -171,7 +171,7 @@ class ManifestWriter:
         """Add a data file.
 
         Args:
-            partition: What `Layout.partition_record` has made of its partition's values.
+            partition: The result of `Layout.partition_record` for its partition's values.
         """
         record = self._records.get(partition)
         if record is None:
@@ -180,7 +180,7 @@ class ManifestWriter:
         lower, upper, nans, offsets = facts.lower_bounds, facts.upper_bounds, facts.nan_counts, facts.split_offsets
         entry = b"".join(
             (
-                _ADDED_BY_WHOEVER_COMMITS,
+                _ADDED_BY_COMMIT,
                 _DATA,
                 _text(file.path),
                 self._formats[file_format],
@@ -221,7 +221,7 @@ class ManifestWriter:
         output = io.BytesIO()
         self._partition_writer.write(BinaryEncoder(output), Record(*partition))
         encoded = output.getvalue()
-        if self._remembers:
+        if self._caches_records:
             self._records[partition] = encoded
         self._partitions.append(partition)
         return encoded
@@ -249,7 +249,7 @@ class ManifestWriter:
 
 
 def _deflated(block: bytes) -> bytes:
-    """Return a block as Avro's codec `deflate` has it: without the header and the checksum of zlib."""
+    """Return a block in Avro's codec `deflate`: without zlib's header and checksum."""
     deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return deflate.compress(block) + deflate.flush()
 
@@ -290,7 +290,7 @@ def _offsets(offsets: Sequence[int]) -> bytes:
 
 
 class _Header(OutputFile, InputFile):
-    """What PyIceberg's writer believes to be a file."""
+    """In-memory file for PyIceberg's writer."""
 
     def __init__(self) -> None:
         super().__init__("")
@@ -313,11 +313,13 @@ class _Header(OutputFile, InputFile):
 
 
 def _header(layout: Layout) -> bytes:
-    """Return the header of all manifests of a table, with the marker that ends it and each block."""
+    """Return the common header of a table's manifests, including the sync marker that ends it and each block."""
     entry, file = MANIFEST_ENTRY_SCHEMAS[2].fields, DATA_FILE_TYPE[2].fields
-    found = tuple(field.name for field in entry), tuple(field.name for field in file)
-    if found != (_ENTRY_FIELDS, _FILE_FIELDS):
-        raise NotImplementedError(f"this PyIceberg's manifests have other fields: {found}; use the pinned version")
+    field_names = tuple(field.name for field in entry), tuple(field.name for field in file)
+    if field_names != (_ENTRY_FIELDS, _FILE_FIELDS):
+        raise NotImplementedError(
+            f"this version of PyIceberg writes manifests with other fields: {field_names}; use the pinned version"
+        )
     header = _Header()
     write_manifest(2, layout.spec, layout.schema, header, 0, "deflate").__enter__()
     return header.content.getvalue()

@@ -1,6 +1,6 @@
-"""The manifest list and the metadata of an Iceberg table over manifests that are there already.
+"""Writing of manifest lists and table metadata for existing manifests.
 
-Nothing here makes a table visible: that is done by whoever writes the location of the metadata into the catalog
+Nothing here makes a table visible: that happens when the metadata location is written to the catalog
 (`catalog.iceberg.pointers`). Source: the Iceberg table spec, version 2; PyIceberg writes the files.
 """
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.manifests import WrittenManifest
 
 NAME_MAPPING = "schema.name-mapping.default"
-"""The table property by which readers find the columns of files without field ids."""
+"""The table property with which readers resolve columns in files without field ids."""
 
 FORMAT_VERSION: Final = 2
 
@@ -51,12 +51,12 @@ _VERSION = re.compile(r"(\d+)-")
 
 @dataclass(frozen=True)
 class AddedFiles:
-    """What manifests add to a table, and the words in which the snapshot's summary says so.
+    """What manifests add to a table, for the snapshot's summary.
 
     Attributes:
         size_bytes: The sum of the data files' sizes.
-        partition_count: How many partitions have files among them.
-        marks: What else the summary says, for instance which operation it was.
+        partition_count: Number of partitions with added files.
+        marks: Further entries of the summary, for instance the operation.
     """
 
     size_bytes: int
@@ -75,14 +75,14 @@ def write_table(
     folder: str | None = None,
     metadata_location: str | None = None,
 ) -> str:
-    """Write the first metadata of a table, with one snapshot that appends some manifests; nobody sees it yet.
+    """Write the first metadata of a table, with one snapshot that appends manifests; it is not visible yet.
 
     Args:
         location: Of the table; engines write new files below it.
-        manifests: Whose entries have neither a snapshot id nor a sequence number: they inherit this snapshot's.
-        properties: Of the table, besides the name mapping.
-        folder: Where the manifest list goes; by default the usual folder of metadata.
-        metadata_location: Of the file; by default a new name in the usual folder of metadata.
+        manifests: Their entries have neither snapshot id nor sequence number, so they inherit this snapshot's.
+        properties: Table properties without the name mapping.
+        folder: Folder of the manifest list; by default the standard metadata folder.
+        metadata_location: Of the file; by default a new name in the standard metadata folder.
 
     Returns:
         The location of the metadata.
@@ -96,13 +96,13 @@ def write_table(
         **_dashed(
             location=location,
             last_updated_ms=now_ms(),
-            # Columns that only files have keep their ids to themselves, as dropped ones do.
+            # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
             last_column_id=max(schema.highest_field_id, highest_mapped_id(name_mapping)),
             schemas=[schema],
             current_schema_id=schema.schema_id,
             partition_specs=[spec],
             default_spec_id=spec.spec_id,
-            last_partition_id=max((each.field_id for each in spec.fields), default=PARTITION_FIELD_ID_START - 1),
+            last_partition_id=max((part.field_id for part in spec.fields), default=PARTITION_FIELD_ID_START - 1),
             sort_orders=[UNSORTED_SORT_ORDER],
             default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
             properties={**properties, NAME_MAPPING: name_mapping},
@@ -135,12 +135,12 @@ def write_append(
     folder: str,
     properties: Mapping[str, str] | None = None,
 ) -> str:
-    """Write the metadata of a table with some manifests appended in one snapshot; nobody sees it yet.
+    """Write the metadata of a table with manifests appended in one snapshot; it is not visible yet.
 
     Args:
-        before: The location of the metadata that the table has.
-        folder: Where the manifest list goes.
-        properties: Of the table, those to set besides.
+        before: The location of the table's current metadata.
+        folder: Folder of the manifest list.
+        properties: Table properties to set.
 
     Returns:
         The location of the new metadata.
@@ -161,7 +161,7 @@ def write_append(
     if properties:
         updates = (SetPropertiesUpdate(updates=dict(properties)), *updates)
     after = update_table_metadata(metadata, updates, metadata_location=before)
-    # Columns that only files have keep their ids to themselves, as dropped ones do.
+    # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
     last_id = max(after.last_column_id, highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")))
     after = after.model_copy(update={"last_column_id": last_id})
     number = _VERSION.match(posixpath.basename(before))
@@ -171,15 +171,15 @@ def write_append(
 
 
 def require_version(metadata: TableMetadata, location: str) -> None:
-    """Refuse a table of another format version.
+    """Check that a table has format version 2.
 
     Raises:
-        UnsupportedFormatError: It is one.
+        UnsupportedFormatError: It has another one.
     """
     if metadata.format_version != FORMAT_VERSION:
         raise UnsupportedFormatError(
-            f"the Iceberg table at {metadata.location} is of format version {metadata.format_version} ({location}); "
-            f"files are added to those of version {FORMAT_VERSION}"
+            f"the Iceberg table at {metadata.location} has format version {metadata.format_version} ({location}); "
+            f"files can only be added to tables of version {FORMAT_VERSION}"
         )
 
 
@@ -189,7 +189,7 @@ def read_metadata(location: str) -> TableMetadata:
 
 
 def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
-    """Return the manifests of the current snapshot; none without one."""
+    """Return the manifests of the current snapshot; an empty list without one."""
     snapshot = metadata.current_snapshot()
     return [] if snapshot is None else snapshot.manifests(file_io(metadata.location))
 
@@ -197,12 +197,12 @@ def current_manifests(metadata: TableMetadata) -> list[ManifestFile]:
 def _append_snapshot(
     io: FileIO, metadata: TableMetadata, manifests: Sequence[WrittenManifest], added: AddedFiles, folder: str
 ) -> Snapshot:
-    """Write the manifest list of an append, and return its snapshot."""
+    """Write the manifest list of an append; return its snapshot."""
     parent = metadata.current_snapshot()
     snapshot_id = metadata.new_snapshot_id()
     sequence_number = metadata.next_sequence_number()
     path = f"{folder}/snap-{snapshot_id}-0-{uuid4()}.avro"
-    listed = [_manifest_file(each, metadata, snapshot_id) for each in manifests]
+    listed = [_manifest_file(manifest, metadata, snapshot_id) for manifest in manifests]
     if parent is not None:
         listed += parent.manifests(io)
     with write_manifest_list(
@@ -230,9 +230,9 @@ def _append_snapshot(
 
 def _summary(manifests: Iterable[WrittenManifest], added: AddedFiles, parent: Snapshot | None) -> Summary:
     files = records = 0
-    for each in manifests:
-        files += each.file_count
-        records += each.row_count
+    for manifest in manifests:
+        files += manifest.file_count
+        records += manifest.row_count
     figures = {
         "added-data-files": files,
         "added-records": records,
@@ -266,5 +266,5 @@ def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_i
 
 
 def _dashed(**values: Any) -> dict[str, Any]:
-    """Return fields of Iceberg's JSON by their names in Python."""
+    """Return fields of Iceberg's JSON, given by their Python names."""
     return {name.replace("_", "-"): value for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Which metrics of which columns stand in manifests, as a table's properties say.
+"""Selection of the column metrics in manifests by a table's properties.
 
 Sources: Apache Iceberg's `MetricsConfig` and `MetricsModes`; the table properties `write.metadata.metrics.*`.
 """
@@ -44,11 +44,11 @@ _CUTS: dict[type[IcebergType], _Cut] = {
 def metrics_modes(properties: Mapping[str, str], schema: Schema, sort_order: SortOrder | None = None) -> dict[int, str]:
     """Return field id → mode of the columns whose mode is not `truncate(16)`.
 
-    Without a default of its own, a table has metrics of its first 100 columns only (`max-inferred-column-defaults`),
-    besides those that it is sorted by and those with a mode of their own. An invalid mode is ignored.
+    Without a configured default, only the first 100 columns (`max-inferred-column-defaults`), the sort columns and
+    columns with their own mode have metrics. An invalid mode is ignored.
 
     Args:
-        schema: Of the table, its fields in their order.
+        schema: Of the table, with its fields in order.
     """
     default, modes = _defaults(properties, schema)
     sorted_mode = USUAL_MODE if default in ("none", "counts") else default
@@ -60,12 +60,12 @@ def metrics_modes(properties: Mapping[str, str], schema: Schema, sort_order: Sor
         field_id = ids.get(name.removeprefix(_COLUMN_PREFIX)) if name.startswith(_COLUMN_PREFIX) else None
         if field_id is not None:
             modes[field_id] = _valid(text) or default
-    every = ((field_id, modes.get(field_id, default)) for field_id in ids.values())
-    return {field_id: mode for field_id, mode in every if mode != USUAL_MODE}
+    all_modes = ((field_id, modes.get(field_id, default)) for field_id in ids.values())
+    return {field_id: mode for field_id, mode in all_modes if mode != USUAL_MODE}
 
 
 def _defaults(properties: Mapping[str, str], schema: Schema) -> tuple[str, dict[int, str]]:
-    """Return the mode of most columns, and the others."""
+    """Return the default mode, and the columns with another mode."""
     configured = properties.get(f"{_PREFIX}default")
     if configured is not None:
         return _valid(configured) or USUAL_MODE, {}
@@ -81,7 +81,7 @@ def _most_inferred(properties: Mapping[str, str]) -> int:
 
 
 def _valid(text: str) -> str | None:
-    """Return a mode as it is spelled; None when there is none of this text."""
+    """Return a mode in its normal spelling; None for an invalid one."""
     mode = text.lower()
     if match := _TRUNCATE.fullmatch(mode):
         length = int(match[1])
@@ -101,7 +101,7 @@ def _fields(kind: IcebergType) -> tuple[NestedField, ...]:
 
 
 def _leaves(kind: IcebergType) -> Iterator[int]:
-    """Yield the ids of columns with values: those of a struct before what is inside its fields."""
+    """Yield the ids of primitive columns: those of a struct before those nested in its fields."""
     fields = _fields(kind)
     yield from (field.field_id for field in fields if field.field_type.is_primitive)
     for field in fields:
@@ -116,7 +116,7 @@ def _leaves_and_structs(kind: IcebergType) -> Iterator[int]:
 
 
 class _Length(NamedTuple):
-    """The length to which the bounds of a column are cut."""
+    """The length to which the bounds of a column are truncated."""
 
     longest: int
     lower: Callable[[bytes, int], bytes]
@@ -124,10 +124,10 @@ class _Length(NamedTuple):
 
 
 class MetricsFilter:
-    """Leaves of a file's facts what manifests of a table hold."""
+    """Filter for the facts of a file that a table's manifests contain."""
 
     def __init__(self, layout: Layout) -> None:
-        """Take the modes of the table's columns."""
+        """Prepare the modes of the table's columns."""
         fields = index_by_id(layout.schema)
         modes = {field_id: layout.metrics.get(field_id, USUAL_MODE) for field_id in fields}
         self._uncounted = frozenset(field_id for field_id, mode in modes.items() if mode == "none")
@@ -139,7 +139,7 @@ class MetricsFilter:
                 self._lengths[field_id] = _Length(int(match[1]), *cut)
 
     def apply(self, facts: FileFacts) -> FileFacts:
-        """Return the facts without what is not to be held, and with bounds of texts and binaries cut."""
+        """Return the facts without excluded metrics, and with truncated bounds of strings and binaries."""
         if self._unbounded:
             facts = replace(
                 facts,

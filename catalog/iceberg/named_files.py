@@ -1,6 +1,6 @@
-"""List the files that an Iceberg table's metadata names; reading is strict, as unnamed files are deleted.
+"""List the files that an Iceberg table's metadata reference; strict, because unreferenced files are deleted.
 
-Nothing is interpreted but paths, so metadata of every format version are read, also those that PyIceberg does not know.
+Only paths are interpreted, so metadata of every format version are read, even of versions unknown to PyIceberg.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
     *(ResolveError, NotImplementedError, MemoryError, OverflowError, zlib.error),
 )
-"""Errors that readers raise for files that are missing, truncated or of another format."""
+"""Errors of readers for missing or truncated files, or files of another format."""
 
 
 class UnreadableFileError(Exception):
-    """A file of metadata cannot be read."""
+    """A metadata file cannot be read."""
 
     def __init__(self, path: str, reason: str) -> None:
-        """Take the file, and what its reader said."""
+        """Keep the file's path and the reader's message."""
         super().__init__(path, reason)
         self.path, self.reason = path, reason
 
 
 @dataclass
 class _Contents:
-    """Files that a table's metadata file names directly."""
+    """The files that a table's metadata file references directly."""
 
     files: list[str] = field(default_factory=list)
     manifest_lists: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class _Contents:
 
 
 def home(metadata_location: str) -> str:
-    """Return the folder of the table that has a metadata file, by the usual places."""
+    """Return the folder of the table that owns a metadata file, according to the standard folder names."""
     folder = reach_key(metadata_location).rpartition("/")[0]
     for name in (METADATA, HIDDEN):
         folder = folder.removesuffix(f"/{name}")
@@ -67,7 +67,7 @@ def home(metadata_location: str) -> str:
 
 
 def metadata_paths(pointer: Pointer) -> Iterator[str]:
-    """Yield what a table's metadata name, but for data files and delete files.
+    """Yield the files that a table's metadata references, except data files and delete files.
 
     Raises:
         UnreadableFileError: A metadata file or a manifest list cannot be read.
@@ -82,15 +82,15 @@ def metadata_paths(pointer: Pointer) -> Iterator[str]:
 
 
 def data_paths(pointer: Pointer) -> Iterator[str]:
-    """Yield the data files and delete files that the manifests of a table name, some perhaps twice.
+    """Yield the data files and delete files in the manifests of a table, possibly with duplicates.
 
     Raises:
-        UnreadableFileError: Something on the way to them cannot be read.
+        UnreadableFileError: A file on the way to them cannot be read.
     """
     io = file_io(pointer.location)
     for path in _manifests(_read_contents(pointer.location), io):
         for entry in _rows(io, path, _MANIFEST):
-            # A file that a commit has deleted is named by the snapshots before, if they are there.
+            # A deleted file is referenced by earlier snapshots, if these still exist.
             if entry[0] != _DELETED:
                 yield entry[1][0]
 
@@ -106,9 +106,9 @@ def _manifests(contents: _Contents, io: FileIO) -> Iterator[str]:
 
 
 def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
-    """Yield the rows of an Avro file, with only some of its fields, and only if the file is whole.
+    """Yield the rows of an Avro file with only some of its fields; a truncated file is an error.
 
-    PyIceberg's own reader takes a file that was cut off for a shorter one, and skips neither lists nor maps.
+    PyIceberg's own reader treats a truncated file as a shorter one, and skips neither lists nor maps.
     """
     try:
         with io.new_input(path).open() as opened:
@@ -121,7 +121,7 @@ def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
         while decoder.tell() < len(content):
             count, block = decoder.read_int(), decoder.read_bytes()
             if decoder.read(_SYNC_BYTES) != header.sync:
-                raise ValueError("a block does not end as the header says")
+                raise ValueError("a block does not end with the sync marker of the header")
             rows = new_decoder(block if codec is None else codec.decompress(block))
             for _ in range(count):
                 yield reader.read(rows)
@@ -130,7 +130,7 @@ def _rows(io: FileIO, path: str, schema: Schema) -> Iterator[Any]:
 
 
 class _Accessor(SchemaPartnerAccessor):
-    """Takes fields that are not asked for as not there, whatever is in them."""
+    """Accessor that treats fields outside the requested schema as missing, including their contents."""
 
     def field_partner(self, partner: IcebergType | None, field_id: int, field_name: str) -> IcebergType | None:
         return None if partner is None else super().field_partner(partner, field_id, field_name)
@@ -156,7 +156,7 @@ def _read_contents(location: str) -> _Contents:
             if "manifest-list" in snapshot:
                 contents.manifest_lists.append(snapshot["manifest-list"])
             else:
-                # Of format version 1, which may do without a list.
+                # Format version 1 allows snapshots without a manifest list.
                 contents.manifests += snapshot["manifests"]
     except _FAILURES as error:
         raise UnreadableFileError(location, f"{type(error).__name__}: {error}") from error
@@ -168,12 +168,12 @@ def _read_document(location: str) -> dict[str, Any]:
         content = opened.read()
     document = json.loads(gzip.decompress(content) if content.startswith(_GZIP) else content)
     if not isinstance(document, dict) or "format-version" not in document:
-        raise ValueError("it is no metadata of an Iceberg table")
+        raise ValueError("it is not the metadata of an Iceberg table")
     return document
 
 
 def known_folders(pointer: Pointer) -> set[str]:
-    """Return the folders that a metadata file names, when it can be read and only a manifest cannot."""
+    """Return the folders that a metadata file references, if the file can be read although a manifest cannot."""
     try:
         document = _read_document(pointer.location)
     except _FAILURES:

@@ -1,7 +1,7 @@
-"""Pointers: where the metadata of each Iceberg table is.
+"""Pointers: the metadata location of each Iceberg table.
 
-They are the rows that PyIceberg's SqlCatalog and Iceberg's JDBC catalog read and commit to, but here in transactions of
-this catalog, with whatever else they change. An engine finds the tables when it calls its catalog `calve`.
+They are rows that PyIceberg's SqlCatalog and Iceberg's JDBC catalog read and commit to; here they are written in the
+catalog's transactions, together with other changes. An engine finds the tables if its catalog is named `calve`.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from catalog.files.locations import comparable
 from catalog.storage.schema import IcebergTableRow, SharedLocationRow
 
 CATALOG = "calve"
-"""What the catalog is called in the rows of its tables."""
+"""The catalog's name in the rows of its tables."""
 
 _TABLE = "TABLE"
 _LONGEST = 1_000
-"""Characters of a metadata location. Source: the columns of PyIceberg's and Iceberg's catalogs."""
+"""Maximum length of a metadata location. Source: the columns of PyIceberg's and Iceberg's catalogs."""
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """An Iceberg table of any catalog that has its rows in this database.
+    """An Iceberg table of any catalog with rows in this database.
 
     Attributes:
         location: Of the current metadata.
-        previous: Of the metadata before; None when it has none.
+        previous: Of the previous metadata; None when there is none.
     """
 
     catalog: str
@@ -40,13 +40,13 @@ class Pointer:
 
     @property
     def full_name(self) -> str:
-        """`database.name`, with the catalog before it if that is another one."""
+        """`database.name`, prefixed with the catalog's name if it is another catalog."""
         name = f"{self.database}.{self.name}"
         return name if self.catalog == CATALOG else f"{self.catalog}.{name}"
 
 
 def all_pointers(connection: Connection) -> list[Pointer]:
-    """Return all Iceberg tables, those of other catalogs in the same database included."""
+    """Return all Iceberg tables, including those of other catalogs in the same database."""
     row = IcebergTableRow
     query = select(
         row.catalog_name, row.table_namespace, row.table_name, row.metadata_location, row.previous_metadata_location
@@ -74,11 +74,11 @@ def pointer_locations(connection: Connection) -> dict[tuple[str, str], str]:
 
 
 def insert_pointer(connection: Connection, database: str, table: str, metadata_location: str) -> None:
-    """Make an Iceberg table known.
+    """Insert the pointer of a new Iceberg table.
 
     Raises:
-        TableAlreadyExistsError: There is an Iceberg table or view of this name.
-        InvalidTableError: The location is longer than what the catalogs keep.
+        TableAlreadyExistsError: An Iceberg table or view of this name exists.
+        InvalidTableError: The location is too long for the catalogs.
     """
     check_length(metadata_location)
     row = insert(IcebergTableRow).values(
@@ -98,10 +98,10 @@ def insert_pointer(connection: Connection, database: str, table: str, metadata_l
 
 
 def move_pointer(connection: Connection, database: str, table: str, before: str, after: str) -> bool:
-    """Let an Iceberg table have other metadata, as a commit does; return whether it had the expected ones.
+    """Replace the metadata of an Iceberg table, as a commit does; return whether it had the expected metadata.
 
     Raises:
-        InvalidTableError: The location is longer than what the catalogs keep.
+        InvalidTableError: The location is too long for the catalogs.
     """
     check_length(after)
     moved = connection.execute(
@@ -113,9 +113,12 @@ def move_pointer(connection: Connection, database: str, table: str, before: str,
 
 
 def delete_pointer(connection: Connection, database: str, table: str, metadata_location: str | None = None) -> bool:
-    """Forget an Iceberg table and what it shares; return whether there was one, with these metadata if they are given.
+    """Delete the pointer of an Iceberg table and its shared locations; return whether it existed.
 
-    Its files stay.
+    Its files are kept.
+
+    Args:
+        metadata_location: Delete it only if this is its metadata; None for any.
     """
     conditions = [_is_table(), *_named(database, table)]
     if metadata_location is not None:
@@ -123,7 +126,7 @@ def delete_pointer(connection: Connection, database: str, table: str, metadata_l
     held = update(IcebergTableRow).where(*conditions).values(catalog_name=CATALOG)
     if not connection.execute(held).rowcount:
         return False
-    # First, because a trigger guards the pointers of tables that share files.
+    # Deleted first, because a trigger protects the pointers of tables that share files.
     connection.execute(
         delete(SharedLocationRow).where(
             SharedLocationRow.table_namespace == database, SharedLocationRow.table_name == table
@@ -134,10 +137,10 @@ def delete_pointer(connection: Connection, database: str, table: str, metadata_l
 
 
 def share_location(connection: Connection, database: str, table: str, location: str) -> None:
-    """Record that an Iceberg table has data files below a location that is another table's.
+    """Record that an Iceberg table has data files below a location of another table.
 
     Args:
-        location: As `catalog.files.locations.comparable` writes it.
+        location: As returned by `catalog.files.locations.comparable`.
     """
     values = {"location": location, "table_namespace": database, "table_name": table}
     row = SharedLocationRow
@@ -147,7 +150,7 @@ def share_location(connection: Connection, database: str, table: str, location: 
 
 
 def shared_locations(connection: Connection) -> list[tuple[str, str, str]]:
-    """Return what Iceberg tables share: location, database and name of the table, while that is there."""
+    """Return the shared locations of existing Iceberg tables: location, database and table name."""
     shared, pointer = SharedLocationRow, IcebergTableRow
     query = select(shared.location, shared.table_namespace, shared.table_name).join(
         pointer,
@@ -159,15 +162,15 @@ def shared_locations(connection: Connection) -> list[tuple[str, str, str]]:
 
 
 def check_length(metadata_location: str) -> None:
-    """Refuse a metadata location that the catalogs of others could not keep.
+    """Check that a metadata location fits into the columns of Iceberg's catalogs.
 
     Raises:
         InvalidTableError: It is too long.
     """
     if len(metadata_location) > _LONGEST:
         raise InvalidTableError(
-            f"the metadata location {metadata_location} has {len(metadata_location):,} characters, and Iceberg's "
-            f"catalogs keep {_LONGEST:,}; choose a shorter location"
+            f"the metadata location {metadata_location} has {len(metadata_location):,} characters; Iceberg's "
+            f"catalogs allow {_LONGEST:,}. Choose a shorter location"
         )
 
 
@@ -177,5 +180,5 @@ def _named(database: str, table: str) -> tuple[ColumnElement[bool], ...]:
 
 
 def _is_table() -> ColumnElement[bool]:
-    # Iceberg's JDBC catalog wrote no type before it knew views.
+    # Iceberg's JDBC catalog wrote no type before it supported views.
     return or_(IcebergTableRow.iceberg_type == _TABLE, IcebergTableRow.iceberg_type.is_(None))

@@ -1,12 +1,11 @@
-"""Find every file that the Iceberg tables of a catalog can reach, wherever it lies.
+"""Find all files that the Iceberg tables of a catalog can reach, wherever they are.
 
-Everything that deletes files asks here first. Current metadata name their earlier metadata, statistics, and through
-all snapshots (those of branches and tags among them) manifest lists, manifests, data files and delete files. Names are
-compared by `catalog.files.locations.reach_key`. Of metadata that cannot be read nobody knows what they name, so nothing
-is deleted where their table has, or had, files.
+Every deletion of files checks this first. Current metadata reference their previous metadata, statistics, and through
+all snapshots (including those of branches and tags) manifest lists, manifests, data files and delete files. Paths are
+compared by `catalog.files.locations.reach_key`. If metadata cannot be read, their references are unknown, so nothing is
+deleted where their table has, or had, files.
 
-Memory holds the paths that are asked about, the folders that are looked into, and the manifests of one table; never the
-files of a table.
+Memory holds the queried paths, the queried folders, and the manifests of one table, but never the files of a table.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Unreadable:
 
     Attributes:
         path: Of the file.
-        roots: Folders in which the table has files, or had some; as `reach_key` returns them.
+        roots: Folders in which the table has, or had, files; as `reach_key` returns them.
     """
 
     table: str
@@ -41,14 +40,14 @@ class Unreadable:
 
 
 class Reachability:
-    """Files that the Iceberg tables reach from their metadata pointers at the time of construction."""
+    """The files that Iceberg tables reach from their metadata pointers at the time of construction."""
 
     def __init__(self, storage: Storage, roots: Iterable[str] = ()) -> None:
-        """Read the pointers; metadata are read when something is asked.
+        """Read the pointers; metadata are read by the first query.
 
         Args:
-            roots: Folders about whose files questions will be asked. All tables are read once for all of them, and
-                then only the tables that have files there.
+            roots: Folders whose files will be queried. All tables are read once for all of them, and later only the
+                tables that have files there.
         """
         self._storage = storage
         with storage.read() as connection:
@@ -58,19 +57,19 @@ class Reachability:
         self._unreadable: dict[Pointer, Unreadable] = {}
 
     def reached(self, paths: Iterable[str], spared: Iterable[str] = ()) -> dict[str, str]:
-        """Return those of some files and folders that metadata name, or in which there is what they name → a table.
+        """Return the given files and folders that are referenced, or contain referenced files → a table that does.
 
         Args:
-            spared: Folders inside that are not asked about, because nothing in them will be deleted.
+            spared: Folders inside the given ones that are ignored, because nothing in them will be deleted.
 
         Raises:
-            UnreadableMetadataError: Metadata of a table cannot be read that may name them.
+            UnreadableMetadataError: Metadata of a table that may reference them cannot be read.
         """
         keys: dict[str, list[str]] = {}
         for path in paths:
             keys.setdefault(reach_key(path), []).append(path)
         question = _Question(keys, map(reach_key, spared))
-        # Nearly always a table's own metadata name all of its metadata that are asked about.
+        # Usually the queried metadata files are all referenced by their own table's metadata.
         around = {folder for key in keys for folder in folders_above(key)}
         near = [pointer for pointer in self._pointers if home(pointer.location) in around]
         self._ask(near, question, metadata_paths)
@@ -84,11 +83,11 @@ class Reachability:
 
     @property
     def unreadable(self) -> list[Unreadable]:
-        """The tables whose metadata could not be read so far; all have been tried for what is not reached."""
+        """The tables whose metadata could not be read so far; unreached paths were checked against all tables."""
         return list(self._unreadable.values())
 
     def _candidates(self, keys: Iterable[str]) -> list[Pointer]:
-        """Return the tables that may have files at some places; all metadata are read for that once."""
+        """Return the tables that may have files at some paths; all metadata are read once for that."""
         if not self._roots:
             return self._pointers
         index = self._read_all()
@@ -132,7 +131,7 @@ class Reachability:
                     raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
     def _describe(self, pointer: Pointer, error: UnreadableFileError) -> Unreadable:
-        """Return what is not readable, with all folders that the catalog connects with the table."""
+        """Return the unreadable file, with all folders that the catalog associates with the table."""
         name = f"{pointer.database}.{pointer.name}"
         roots = {home(pointer.location), *({} if pointer.previous is None else {home(pointer.previous)})}
         with self._storage.read() as connection:
@@ -155,7 +154,7 @@ class Reachability:
 
 
 class _Question:
-    """Paths of which each is answered when it is named, or something inside it."""
+    """Paths that are each answered when metadata reference the path, or a file inside it."""
 
     def __init__(self, keys: Iterable[str], spared: Iterable[str] = ()) -> None:
         self.rest = set(keys)
@@ -172,7 +171,7 @@ class _Question:
 
 
 class _Roots:
-    """Folders in which a table has files; all of them are looked for to the end."""
+    """Folders in which a table has files; the table's metadata are read to the end."""
 
     def __init__(self, roots: Collection[str]) -> None:
         self.rest = roots
@@ -186,5 +185,5 @@ class _Roots:
 
 @lru_cache(maxsize=1_024)
 def _folders(key: str) -> tuple[str, ...]:
-    """Return a folder and those around it; data files come folder by folder."""
+    """Return a folder and its parents; cached, because data files come folder by folder."""
     return tuple(folders_above(key))

@@ -1,4 +1,4 @@
-"""Read and write metadata of Iceberg tables; locations are taken literally."""
+"""Access to the metadata files of Iceberg tables; locations are taken literally."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCAL = re.compile("file:/+")
 
 
 class _LiteralFileIO(PyArrowFileIO):
-    """PyIceberg's own access to files, but `#` and `?` are characters of a name, as they are for Hadoop."""
+    """PyIceberg's file access, but `#` and `?` are ordinary characters of a path, as in Hadoop."""
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
@@ -28,6 +28,6 @@ class _LiteralFileIO(PyArrowFileIO):
 
 
 def file_io(location: str) -> FileIO:
-    """Return the access to the files of a table, by the location of one of them."""
+    """Return the file access for a table, given the location of one of its files."""
     io = load_file_io({}, location)
     return _LiteralFileIO(io.properties) if type(io) is PyArrowFileIO else io

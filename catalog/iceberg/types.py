@@ -1,4 +1,4 @@
-"""Types of Hive columns, as a metastore writes them, and the types of Iceberg that they become.
+"""Conversion of Hive column types, as a metastore writes them, to Iceberg types.
 
 | Hive | Iceberg |
 | --- | --- |
@@ -7,17 +7,17 @@
 | float, double, boolean, date, binary | the same |
 | decimal(p,s) | decimal(p,s) |
 | string, char(n), varchar(n) | string |
-| timestamp | timestamptz or timestamp, as `TypeRules` and the format of the files say |
+| timestamp | timestamptz or timestamp, depending on `TypeRules` and the file format |
 | timestamp with local time zone, timestamp_ltz | timestamptz |
 | timestamp_ntz | timestamp |
 | array<…>, map<…,…>, struct<name:type,…> | list, map, struct; elements, values and fields are optional |
 
-Source: Trino's `MigrateProcedure.toIcebergType`. It knows no timestamps of the last two kinds; those are as in Spark
-and in Iceberg's `HiveSchemaConverter`.
+Source: Trino's `MigrateProcedure.toIcebergType`. It does not support the last two kinds of timestamps, which are
+converted as in Spark and in Iceberg's `HiveSchemaConverter`.
 
-Types have the names that they have in statements (`catalog.types.names`). The texts of a metastore are others than
-those of statements: names of a struct's fields have any characters without quotes, fields have comments, and there are
-types that no statement of ours makes.
+Type names are those of statements (`catalog.types.names`). The syntax of a metastore differs from that of statements:
+struct fields have unquoted names of any characters, fields have comments, and there are types that statements do not
+support.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from pyiceberg.types import (
 from catalog.types.names import MAXIMUM_DEPTH, TypeNameError, plain_type, sized_type
 
 _UNASSIGNED = 0
-"""The field id of what has none yet; `layout` gives all of them at once."""
+"""Placeholder of a field id; `layout` assigns all of them at once."""
 
 _SHOWN = 80
 
@@ -74,7 +74,7 @@ _SIGNS = {sign: re.compile(sign) for sign in "<>,:"}
 
 
 class Loss(StrEnum):
-    """What a type says in Hive and says no more in Iceberg."""
+    """Properties of a Hive type that are lost in Iceberg."""
 
     BLANKS = "char"
     LENGTH = "varchar"
@@ -86,17 +86,17 @@ _LOSSES = {"char": Loss.BLANKS, "varchar": Loss.LENGTH, "tinyint": Loss.RANGE, "
 
 
 class HiveTypeError(ValueError):
-    """A column's type cannot be that of an Iceberg column; the message says why, and of which field inside it."""
+    """A column's type has no Iceberg equivalent; the message gives the reason and the nested field."""
 
 
 @dataclass(frozen=True)
 class ConvertedType:
-    """A type of Iceberg that a type of Hive became.
+    """The Iceberg type of a Hive type.
 
     Attributes:
-        name: Of Hive's type, without aliases, blanks and parts: `decimal(10,0)` for `dec`, `array` for `array<int>`.
+        name: Of the Hive type, without aliases, blanks and parts: `decimal(10,0)` for `dec`, `array` for `array<int>`.
         type: Without field ids: all of them are 0.
-        losses: What got lost, anywhere inside the type.
+        losses: Lost properties, at any depth of the type.
     """
 
     name: str
@@ -105,35 +105,35 @@ class ConvertedType:
 
 
 def convert(text: str, timestamp: IcebergType | None) -> ConvertedType:
-    """Return the Iceberg type that a Hive type becomes. The names of fields become lower case, as in Trino.
+    """Return the Iceberg type of a Hive type. Field names are converted to lower case, as in Trino.
 
     Args:
-        timestamp: What Hive's `timestamp` becomes; None to refuse it.
+        timestamp: The Iceberg type of Hive's `timestamp`; None to refuse it.
 
     Raises:
-        HiveTypeError: Iceberg's format version 2 has no such type, or the text is no type.
+        HiveTypeError: Iceberg's format version 2 has no such type, or the string is not a type.
     """
     reader = _Reader(text.strip(), timestamp)
-    name, found = reader.whole()
-    return ConvertedType(name, found, frozenset(reader.losses))
+    name, converted = reader.whole()
+    return ConvertedType(name, converted, frozenset(reader.losses))
 
 
 def spelled(iceberg_type: IcebergType) -> str:
-    """Return a type for people: as Iceberg's specification spells it, and without field ids."""
+    """Return a type for messages: in the notation of Iceberg's specification, without field ids."""
     match iceberg_type:
         case ListType():
             return f"list<{spelled(iceberg_type.element_type)}>"
         case MapType():
             return f"map<{spelled(iceberg_type.key_type)}, {spelled(iceberg_type.value_type)}>"
         case StructType():
-            return f"struct<{', '.join(f'{each.name}: {spelled(each.field_type)}' for each in iceberg_type.fields)}>"
+            return f"struct<{', '.join(f'{part.name}: {spelled(part.field_type)}' for part in iceberg_type.fields)}>"
         case _:
             return str(iceberg_type)
 
 
 @dataclass
 class _Reader:
-    """Reads one text from the left to the right; it stands at a word or a sign, never at blanks."""
+    """Recursive-descent parser of one type; its position is at a word or a sign, never at blanks."""
 
     text: str
     timestamp: IcebergType | None
@@ -143,30 +143,30 @@ class _Reader:
 
     _WORDS = re.compile(r"\w+(?:\s+(?!comment\b)\w+)*", re.ASCII | re.IGNORECASE)
     _SIZES = re.compile(r"\(\s*([0-9]{1,9})\s*(?:,\s*([0-9]{1,9})\s*)?\)", re.ASCII)
-    # Hive shows the session's zone behind the type; it is not part of it.
+    # Hive appends the session's time zone, which is not part of the type.
     _ZONE = re.compile(r"\(\s*'[^']*'\s*\)")
     _NAME = re.compile(r"`((?:[^`]|``)+)`|([^`,:<>]*[^`,:<>\s])")
     _COMMENT = re.compile(r"""comment\s*(['"])((?:(?!\1)[^\\]|\1\1|\\.)*)\1""", re.DOTALL | re.IGNORECASE)
     _BLANKS = re.compile(r"\s*")
 
     def whole(self) -> tuple[str, IcebergType]:
-        found = self._type()
+        result = self._type()
         if self._position < len(self.text):
             raise self._unreadable()
-        return found
+        return result
 
     def _type(self) -> tuple[str, IcebergType]:
         if len(self._path) >= MAXIMUM_DEPTH:
-            raise HiveTypeError(f"it is nested more than {MAXIMUM_DEPTH} times")
+            raise HiveTypeError(f"it is nested more than {MAXIMUM_DEPTH} levels deep")
         words = self._next(self._WORDS)
         if words is None:
             raise self._unreadable()
         name = " ".join(words.group().lower().split())
         match name:
             case "array" | "map" | "struct" if self._is_next("<"):
-                found = self._nested(name)
+                nested = self._nested(name)
                 self._expect(">")
-                return name, found
+                return name, nested
             case "void" | "null" | "unknown" | "variant":
                 raise self._refusal(f"version 2 of Iceberg's format has no type {name}")
             case "uniontype" | "interval" | "interval_year_month" | "interval_day_time":
@@ -192,27 +192,27 @@ class _Reader:
         return StructType(*fields)
 
     def _field(self) -> NestedField:
-        found = self._next(self._NAME)
-        if found is None:
+        match = self._next(self._NAME)
+        if match is None:
             raise self._unreadable()
-        quoted, plain = found.groups()
+        quoted, plain = match.groups()
         name = (plain if quoted is None else quoted.replace("``", "`")).lower()
         self._expect(":")
         field_type = self._part(name)
         return NestedField(_UNASSIGNED, name, field_type, required=False, doc=self._comment())
 
     def _comment(self) -> str | None:
-        found = self._next(self._COMMENT)
-        if found is None:
+        comment = self._next(self._COMMENT)
+        if comment is None:
             return None
-        quote, text = found.groups()
-        return re.sub(rf"\\(.)|({quote}){quote}", lambda each: each.group(1) or each.group(2), text, flags=re.DOTALL)
+        quote, text = comment.groups()
+        return re.sub(rf"\\(.)|({quote}){quote}", lambda match: match.group(1) or match.group(2), text, flags=re.DOTALL)
 
     def _part(self, name: str) -> IcebergType:
         self._path.append(name)
-        _, found = self._type()
+        _, part = self._type()
         self._path.pop()
-        return found
+        return part
 
     def _plain(self, name: str) -> tuple[str, IcebergType]:
         sizes = self._next(self._SIZES)
@@ -228,15 +228,15 @@ class _Reader:
             self.losses.add(loss)
         if full_name == "timestamp":
             return full_name, self._timestamp()
-        if found := _DECIMAL.fullmatch(full_name):
-            return full_name, DecimalType(int(found.group(1)), int(found.group(2)))
+        if decimal := _DECIMAL.fullmatch(full_name):
+            return full_name, DecimalType(int(decimal.group(1)), int(decimal.group(2)))
         return full_name, _PLAIN.get(full_name, StringType())
 
     def _timestamp(self) -> IcebergType:
         if self.timestamp is None:
             raise self._refusal(
-                "files of this format do not tell whether a timestamp is an instant; say whether timestamps become "
-                "those 'with zone' or those 'without zone'"
+                "files of this format do not record whether a timestamp is an instant; choose timestamps 'with zone' "
+                "or 'without zone'"
             )
         if isinstance(self.timestamp, TimestamptzType):
             self.losses.add(Loss.ZONE)
@@ -247,17 +247,17 @@ class _Reader:
             raise self._unreadable()
 
     def _is_next(self, sign: str) -> bool:
-        """Say whether a sign comes next, and go behind it if it does."""
+        """Return whether the next token is a sign; if it is, move past it."""
         return self._next(_SIGNS[sign]) is not None
 
     def _next(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Return what comes next if it is of a pattern, and go behind it and the blanks that follow."""
-        found = pattern.match(self.text, self._position)
-        if found is not None:
-            self._position = found.end()
+        """Return the match of a pattern at the position, if any, and move past it and the blanks after it."""
+        match = pattern.match(self.text, self._position)
+        if match is not None:
+            self._position = match.end()
             if blanks := self._BLANKS.match(self.text, self._position):
                 self._position = blanks.end()
-        return found
+        return match
 
     def _refusal(self, problem: str) -> HiveTypeError:
         return HiveTypeError(f"its field {'.'.join(self._path)}: {problem}" if self._path else problem)
@@ -265,5 +265,5 @@ class _Reader:
     def _unreadable(self) -> HiveTypeError:
         rest = self.text[self._position :][:_SHOWN]
         return HiveTypeError(
-            "this is no type of Hive: " + (f"{rest!r} cannot be read" if rest else "its end is missing")
+            "this is not a Hive type: " + (f"{rest!r} cannot be read" if rest else "its end is missing")
         )

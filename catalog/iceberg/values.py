@@ -1,4 +1,4 @@
-"""Values of partition keys: from their texts to what stands in Iceberg's manifests.
+"""Conversion of partition values from strings to the values in Iceberg's manifests.
 
 | Iceberg | value |
 | --- | --- |
@@ -6,8 +6,8 @@
 | float, double | float |
 | boolean | bool |
 | date | int, days since 1970-01-01 |
-| timestamp, timestamptz | int, microseconds since 1970-01-01 00:00:00, of UTC |
-| decimal(p,s) | Decimal with s digits behind the point |
+| timestamp, timestamptz | int, microseconds since 1970-01-01 00:00:00 UTC |
+| decimal(p,s) | Decimal with a fraction of s digits |
 | string | str |
 | binary | bytes |
 """
@@ -37,7 +37,7 @@ from catalog.types.key_types import (
 )
 
 PartitionValue = int | float | bool | str | bytes | Decimal | None
-"""A typed value of a partition key as Iceberg has it; None is null."""
+"""A typed value of a partition key in Iceberg; None is null."""
 
 Reader = Callable[[str], PartitionValue]
 
@@ -47,10 +47,10 @@ _DAYS_OF_400_YEARS = 146_097
 
 @lru_cache(maxsize=1024)
 def value_reader(hive_type: str) -> Reader:
-    """Return what makes a value of a partition key's text, as the catalog reads it (`catalog.types.key_types`).
+    """Return the function that parses a partition key's string values, as the catalog does (`catalog.types.key_types`).
 
-    It raises `KeyValueError` when a text is not of the type. Texts of timestamps are times of UTC, as Calve's Spark
-    reads them. A text of a char(n) loses the blanks at its end, which do not count in Hive.
+    It raises `KeyValueError` when a string is not of the type. Timestamps are UTC times, as Calve's Spark reads them. A
+    char(n) loses trailing blanks, which are not significant in Hive.
 
     Args:
         hive_type: A type without parts that `catalog.iceberg.types` converts.
@@ -93,7 +93,7 @@ def _bytes(text: str) -> bytes:
 def _day(text: str) -> int:
     number = DateType().parse(text)
     year, month, day = number >> 9, number >> 5 & 15, number & 31
-    # The year 0, which Python does not know, is like the year 400.
+    # Python has no year 0; it has the same days as the year 400.
     if year == 0:
         return date(400, month, day).toordinal() - _DAYS_OF_400_YEARS - _EPOCH_DAY
     return date(year, month, day).toordinal() - _EPOCH_DAY

@@ -1,1 +1,1 @@
-"""Facts of data files from their own footers and headers: Parquet, ORC, Avro."""
+"""Facts of data files from their footers and headers: Parquet, ORC, Avro."""

@@ -1,4 +1,4 @@
-"""Facts of Avro files: how many rows, which the file says block by block. They have no statistics.
+"""Facts of Avro files: row counts, which are stored per block. Avro files have no statistics.
 
 Source: https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 """
@@ -25,7 +25,7 @@ _LONGEST_NUMBER = 10
 _SCHEMA = b"avro.schema"
 _FIRST_BYTES = 1 << 14
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 9, 1 << 20
-"""Read at a time between blocks: over a network, reading on is faster than asking again."""
+"""Bytes to read at once between blocks: over a network, reading ahead is faster than another request."""
 _SCHEMAS_KEPT = 64
 
 _KINDS = {
@@ -41,17 +41,17 @@ _KINDS = {
     ("fixed", None): "binary",
     ("int", "time-millis"): "other",
     ("long", "time-micros"): "other",
-    # Iceberg's readers for Spark fail at the first value.
+    # Iceberg's Spark readers fail at the first value.
     ("string", "uuid"): "other",
 }
 _PLAIN = ("boolean", "int", "long", "float", "double", "bytes", "string")
 
 
 class AvroReader:
-    """Reads the facts of the Avro files of one table."""
+    """Reader of the facts of the Avro files of one table."""
 
     def __init__(self, columns: Sequence[NestedField]) -> None:
-        """Take the table's columns, without its partition keys."""
+        """Prepare for the table's columns without its partition keys."""
         self._columns = columns
         self._matches: dict[bytes, Match] = {}
 
@@ -59,7 +59,7 @@ class AvroReader:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
         content = _Content(file)
         if content.take(len(_MAGIC)) != _MAGIC:
-            text = "it is no Avro file; move it away, or skip such files"
+            text = "it is not an Avro file; move it away, or skip such files"
             raise UnusableFileError(file.path, FileProblem.FOREIGN, text)
         metadata = _metadata(content)
         schema = metadata.get(_SCHEMA)
@@ -75,7 +75,7 @@ class AvroReader:
 
 
 class _Content:
-    """A file read from its beginning on, of which much is passed over."""
+    """A file that is read sequentially, with large parts skipped."""
 
     def __init__(self, file: FileInfo) -> None:
         self.file = file
@@ -89,13 +89,13 @@ class _Content:
 
     def take(self, length: int) -> bytes:
         if length < 0 or self._position + length > self.file.size_bytes:
-            raise _damaged(self.file, "it is cut off")
+            raise _damaged(self.file, "it is truncated")
         begin = self._position - self._start
         if begin + length > len(self._bytes):
             self._start, begin = self._position, 0
             self._bytes = read_range(self.file, self._position, max(length, self._window))
             if len(self._bytes) < length:
-                raise _damaged(self.file, "it is cut off")
+                raise _damaged(self.file, "it is truncated")
         self._position += length
         return self._bytes[begin : begin + length]
 
@@ -107,11 +107,11 @@ class _Content:
             if byte < 0x80:
                 return number >> 1 ^ -(number & 1)
             shift += 7
-        raise _damaged(self.file, "a number in it does not end")
+        raise _damaged(self.file, "a number in it is not terminated")
 
     def skip(self, length: int) -> None:
         if length < 0 or self._position + length > self.file.size_bytes:
-            raise _damaged(self.file, "it is cut off")
+            raise _damaged(self.file, "it is truncated")
         self._position += length
         if self._position - self._start > len(self._bytes):
             self._start, self._bytes = self._position, b""
@@ -122,11 +122,11 @@ def _damaged(file: FileInfo, problem: str) -> UnusableFileError:
 
 
 def _metadata(content: _Content) -> dict[bytes, bytes]:
-    """Read a file's header but for the marker at its end, and return its metadata."""
+    """Read a file's header without the sync marker at its end; return its metadata."""
     metadata = {}
     while count := content.number():
         if count < 0:
-            # The number of bytes follows, for those who want to pass over them.
+            # A negative count is followed by the size in bytes.
             count = -count
             content.number()
         for _ in range(count):
@@ -136,16 +136,16 @@ def _metadata(content: _Content) -> dict[bytes, bytes]:
 
 
 def _undated(metadata: Mapping[bytes, bytes], match: Match) -> Iterator[str]:
-    """Yield the columns that may have values that other readers convert from an older calendar."""
+    """Yield the columns that may have values of an older calendar, which other readers convert."""
 
     def text(key: str) -> str | None:
         value = metadata.get(key.encode())
         return None if value is None else value.decode("utf-8", "replace")
 
     calendar = calendar_of(text, is_by_java=False)
-    for found in match.found if calendar.first_day is not None else ():
-        if isinstance(found.type, DateType | TimestampType | TimestamptzType):
-            yield found.name
+    for column in match.found if calendar.first_day is not None else ():
+        if isinstance(column.type, DateType | TimestampType | TimestamptzType):
+            yield column.name
 
 
 def _row_count(content: _Content) -> int:
@@ -153,11 +153,11 @@ def _row_count(content: _Content) -> int:
     while not content.is_at_end:
         count = content.number()
         if count < 0:
-            raise _damaged(content.file, "a block in it has less than no rows")
+            raise _damaged(content.file, "a block in it has a negative number of rows")
         rows += count
         content.skip(content.number())
         if content.take(_SYNC_BYTES) != marker:
-            raise _damaged(content.file, "a block in it does not end as the others")
+            raise _damaged(content.file, "a block in it does not end with the sync marker")
     return rows
 
 
@@ -173,18 +173,18 @@ def _file_columns(schema: bytes, file: FileInfo) -> tuple[FileColumn, ...]:
 
 
 class _Types:
-    """The types of a schema; one with a name may be named again later."""
+    """The types of a schema; a named type may be referenced later."""
 
     def __init__(self) -> None:
         self._named: dict[str, FileColumn] = {}
 
     def column(self, name: str, declared: Any, field_id: int | None = None) -> FileColumn:
-        """Return a column, or a part of one, that a schema declares; what is around it has the field id."""
+        """Return a declared column, or a part of one; the field id comes from the enclosing type."""
         return replace(self._column(name, declared), field_id=field_id)
 
     def _column(self, name: str, declared: Any) -> FileColumn:
         if isinstance(declared, list):
-            own = [each for each in declared if each != "null"]
+            own = [branch for branch in declared if branch != "null"]
             return self._column(name, own[0]) if len(own) == 1 else FileColumn(name, "a union", "other", -1)
         if isinstance(declared, str):
             if declared in _PLAIN:
@@ -200,7 +200,7 @@ class _Types:
         kind, logical = declared["type"], declared.get("logicalType")
         match kind:
             case "record":
-                # What contains itself fits no table.
+                # A recursive record matches no table column.
                 self._named[declared["name"]] = FileColumn(name, "a record in itself", "other", -1)
                 parts = tuple(
                     self.column(field["name"], field["type"], field.get("field-id")) for field in declared["fields"]

@@ -1,7 +1,7 @@
-"""Dates and timestamps that Hive's and Spark's readers convert from an older calendar, and Iceberg's readers do not.
+"""Dates and timestamps of an older calendar, which Hive's and Spark's readers convert, and Iceberg's readers do not.
 
-Hive, and Spark before 3.0, count days before 1582-10-15 in the Julian calendar, and moments before 1900 by other rules
-of time zones. Their files say so, or do not say that they are of the proleptic Gregorian calendar, as Iceberg requires.
+Hive, and Spark before 3.0, use the Julian calendar for days before 1582-10-15, and other time zone rules for times
+before 1900. Their files record that, or do not record the proleptic Gregorian calendar, which Iceberg requires.
 
 Source: https://orc.apache.org/specification/ORCv1/ (`calendar`); Spark's `DataSourceUtils.datetimeRebaseSpec`; Hive's
 `DataWritableReadSupport` (`writer.date.proleptic`); https://iceberg.apache.org/spec/#primitive-types.
@@ -18,7 +18,7 @@ from catalog.errors import FileProblem, UnusableFileError
 FIRST_GREGORIAN_DAY = -141_427
 """1582-10-15, in days since 1970."""
 FIRST_STANDARD_DAY = -25_567
-"""1900-01-01: since then, both rules of time zones agree, as Spark takes it."""
+"""1900-01-01: since then, Spark assumes that both time zone rules agree."""
 MICROSECONDS_OF_DAY = 86_400_000_000
 
 _VERSION, _ZONE, _LEGACY_DATES, _LEGACY_96_BITS = (
@@ -33,13 +33,13 @@ _NEW_DATES, _NEW_96_BITS = (3, 0), (3, 1)
 
 
 class Calendar(NamedTuple):
-    """Which values of a file are converted on reading.
+    """The values of a file that are converted by readers.
 
     Attributes:
-        first_day: Dates before it are; None for no date.
-        first_microsecond: Timestamps before it are; None for no timestamp.
-        has_old_96_bits: Timestamps of 96 bits, which have no statistics, may be.
-        is_of_spark: Spark's reader converts them, too, so that a comparison tells.
+        first_day: Dates before it are converted; None for no date.
+        first_microsecond: Timestamps before it are converted; None for no timestamp.
+        has_old_96_bits: Timestamps of 96 bits, which have no statistics, may be converted.
+        is_of_spark: Spark's reader converts them, too, so that a comparison of both sides shows differences.
     """
 
     first_day: int | None = None
@@ -56,8 +56,7 @@ def calendar_of(metadata: Callable[[str], str | None], is_by_java: bool) -> Cale
 
     Args:
         metadata: Returns the value of a key of the file's own metadata.
-        is_by_java: Hive's library wrote the file: without a key that tells its calendar, it counts dates in the older
-            one.
+        is_by_java: The file was written by Hive's library, which uses the older calendar unless a key records another.
     """
     spark = _version(metadata(_VERSION))
     if spark is not None:
@@ -80,7 +79,7 @@ def _version(text: str | None) -> tuple[int, ...] | None:
 
 
 def old_values(path: str, name: str, *, is_date: bool, first_day: int) -> UnusableFileError:
-    """Return the error about a column with values before a day that readers convert."""
+    """Return the error for a column with values before a day, which readers convert."""
     first = "1582-10-15" if first_day == FIRST_GREGORIAN_DAY else "1900-01-01"
     return UnusableFileError(
         path,
@@ -91,11 +90,11 @@ def old_values(path: str, name: str, *, is_date: bool, first_day: int) -> Unusab
 
 
 def unknown_values(path: str, names: Iterable[str], *, is_comparable: bool) -> UnusableFileError:
-    """Return the error about columns that may have values that readers convert."""
+    """Return the error for columns that may have values that readers convert."""
     return UnusableFileError(
         path,
         FileProblem.OLD_CALENDAR,
         f"column {', '.join(map(repr, names))} may have dates or timestamps that Hive's and Spark's readers convert "
-        "from an older calendar, and Iceberg's do not: the file does not tell its minimum; "
+        "from an older calendar, and Iceberg's do not: the file does not record the minimum; "
         f"{'compare both sides (`verify => true`), or ' * is_comparable}{_ADVICE}",
     )

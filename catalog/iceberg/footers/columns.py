@@ -1,4 +1,4 @@
-"""Which column of a data file is which of the table: by name without regard to case, and of a type that fits."""
+"""Matching of file columns with table columns: by case-insensitive name, with a compatible type."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class FileColumn:
     """A column of a data file, or a part of one.
 
     Attributes:
-        type: What the file's format calls its type, for messages.
-        kind: One of the kinds in `_FITTING`, `decimal`, `struct`, `list`, `map`; anything else fits no type.
-        position: Where the format keeps what it knows of the column.
-        field_id: What the file itself says that it is; None where it has no such id.
-        parts: Of a struct its fields, of a list its element, of a map its key and its value.
+        type: The name of its type in the file's format, for messages.
+        kind: One of the kinds in `_FITTING`, `decimal`, `struct`, `list`, `map`; any other matches no type.
+        position: Position of its statistics in the format.
+        field_id: The field id in the file; None when it has none.
+        parts: The fields of a struct, the element of a list, the key and value of a map.
     """
 
     name: str
@@ -53,10 +53,10 @@ class FileColumn:
 
 
 class Found(NamedTuple):
-    """A column of the file that the table has, too: one that is not made of others.
+    """A primitive column that both the file and the table have.
 
     Attributes:
-        name: In the file, after those of the columns that it is inside.
+        name: In the file, prefixed with the names of enclosing columns.
         is_repeated: It is inside a list or a map.
     """
 
@@ -68,12 +68,12 @@ class Found(NamedTuple):
 
 
 class Match(NamedTuple):
-    """What a file and a table have in common.
+    """The common columns of a file and a table.
 
     Attributes:
-        spellings: Field id and the name in the file, where that is not the table's to the letter.
-        unknown: Columns that the table does not have, and what they are made of: the field id of the struct that they
-            are inside, 0 for the table, and the names from there on.
+        spellings: Field id and name in the file, where it differs from the table's.
+        unknown: Columns that the table does not have, with their parts: the field id of the enclosing struct, 0 for the
+            table, and the names from there on.
     """
 
     found: tuple[Found, ...]
@@ -97,16 +97,16 @@ _FITTING: dict[type[IcebergType], tuple[str, ...]] = {
     StringType: ("string",),
     BinaryType: ("binary",),
 }
-"""The kinds of file columns that each type of table column can read: scanned and filtered, by every reader.
+"""The kinds of file columns that are compatible with each type of table column, in all readers, also with filters.
 
 Source: https://iceberg.apache.org/spec/#schema-evolution for the promotions; and what Iceberg's Spark runtime 1.12,
-PyIceberg 0.12 and DuckDB 1.5 were seen to read (`tests/spark_jobs/test_readable_files.py`).
+PyIceberg 0.12 and DuckDB 1.5 read in tests (`tests/spark_jobs/test_readable_files.py`).
 """
 
 _REASONS = {
-    "char": "its statistics have blanks up to the length of the type, so that filters of Iceberg's readers find no row",
+    "char": "its statistics are padded with blanks, so that filters of Iceberg's readers find no rows",
 }
-"""Why some kinds fit no type, where the type alone does not explain it."""
+"""Reasons why some kinds match no type, where the type does not explain it."""
 
 _WIDER: dict[type[IcebergType], str] = {IntegerType: "long", FloatType: "double"}
 
@@ -129,17 +129,17 @@ class _Matching:
             if other is not column:
                 raise self._error(
                     FileProblem.AMBIGUOUS_NAME,
-                    f"columns {inside + other.name!r} and {inside + column.name!r} cannot be told apart, "
-                    "because names of columns have no case; rewrite the file with one of them",
+                    f"columns {inside + other.name!r} and {inside + column.name!r} are ambiguous, "
+                    "because column names are case-insensitive; rewrite the file with one of them",
                 )
         for field in wanted:
-            found = by_name.pop(field.name.lower(), None)
-            if found is None:
+            match = by_name.pop(field.name.lower(), None)
+            if match is None:
                 continue
             self.common_count += 1
-            if found.name != field.name:
-                self.spellings.append((field.field_id, found.name))
-            self.column(field.field_id, field.field_type, found, inside + found.name, repeated)
+            if match.name != field.name:
+                self.spellings.append((field.field_id, match.name))
+            self.column(field.field_id, field.field_type, match, inside + match.name, repeated)
         for column in by_name.values():
             self._check_unknown_id(column, inside + column.name)
             self._unknown(parent, column, (column.name,))
@@ -155,7 +155,7 @@ class _Matching:
             own = "no field id, though others have one" if column.field_id is None else f"field id {column.field_id}"
             raise self._error(
                 FileProblem.FIELD_ID,
-                f"column {name!r} has {own}, and the Iceberg table's column has {field_id}; Iceberg's readers go by "
+                f"column {name!r} has {own}, and the Iceberg table's column has {field_id}; Iceberg's readers use "
                 "the ids in files. Rewrite the file without field ids",
             )
         match wanted:
@@ -198,7 +198,7 @@ class _Matching:
         if self._has_ids:
             raise self._error(
                 FileProblem.FIELD_ID,
-                f"column {name!r} is not the table's, and the file has field ids: a column that is added to the "
+                f"column {name!r} is not in the table, and the file has field ids: a column that is added to the "
                 "Iceberg table could get its id. Rewrite the file without field ids, or without this column",
             )
 
@@ -210,7 +210,7 @@ class _Matching:
             if column.name.lower() in RESERVED_NAMES:
                 raise self._error(
                     FileProblem.RESERVED_NAME,
-                    f"column {column.name!r} has a name that Iceberg keeps for itself; rewrite the file without it",
+                    f"column {column.name!r} has a name that Iceberg reserves; rewrite the file without it",
                 )
 
 
@@ -219,14 +219,14 @@ def _has_id(column: FileColumn) -> bool:
 
 
 def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:
-    """Find the table's columns among a file's. Either may have columns that the other lacks.
+    """Match the table's columns with a file's. Either may have columns that the other lacks.
 
     Args:
         path: The file, for messages.
 
     Raises:
-        UnusableFileError: Two names differ only in case, one is reserved, or a type does not fit; the file has field
-            ids that are not the table's; or it has columns, and none is the table's.
+        UnusableFileError: Two names differ only in case, a name is reserved, a type is incompatible, field ids differ
+            from the table's, or the file has columns but none of the table's.
     """
     matching = _Matching(columns, path)
     matching.check_reserved(columns)

@@ -1,4 +1,4 @@
-"""What an Iceberg table wants to know of a data file, from the file's own footer or header."""
+"""Facts about a data file for an Iceberg table, read from the file's footer or header."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a data file says of itself. A map has an entry for each column of which something is known.
+    """The facts about a data file. A mapping has an entry for each column whose fact is known.
 
     Attributes:
         column_sizes: Field id → compressed bytes.
-        value_counts: Field id → values, nulls and NaNs among them.
-        lower_bounds, upper_bounds: Field id → Iceberg's single-value serialization; texts and binaries whole as readers
-            of one format return them, cut by `FooterReader` as the table's metrics mode says.
-        split_offsets: Where in the file readers may begin, ascending; None when it is not known.
-        spellings: Field id and the name in the file, where that is not the table's to the letter.
-        unknown: Columns that the table does not have, as in `columns.Match`; known of Parquet and ORC files.
+        value_counts: Field id → number of values, including nulls and NaNs.
+        lower_bounds, upper_bounds: Field id → Iceberg's single-value serialization. Strings and binaries are complete
+            as the readers of each format return them; `FooterReader` truncates them according to the table's metrics
+            mode.
+        split_offsets: Offsets at which readers may start, ascending; None when unknown.
+        spellings: Field id and name in the file, where it differs from the table's.
+        unknown: Columns that the table does not have, as in `columns.Match`; known for Parquet and ORC files.
         unvectorized: The table's columns whose values Iceberg's vectorized reader for Spark cannot decode.
-        undated: The file's columns that may have values of an older calendar, which only a comparison can tell.
+        undated: The file's columns that may have values of an older calendar, which only a comparison can find out.
     """
 
     row_count: int
@@ -52,18 +53,18 @@ class _Reader(Protocol):
 
 
 class FooterReader:
-    """Reads the facts of many files of one format and one table; what their footers share is worked out once."""
+    """Reader of the facts of many files of one format and one table; work for equal footers is cached."""
 
     def __init__(self, layout: Layout, file_format: FileFormat) -> None:
-        """Take the table's columns; partition keys are not looked for in files.
+        """Prepare for the table's columns; partition keys are not expected in files.
 
         Raises:
-            UnsupportedFormatError: Iceberg does not know the format.
+            UnsupportedFormatError: Iceberg does not support the format.
         """
         columns = layout.file_fields
         self._required = dict(_required(columns, ""))
         self._metrics = MetricsFilter(layout)
-        # Each imported late: a task reads one format, and the libraries below them are large.
+        # Imported late: a task reads one format, and the libraries are large.
         self._reader: _Reader
         match file_format:
             case FileFormat.PARQUET:
@@ -80,36 +81,36 @@ class FooterReader:
                 self._reader = AvroReader(columns)
             case _:
                 raise UnsupportedFormatError(
-                    f"files in format {file_format} cannot be files of an Iceberg table; it takes Parquet, ORC and Avro"
+                    f"files in format {file_format} cannot be used in an Iceberg table; use Parquet, ORC or Avro"
                 )
 
     def read(self, file: FileInfo) -> FileFacts:
-        """Return the facts of a file that manifests of the table hold.
+        """Return the facts of a file that the table's manifests contain.
 
-        The file is read once, from its end, or for Avro from block to block.
+        The file is read once, from its end; an Avro file block by block.
 
         Raises:
-            UnusableFileError: The file cannot be a file of the table.
+            UnusableFileError: The file cannot be used in the table.
         """
         if file.size_bytes == 0:
             raise UnusableFileError(file.path, FileProblem.EMPTY, "it has no bytes; delete it, or skip such files")
         facts = self._reader.read(file)
         for field_id, name in self._required.items():
-            # A column that the file does not have is null in every row.
+            # A column that the file lacks is null in every row.
             if facts.row_count and facts.null_counts.get(field_id) != 0:
                 nulls = facts.null_counts.get(field_id)
-                found = "does not have it, or does not tell its nulls" if nulls is None else f"has {nulls:,} null(s)"
+                problem = "lacks it, or does not record its null count" if nulls is None else f"has {nulls:,} null(s)"
                 raise UnusableFileError(
                     file.path,
                     FileProblem.NULLS,
-                    f"column {name} is NOT NULL in the Iceberg table, and the file {found}; make the column optional "
+                    f"column {name} is NOT NULL in the Iceberg table, and the file {problem}; make the column optional "
                     "there, or write the file without nulls",
                 )
         return self._metrics.apply(facts)
 
 
 def _required(fields: Iterable[NestedField], parent: str) -> Iterator[tuple[int, str]]:
-    """Yield the ids and names of columns, or fields of structs, without nulls; only of leaves nulls are counted."""
+    """Yield the ids and names of required primitive columns and struct fields; null counts exist only for these."""
     for field in fields:
         name = f"{parent}{field.name}"
         if isinstance(field.field_type, StructType):

@@ -36,14 +36,14 @@ _NAMES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "timestamp", "array"),
     *("map", "struct", "uniontype", "decimal", "date", "varchar", "char", "timestamp with local time zone"),
 )
-"""ORC's kinds of types by their number, as Hive writes them."""
+"""Hive's names of ORC's type kinds, by number."""
 _KINDS = {
     **{"tinyint": "small int", "smallint": "small int", "bigint": "long", "varchar": "string"},
     **{"array": "list", "timestamp with local time zone": "timestamptz", "uniontype": "other"},
 }
 _STRUCT = 12
 _FIELD_ID = "iceberg.id"
-"""The attribute of a type that Iceberg's writers keep its field id in."""
+"""The type attribute in which Iceberg's writers store the field id."""
 
 _JAVA, _CPP, _PRESTO, _TRINO = 0, 1, 2, 4
 _JAVA_RIGHT_MAXIMA, _JAVA_UTC_TIMESTAMPS, _JAVA_RIGHT_SHORT_DECIMALS = 1, 6, 7
@@ -54,16 +54,16 @@ _SCHEMAS_KEPT = 64
 
 _Pair = tuple[bytes, bytes | None]
 _BoundsOf = Callable[[Any], _Pair | None]
-"""Makes a column's bounds of the message `ColumnStatistics`: None, or an error of `UNUSABLE`, for none."""
+"""Converts a message `ColumnStatistics` to bounds; returns None, or raises an error of `UNUSABLE`, for none."""
 
 
 class _Leaf(NamedTuple):
-    """A column with values.
+    """A primitive column.
 
     Attributes:
-        position: Its number in the tree of types.
-        bounds: None where the column has none, or none that can be relied on.
-        is_floating: A sum in its statistics that is a number says that it has no NaN.
+        position: Its number in the type tree.
+        bounds: None when the column has no bounds, or unreliable ones.
+        is_floating: A sum in its statistics that is a number proves that it has no NaN.
     """
 
     position: int
@@ -82,7 +82,7 @@ class _Dated(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What to take from the footers of a schema and a writer."""
+    """The facts to extract from footers of one schema and writer."""
 
     leaves: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
@@ -91,10 +91,10 @@ class _Plan(NamedTuple):
 
 
 class OrcReader:
-    """Reads the facts of the ORC files of one table."""
+    """Reader of the facts of the ORC files of one table."""
 
     def __init__(self, columns: Sequence[NestedField]) -> None:
-        """Take the table's columns, without its partition keys."""
+        """Prepare for the table's columns without its partition keys."""
         self._columns = columns
         self._plans: dict[tuple[bytes, int, int], _Plan] = {}
 
@@ -131,8 +131,8 @@ class OrcReader:
 def _undated(path: str, footer: Any, dated: Sequence[_Dated]) -> tuple[str, ...]:
     """Return the columns that may have values that other readers convert; raise `UnusableFileError` if some have.
 
-    The footer's calendar does not matter: ORC's library for Java converts to the older one what is of the other, Spark
-    converts that back, and Iceberg's reader for Spark does not.
+    The footer's calendar does not matter: ORC's Java library converts values to the older calendar, Spark converts them
+    back, and Iceberg's reader for Spark does not.
     """
     if len(footer.statistics) != len(footer.types):
         return tuple(column.name for column in dated) if footer.numberOfRows else ()
@@ -149,22 +149,22 @@ def _undated(path: str, footer: Any, dated: Sequence[_Dated]) -> tuple[str, ...]
 
 
 def _first_day(known: Any, is_date: bool) -> int | None:
-    """Return the day of a column's minimum; None where it is not known."""
+    """Return the day of a column's minimum; None when it is unknown."""
     if is_date:
         day, last = known.date.minimum, known.date.maximum
         return int(day) if day <= last else None
     moments = known.timestamp
     if moments.minimumUtc <= moments.maximumUtc:
         return int(moments.minimumUtc) // _MILLISECONDS_OF_DAY
-    # By the clock of the writer's zone.
+    # In local time of the writer's time zone.
     return int(moments.minimum) // _MILLISECONDS_OF_DAY - 1 if moments.minimum <= moments.maximum else None
 
 
 def _no_orc(file: FileInfo) -> UnusableFileError:
     if read_range(file, 0, len(_MAGIC)) == _MAGIC:
-        text = "it begins as an ORC file and does not end as one; write the file again"
+        text = "it starts like an ORC file but does not end like one; write the file again"
         return UnusableFileError(file.path, FileProblem.DAMAGED, text)
-    return UnusableFileError(file.path, FileProblem.FOREIGN, "it is no ORC file; move it away, or skip such files")
+    return UnusableFileError(file.path, FileProblem.FOREIGN, "it is not an ORC file; move it away, or skip such files")
 
 
 def _facts(footer: Any, plan: _Plan) -> FileFacts:
@@ -172,7 +172,7 @@ def _facts(footer: Any, plan: _Plan) -> FileFacts:
     sizes, values, nulls, nans = {}, {}, {}, {}
     lower_bounds: dict[int, bytes] = {}
     upper_bounds: dict[int, bytes] = {}
-    # Writers may leave statistics out.
+    # Statistics are optional.
     statistics = list(footer.statistics)
     leaves = plan.leaves if len(statistics) == len(footer.types) else ()
     for position, field_id, bounds_of, is_repeated, is_floating in leaves:
@@ -216,14 +216,14 @@ def _plan_of(columns: Sequence[NestedField], path: str, tail: OrcTail) -> _Plan:
         raise UnusableFileError(path, FileProblem.INCOMPATIBLE_COLUMN, text)
     match = _match(columns, root.parts, path)
     leaves = []
-    for found in match.found:
-        is_floating = found.column.kind in ("float", "double") and tail.footer.writer in (_JAVA, _CPP)
-        how = None if found.is_repeated else _bounds_of(found, tail)
-        leaves.append(_Leaf(found.column.position, found.field_id, how, found.is_repeated, is_floating))
+    for common in match.found:
+        is_floating = common.column.kind in ("float", "double") and tail.footer.writer in (_JAVA, _CPP)
+        how = None if common.is_repeated else _bounds_of(common, tail)
+        leaves.append(_Leaf(common.column.position, common.field_id, how, common.is_repeated, is_floating))
     dated = tuple(
-        _Dated(found.column.position, found.name, isinstance(found.type, DateType))
-        for found in match.found
-        if isinstance(found.type, DateType | TimestampType | TimestamptzType)
+        _Dated(common.column.position, common.name, isinstance(common.type, DateType))
+        for common in match.found
+        if isinstance(common.type, DateType | TimestampType | TimestamptzType)
     )
     return _Plan(tuple(leaves), match.spellings, match.unknown, dated)
 
@@ -232,7 +232,7 @@ _POSITIONAL = re.compile("_col([0-9]+)")
 
 
 def _match(columns: Sequence[NestedField], parts: tuple[FileColumn, ...], path: str) -> Match:
-    """Match by name; or by position the files of Hive before 2.0, which have no names."""
+    """Match columns by name; for files of Hive before 2.0, which have no column names, by position."""
     if not parts or not all(_POSITIONAL.fullmatch(part.name) for part in parts):
         return match_columns(columns, parts, path)
     named = [replace(part, name=column.name) for column, part in zip(columns, parts, strict=False)]
@@ -250,7 +250,7 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
     if own.kind == _STRUCT:
         names = [name.decode() for name in own.fieldNames]
     if any(part <= position for part in own.subtypes):
-        raise ValueError("its types contain themselves")
+        raise ValueError("its types are recursive")
     parts: tuple[FileColumn, ...] = ()
     if type_name in ("array", "map", "struct"):
         parts = tuple(_file_column(part, types, number) for part, number in zip(names, own.subtypes, strict=True))
@@ -258,12 +258,12 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
         type_name, kind = f"decimal({own.precision},{own.scale})", "decimal"
     else:
         kind = _KINDS.get(type_name, type_name)
-    field_id = next((int(each.value) for each in own.attributes if each.key == _FIELD_ID), None)
+    field_id = next((int(entry.value) for entry in own.attributes if entry.key == _FIELD_ID), None)
     return FileColumn(name, type_name, kind, position, parts, own.precision, own.scale, field_id)
 
 
 def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
-    """Return how a column's statistics become bounds; its type fits the table's."""
+    """Return the conversion of a column's statistics to bounds; its type is compatible with the table's."""
     if tail.footer.writer == _JAVA and tail.writer_version < _java_version_needed(found):
         return None
     match found.type:
@@ -277,7 +277,7 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
             return _text
         case FloatType() | DoubleType():
             how = bounds.FLOAT if isinstance(found.type, FloatType) else bounds.DOUBLE
-            # These writers give no minimum where there is a NaN, and never a sum.
+            # These writers omit the minimum if there is a NaN, and never write a sum.
             needs_sum = tail.footer.writer not in (_PRESTO, _TRINO)
             return lambda known: _floating(known.floating, how, needs_sum)
         case DateType():
@@ -290,7 +290,7 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
 
 
 def _java_version_needed(found: Found) -> int:
-    """Return the first version of ORC's Java writer whose minima and maxima of a column are right."""
+    """Return the first version of ORC's Java writer whose minima and maxima of a column are correct."""
     match found.type:
         case TimestampType() | TimestamptzType():
             return _JAVA_UTC_TIMESTAMPS
@@ -314,14 +314,14 @@ def _boolean(known: Any) -> _Pair | None:
 def _text(known: Any) -> _Pair | None:
     text = known.text
     low, high = text.minimum, text.maximum
-    # The writer cuts what is long.
+    # The writer truncates long values.
     low = text.lowerBound if low == MISSING_TEXT else low
     high = text.upperBound if high == MISSING_TEXT else high
     return bounds.checked_text(low), bounds.checked_text(high)
 
 
 def _floating(known: Any, how: bounds.Bounds, needs_sum: bool) -> _Pair | None:
-    """Return bounds unless there may be a NaN: what was merged with one is wrong, and only the sum shows it."""
+    """Return bounds unless there may be a NaN, which falsifies merged statistics and shows only in the sum."""
     low, high = known.minimum, known.maximum
     if (needs_sum and known.sum != known.sum) or not low <= high:
         return None
@@ -329,11 +329,11 @@ def _floating(known: Any, how: bounds.Bounds, needs_sum: bool) -> _Pair | None:
 
 
 def _timestamp(known: Any) -> _Pair | None:
-    """Return bounds of what the clock showed, or of the instants: either is counted as if in UTC."""
+    """Return bounds of local times or of instants; both are counted as if in UTC."""
     low, high = known.minimumUtc, known.maximumUtc
     if low > high:
         return None
-    # What is below a millisecond is kept apart, plus one.
+    # The fraction of a millisecond is stored separately, plus one.
     low = low * 1000 + (known.minimumNanos - 1) // 1000
     high = high * 1000 + (known.maximumNanos - 1) // 1000
     return bounds.LONG.lower(low), bounds.LONG.lower(high)

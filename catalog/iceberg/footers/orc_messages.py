@@ -1,7 +1,7 @@
-"""The parts of an ORC file's postscript and footer that facts are taken from, as Protocol Buffers messages.
+"""The parts of an ORC file's postscript and footer that contain facts, as Protocol Buffers messages.
 
-PyArrow shows no column statistics. Missing numbers read as minima above their maxima, so that nobody has to ask, for
-each column of each file, whether they are there.
+PyArrow does not expose column statistics. Defaults of missing numbers are minima above their maxima, which saves a
+presence check for each column of each file.
 
 Source: https://orc.apache.org/specification/ORCv1/ and `orc_proto.proto`.
 """
@@ -16,14 +16,14 @@ import pyarrow
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 MISSING_TEXT = b"\xff"
-"""What a minimum or maximum reads as that is not there; no text in UTF-8 has this byte."""
+"""Default of a missing minimum or maximum; no UTF-8 string has this byte."""
 
 _MOST, _LEAST = str(2**63 - 1), str(-(2**63))
 _NONE, _ZLIB, _SNAPPY, _LZO, _LZ4, _ZSTD, _BROTLI = range(7)
 _CHUNK_HEADER = 3
 _PACKAGE = "calve_orc"
 
-# Field number, name, type (a capital S before a message), default.
+# Field number, name, type, default.
 _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
     "PostScript": (
         (1, "footerLength", "uint64", None),
@@ -72,7 +72,7 @@ _MESSAGES: dict[str, tuple[tuple[int, str, str, str | None], ...]] = {
     "Attribute": ((1, "key", "string", None), (2, "value", "string", None)),
     "Footer": (
         (3, "stripes", "repeated Stripe", None),
-        # Left as bytes: they are the same in all files of a table, and read once.
+        # Kept as bytes: they are equal in all files of a table, and parsed once.
         (4, "types", "repeated bytes", None),
         (6, "numberOfRows", "uint64", None),
         (7, "statistics", "repeated ColumnStatistics", None),
@@ -88,11 +88,11 @@ class _Messages(NamedTuple):
 
 
 class OrcTail(NamedTuple):
-    """What stands at the end of an ORC file.
+    """The end of an ORC file.
 
     Attributes:
         footer: The message `Footer`.
-        writer_version: Counted by each writer of its own.
+        writer_version: Version number, counted separately by each writer.
     """
 
     footer: Any
@@ -103,7 +103,7 @@ class ShortTailError(Exception):
     """More bytes of the file's end are needed.
 
     Attributes:
-        length: How many.
+        length: Their number.
     """
 
     def __init__(self, length: int) -> None:
@@ -138,19 +138,19 @@ def _messages() -> _Messages:
 
 
 def parse_type(encoded: bytes) -> Any:
-    """Return one of a footer's types: the message `Type`; raises `ValueError`."""
+    """Parse one of a footer's types, a message `Type`; raises `ValueError`."""
     return _parse(_messages().type, encoded)
 
 
 def parse_tail(tail: bytes, size_bytes: int) -> OrcTail:
-    """Return what stands at the end of an ORC file.
+    """Parse the end of an ORC file.
 
     Args:
         tail: Some of the file's last bytes.
         size_bytes: Of the whole file.
 
     Raises:
-        ShortTailError: They are not enough.
+        ShortTailError: There are too few bytes.
         ValueError: They are not the end of an ORC file.
     """
     post_script_length = tail[-1]
@@ -184,7 +184,7 @@ def _decompress(content: bytes, compression: int, block_size: int) -> bytes:
         start = position + _CHUNK_HEADER
         position = start + (header >> 1)
         if position > len(content):
-            raise ValueError("a compressed part of its footer is cut off")
+            raise ValueError("a compressed part of its footer is truncated")
         part = content[start:position]
         parts.append(part if header & 1 else _decompressed(part, compression, block_size))
     return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -202,11 +202,11 @@ def _decompressed(part: bytes, compression: int, block_size: int) -> bytes:
         raise ValueError(str(error)) from None
     if compression == _LZ4:
         return _decompress_lz4(part, block_size)
-    raise ValueError(f"its footer is compressed by method {compression}; zlib, snappy, lz4 and zstd can be read")
+    raise ValueError(f"its footer uses compression method {compression}; zlib, snappy, lz4 and zstd are supported")
 
 
 def _snappy_length(part: bytes, block_size: int) -> int:
-    """Return how many bytes a block has decompressed, which it says itself."""
+    """Return the decompressed length of a block, which is stored at its start."""
     length = 0
     for number, byte in enumerate(part[:5]):
         length |= (byte & 0x7F) << 7 * number
@@ -214,11 +214,11 @@ def _snappy_length(part: bytes, block_size: int) -> int:
             if length > block_size:
                 break
             return length
-    raise ValueError("a compressed part of its footer says no length that can be right")
+    raise ValueError("a compressed part of its footer has an invalid length")
 
 
 def _decompress_lz4(part: bytes, block_size: int) -> bytes:
-    """Decompress a bare LZ4 block, which does not say how long it gets; PyArrow wants to be told.
+    """Decompress a raw LZ4 block, which does not contain its decompressed length; PyArrow requires it.
 
     Source: https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md
     """
@@ -234,12 +234,12 @@ def _decompress_lz4(part: bytes, block_size: int) -> bytes:
             offset = int.from_bytes(part[position : position + 2], "little")
             length, position = _lz4_length(part, position + 2, token & 0xF)
             if not 0 < offset <= len(output) or len(output) + length > block_size:
-                raise ValueError("a compressed part of its footer refers to what is not there")
-            # What is copied may reach into what the copy makes.
+                raise ValueError("a compressed part of its footer has an invalid reference")
+            # The copied range may overlap the output of the copy.
             pattern = output[-offset:]
             output += (pattern * ((length + 4) // offset + 1))[: length + 4]
     except IndexError:
-        raise ValueError("a compressed part of its footer is cut off") from None
+        raise ValueError("a compressed part of its footer is truncated") from None
     return bytes(output)
 
 

@@ -1,7 +1,7 @@
 """Facts of Parquet files.
 
-PyArrow reads the schema. What depends on the schema alone is worked out once for each: files of one table mostly begin
-their footers with the same bytes.
+PyArrow reads the schema. Everything that depends only on the schema is computed once per schema: the footers of one
+table's files usually start with the same bytes.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from catalog.iceberg.footers.thrift import read_varint, schema_end
 
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 _ENDING = 8
-"""Bytes behind the footer: its length and the magic."""
+"""Bytes after the footer: its length and the magic."""
 _SCHEMAS_KEPT = 64
 _LAST_FIELDS = 64
-"""Bytes that a footer may have behind the orders of its columns."""
+"""Maximum bytes of a footer after the orders of its columns."""
 _DAMAGES = (
     pyarrow.ArrowException,
     OSError,
@@ -66,7 +66,7 @@ _DAMAGES = (
 )
 _JAVA_LIBRARY = b"parquet-mr version"
 _TEXT = 0x18
-"""The header of the first field of a struct, or of the next one, that is a text."""
+"""The header of a struct's first or next field, if it is a string."""
 _UNKNOWN = -math.inf
 _UNPACK = {
     "BOOLEAN": struct.Struct("?").unpack,
@@ -75,19 +75,19 @@ _UNPACK = {
     "FLOAT": struct.Struct("<f").unpack,
     "DOUBLE": struct.Struct("<d").unpack,
 }
-"""The physical types whose order is by their sign, which even old writers kept."""
+"""The physical types with signed order, which even old writers used correctly."""
 _BOUNDS_AS_THEY_ARE = (("BOOLEAN", bounds.BOOLEAN), ("INT32", bounds.INT), ("INT64", bounds.LONG))
-"""Parquet's plain encoding of these is Iceberg's."""
+"""Types whose plain encoding in Parquet equals Iceberg's."""
 
 
 class _Leaf(NamedTuple):
-    """A column with values.
+    """A primitive column.
 
     Attributes:
         position: Of its chunk in a row group.
-        bounds: None where the column has none, or none that can be relied on.
-        unpack: Makes a number of a minimum or maximum; None for bytes.
-        is_bound: A minimum or maximum is a bound as it is.
+        bounds: None when the column has no bounds, or unreliable ones.
+        unpack: Decodes a minimum or maximum to a number; None for bytes.
+        is_bound: A minimum or maximum is a bound without conversion.
     """
 
     position: int
@@ -101,8 +101,8 @@ class _Dated(NamedTuple):
     """A column of dates or timestamps, which some readers convert from an older calendar.
 
     Attributes:
-        unpack: Makes a number of a minimum; None of a timestamp of 96 bits, which has none.
-        recent: The value from which on none is converted.
+        unpack: Decodes a minimum to a number; None for a timestamp of 96 bits, which has no minimum.
+        recent: The first value that is never converted.
     """
 
     position: int
@@ -113,15 +113,14 @@ class _Dated(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """What to take from the footers of a schema.
+    """The facts to extract from footers of one schema.
 
     Attributes:
-        start: The bytes that a footer of this schema begins with.
-        ordered: The columns of a file that says by which order it has found minima and maxima.
-        unordered: Those of a file of old, in which only the signed order was right.
-        orders: What a footer says in which every column has its type's own order (`column_orders`).
-        booleans: The positions of the table's columns of booleans, → their names; none inside others, which Iceberg
-            reads value by value.
+        start: The bytes with which a footer of this schema starts.
+        ordered: The columns of a file that records the order of its minima and maxima.
+        unordered: The columns of an old file, in which only the signed order was correct.
+        orders: The bytes of `column_orders` if every column has its type's own order.
+        booleans: Position → name of the table's top-level boolean columns; Iceberg reads nested ones value by value.
     """
 
     start: bytes
@@ -136,10 +135,10 @@ class _Plan(NamedTuple):
 
 
 class ParquetReader:
-    """Reads the facts of the Parquet files of one table."""
+    """Reader of the facts of the Parquet files of one table."""
 
     def __init__(self, columns: Sequence[NestedField]) -> None:
-        """Take the table's columns, without its partition keys."""
+        """Prepare for the table's columns without its partition keys."""
         self._columns = columns
         self._plans: list[_Plan] = []
         self._calendars: dict[bytes, Calendar] = {}
@@ -167,7 +166,7 @@ class ParquetReader:
         return replace(facts, unknown=plan.unknown) if plan.unknown else facts
 
     def _footer(self, file: FileInfo) -> bytes:
-        """Return a file's bytes from the footer on, with the ending."""
+        """Return a file's footer, including the bytes after it."""
         tail = read_tail(file)
         if tail[-4:] != _MAGIC or len(tail) < _ENDING + len(_MAGIC):
             raise _no_parquet(file, tail)
@@ -180,7 +179,7 @@ class ParquetReader:
         return tail[-length:]
 
     def _calendar(self, rest: bytes) -> Calendar:
-        """Return the calendar of a file; those of one writer and schema have the same footer after their row groups."""
+        """Return the calendar of a file; cached by the footer after the row groups, equal for one writer and schema."""
         calendar = self._calendars.get(rest)
         if calendar is None:
             if len(self._calendars) >= _SCHEMAS_KEPT:
@@ -193,7 +192,7 @@ class ParquetReader:
         for plan in self._plans:
             if footer.startswith(plan.start):
                 return plan
-        # A footer and its ending are all of a file that PyArrow looks at.
+        # PyArrow reads only the footer and the bytes after it.
         metadata = pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
         plan = _plan_of(self._columns, path, metadata.schema, footer[: schema_end(footer)])
         self._plans = [plan, *self._plans[: _SCHEMAS_KEPT - 1]]
@@ -223,7 +222,7 @@ def _undated(path: str, doubtful: Sequence[tuple[_Dated, float]], calendar: Cale
 
 
 def _least(groups: Sequence[RowGroup], column: _Dated) -> float:
-    """Return a column's minimum over all row groups, or the least of all numbers if it is not known."""
+    """Return a column's minimum over all row groups, or minus infinity if it is unknown."""
     least = math.inf
     for group in groups:
         values, _, nulls, low, _ = group.chunks[column.position]
@@ -253,21 +252,23 @@ def _metadata(rest: bytes, key: str) -> str | None:
 
 def _no_parquet(file: FileInfo, tail: bytes) -> UnusableFileError:
     if tail[-4:] == _ENCRYPTED_MAGIC:
-        text = (
-            "it is an encrypted Parquet file, whose footer only its owner can read; write it again without encryption"
-        )
+        text = "it is a Parquet file with an encrypted footer; write it again without encryption"
         return UnusableFileError(file.path, FileProblem.FOREIGN, text)
     if read_range(file, 0, len(_MAGIC)) == _MAGIC:
         return UnusableFileError(
-            file.path, FileProblem.DAMAGED, "it begins as a Parquet file and does not end as one; write the file again"
+            file.path,
+            FileProblem.DAMAGED,
+            "it starts like a Parquet file but does not end like one; write the file again",
         )
-    return UnusableFileError(file.path, FileProblem.FOREIGN, "it is no Parquet file; move it away, or skip such files")
+    return UnusableFileError(
+        file.path, FileProblem.FOREIGN, "it is not a Parquet file; move it away, or skip such files"
+    )
 
 
 def _facts_of_one(
     rows: int, group: RowGroup, leaves: Sequence[_Leaf], spellings: tuple[tuple[int, str], ...]
 ) -> FileFacts:
-    """Return the facts of a file with one row group, as most have."""
+    """Return the facts of a file with one row group, as most files have."""
     sizes, counts, nulls = {}, {}, {}
     lower_bounds: dict[int, bytes] = {}
     upper_bounds: dict[int, bytes] = {}
@@ -275,8 +276,8 @@ def _facts_of_one(
     for position, field_id, how, unpack, is_bound in leaves:
         counts[field_id], sizes[field_id], null_count, low, high = chunks[position]
         if null_count is None:
-            # Iceberg takes bounds without a null count for those of values without nulls: a delete by metadata alone
-            # removes the nulls, too.
+            # Iceberg assumes that bounds without a null count cover all rows: a metadata-only delete would also remove
+            # the nulls.
             continue
         nulls[field_id] = null_count
         if how is None or low is None or high is None:
@@ -324,7 +325,7 @@ def _facts_of_many(
 
 
 def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes | None]:
-    """Return a column's bounds over all row groups: none when one with values has no minimum and maximum."""
+    """Return a column's bounds over all row groups; none if a group with values has no minimum and maximum."""
     pairs = [(low, high) for _, _, _, low, high in chunks if low is not None and high is not None]
     missing = [chunk for chunk in chunks if chunk[3] is None or chunk[4] is None]
     if leaf.bounds is None or not pairs or any(values != nulls for values, _, nulls, _, _ in missing):
@@ -340,16 +341,16 @@ def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes |
 def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: bytes) -> _Plan:
     match = match_columns(columns, _file_columns(schema), path)
     ordered, unordered = [], []
-    for found in match.found:
-        position = found.column.position
+    for common in match.found:
+        position = common.column.position
         physical = schema.column(position).physical_type
-        how = None if found.is_repeated else _bounds_of(schema.column(position), found)
+        how = None if common.is_repeated else _bounds_of(schema.column(position), common)
         unpack = _UNPACK.get(physical)
-        leaf = _Leaf(position, found.field_id, how, unpack, (physical, how) in _BOUNDS_AS_THEY_ARE)
+        leaf = _Leaf(position, common.field_id, how, unpack, (physical, how) in _BOUNDS_AS_THEY_ARE)
         ordered.append(leaf)
         unordered.append(leaf if unpack is not None else leaf._replace(bounds=None))
     count = len(schema)
-    # A list (0x19) of so many unions (0xc), each with its first field (0x1c) set to nothing.
+    # A list (0x19) of `count` unions (0xc), each with an empty first field (0x1c).
     header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
     orders = header + b"\x1c\x00\x00" * count
     shapes = tuple(shape_of(schema.column(position)) for position in range(count))
@@ -362,13 +363,13 @@ def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: byte
 
 
 def _dated(schema: Any, match: Match) -> Iterator[_Dated]:
-    for found in match.found:
-        is_date = isinstance(found.type, DateType)
-        if is_date or isinstance(found.type, TimestampType | TimestamptzType):
-            position = found.column.position
+    for common in match.found:
+        is_date = isinstance(common.type, DateType)
+        if is_date or isinstance(common.type, TimestampType | TimestamptzType):
+            position = common.column.position
             recent = FIRST_GREGORIAN_DAY if is_date else FIRST_STANDARD_DAY * MICROSECONDS_OF_DAY
             unpack = _UNPACK.get(schema.column(position).physical_type)
-            yield _Dated(position, found.name, is_date, unpack, recent)
+            yield _Dated(position, common.name, is_date, unpack, recent)
 
 
 def _varint(number: int) -> bytes:
@@ -380,7 +381,7 @@ def _varint(number: int) -> bytes:
 
 
 def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
-    """Return how the footer's values of a column become bounds; its type fits the table's."""
+    """Return the conversion of a column's footer values to bounds; its type is compatible with the table's."""
     physical = leaf.physical_type
     match found.type:
         case DecimalType():
@@ -390,8 +391,8 @@ def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
         case BinaryType():
             return bounds.BINARY
         case FloatType() | DoubleType():
-            # A footer does not tell whether there are NaNs. With bounds and no count of NaNs, Iceberg takes it that
-            # there are none: filters pass over such rows, and a delete by metadata alone removes them.
+            # A footer does not record NaNs. With bounds and without a NaN count, Iceberg assumes that there are none:
+            # filters would skip such rows, and a metadata-only delete would remove them.
             return None
         case LongType():
             return bounds.LONG
@@ -407,7 +408,7 @@ def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
 
 
 def _file_columns(schema: Any) -> list[FileColumn]:
-    """Return a file's columns as a tree, whose ends are numbered as in the footer."""
+    """Return a file's columns as a tree, whose leaves are numbered as in the footer."""
     leaves = iter(range(len(schema)))
     return [_file_column(field, field.name, schema, leaves) for field in schema.to_arrow_schema()]
 
@@ -472,7 +473,7 @@ def _kind(physical: str, logical: dict[str, Any]) -> str:
         case "Date", _:
             return "date"
         case "Timestamp", "INT64" if logical["timeUnit"] == "microseconds":
-            # Iceberg's readers for Spark take other units for microseconds, at least in dictionaries. Hive's reader, as
-            # Spark's, does not care whether a file's timestamps say that they are in UTC.
+            # Iceberg's Spark readers treat other units as microseconds, at least in dictionaries. Hive's and Spark's
+            # readers ignore whether a file's timestamps are marked as UTC.
             return "any timestamp"
     return "other"

@@ -1,7 +1,7 @@
-"""The row groups of a Parquet footer, read without PyArrow: it takes longer, and ends the process over a damaged one.
+"""Parser of the row groups of a Parquet footer. PyArrow is slower, and aborts the process on a damaged footer.
 
-What describes a column in a row group mostly has the same shape in all files, which a regular expression takes apart at
-once; anything else goes through a reader of Thrift's compact protocol.
+The metadata of a column chunk usually have the same structure in all files, which one regular expression parses;
+anything else is parsed by a reader of Thrift's compact protocol.
 
 Source: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 """
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from catalog.iceberg.footers.thrift import read_struct, read_varint, skip_struct, unzigzag
 
 Chunk = tuple[int, int, int | None, bytes | None, bytes | None]
-"""What is known of a column in a row group: its values, nulls among them; its compressed bytes; its nulls; its minimum
-and its maximum, in the order of the column's type, or of signed numbers, in Parquet's plain encoding. The last three
-are None when they are not known. (A tuple with names takes longer to make than to read.)
+"""Facts about a column in a row group: number of values, including nulls; compressed bytes; number of nulls; minimum
+and maximum, in the order of the column's type, or of signed numbers, in Parquet's plain encoding. The last three are
+None when unknown. (Creating a named tuple takes longer than parsing.)
 """
 
 
@@ -25,9 +25,9 @@ class RowGroup(NamedTuple):
     """A row group.
 
     Attributes:
-        start: Where in the file its pages begin.
-        chunks: One for each column.
-        run_lengths: The columns of booleans whose values are stored as runs, by position.
+        start: Offset of its pages in the file.
+        chunks: One per column.
+        run_lengths: Positions of boolean columns whose values are run-length encoded.
     """
 
     start: int
@@ -36,12 +36,12 @@ class RowGroup(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """What the chunks of a column look like.
+    """The usual structure of a column's chunks.
 
     Attributes:
-        pattern: What most of them match; None when it is not known.
-        width: Bytes of a value; None when they vary.
-        is_boolean: The pattern matches none whose values are stored as runs.
+        pattern: The expression that most of them match; None when there is none.
+        width: Bytes per value; None when it varies.
+        is_boolean: The pattern does not match chunks with run-length encoded values.
     """
 
     pattern: re.Pattern[bytes] | None
@@ -78,25 +78,25 @@ _STATISTICS = (
     rb"(?:[\x18\x28\x38\x58]%(width)b(.{%(count)d})\x18%(width)b(.{%(count)d}))?"
 )
 _ENDING = (
-    # Whether minimum and maximum are exact; encodings of pages; Bloom filter; sizes.
+    # Exactness of minimum and maximum; encodings of pages; Bloom filter; sizes.
     rb"[\x11\x12]{0,2}\x00(?:\x19[\x1c\x2c\x3c\x4c\x5c](?:\x15%(n)b\x15%(encoding)b\x15%(n)b\x00)+)?"
     rb"(?:[\x16\x26]%(n)b(?:\x15%(n)b)?)?"
     rb"(?:[\x1c\x2c\x3c\x4c](?:\x16%(n)b)?(?:[\x19\x29\x39](?:%(lists)b))?(?:\x19(?:%(lists)b))?\x00)?\x00"
-    # Where the page indexes are.
+    # Offsets of the page indexes.
     rb"(?:\x16%(n)b\x15%(n)b)?(?:[\x16\x36]%(n)b\x15%(n)b)?\x00"
 )
 _NULL_COUNT = re.compile(rb"\x36(" + _NUMBER + rb")\x28([\x00-\x7f])", re.DOTALL)
 _END_OF_CHUNK = re.compile(_ENDING % {b"n": _NUMBER, b"encoding": _NUMBER, b"lists": _LISTS_OF_NUMBERS}, re.DOTALL)
 _BINARY_FIELD = 0x18
 _DATA_PAGES = (0, 3)
-"""The types of pages with values: of the first and the second version."""
+"""The types of data pages, version 1 and 2."""
 _PLAIN, _RUN_LENGTHS = 0, 3
 _NOT_RUN_LENGTHS = rb"[\x00-\x05\x07-\x7f]"
 _NUMBERS_KEPT = 1 << 16
 
 
 def shape_of(leaf: Any) -> Shape:
-    """Return what the chunks of a column look like that PyArrow has described."""
+    """Return the usual structure of a column's chunks, given PyArrow's column schema."""
     number, width = _PHYSICAL_TYPES[leaf.physical_type]
     if leaf.physical_type == "FIXED_LEN_BYTE_ARRAY":
         width = leaf.length
@@ -119,7 +119,7 @@ def shape_of(leaf: Any) -> Shape:
 
 
 def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tuple[int, list[RowGroup], int]:
-    """Return how many rows a footer says that there are, its row groups, and where they end.
+    """Return the row count of a footer, its row groups, and the position after them.
 
     Args:
         position: Where the footer's schema ends.
@@ -129,7 +129,7 @@ def read_row_groups(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
         ValueError, IndexError, KeyError, TypeError, AttributeError: The footer is damaged.
     """
     if footer[position] != 0x16:
-        raise ValueError("it does not say how many rows it has")
+        raise ValueError("it has no row count")
     rows, position = read_varint(footer, position + 1)
     if footer[position] != 0x19 or footer[position + 1] & 0xF != 0xC:
         raise ValueError("it has no row groups")
@@ -157,15 +157,15 @@ def _read_row_group(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
     chunks: list[Chunk] = []
     run_lengths: tuple[int, ...] = ()
     for pattern, width, is_boolean in shapes:
-        found = pattern.match(footer, position) if pattern is not None else None
-        if found is None:
+        match = pattern.match(footer, position) if pattern is not None else None
+        if match is None:
             if is_boolean and _has_run_lengths(footer, position):
                 run_lengths = (*run_lengths, len(chunks))
             chunk, position = read_chunk(footer, position, width)
         elif width is None:
-            chunk, position = _texts(footer, position, found)
+            chunk, position = _texts(footer, position, match)
         else:
-            values, size, old_high, old_low, nulls, high, low = found.groups()
+            values, size, old_high, old_low, nulls, high, low = match.groups()
             chunk = (
                 numbers[values],
                 numbers[size],
@@ -173,16 +173,16 @@ def _read_row_group(footer: bytes, position: int, shapes: Sequence[Shape]) -> tu
                 old_low if low is None else low,
                 old_high if high is None else high,
             )
-            position = found.end()
+            position = match.end()
         chunks.append(chunk)
     return RowGroup(start, chunks, run_lengths), skip_struct(footer, position)
 
 
 def _has_run_lengths(footer: bytes, position: int) -> bool:
-    """Return whether a chunk of booleans has its values stored as runs.
+    """Return whether the values of a chunk of booleans are run-length encoded.
 
-    What writers say of each page tells. Without it, the encodings of levels and values stand in one list: levels are
-    stored as runs, so only a list without plain values says that values are, too.
+    The page statistics tell the encoding. Without them, the encodings of levels and values are in one list: levels are
+    run-length encoded, so only a list without the plain encoding implies that values are, too.
     """
     described = read_struct(footer, position)[0][3]
     if (pages := described.get(13)) is not None:
@@ -199,16 +199,16 @@ def _has_run_lengths(footer: bytes, position: int) -> bool:
 
 
 def _start(footer: bytes, position: int) -> int:
-    """Return where in the file the first page of a chunk begins."""
+    """Return the offset of the first page of a chunk."""
     described = read_struct(footer, position)[0][3]
     data: int = described[9]
-    # Some writers say 0 where there is no dictionary.
+    # Some writers store 0 if there is no dictionary.
     return min(data, described.get(11) or data)
 
 
-def _texts(footer: bytes, start: int, found: re.Match[bytes]) -> tuple[Chunk, int]:
-    """Return a chunk of values of any length, which no expression takes apart, and where it ends."""
-    known = _NULL_COUNT.match(footer, found.end())
+def _texts(footer: bytes, start: int, match: re.Match[bytes]) -> tuple[Chunk, int]:
+    """Return a chunk of variable-length values, which the expression does not cover, and the position after it."""
+    known = _NULL_COUNT.match(footer, match.end())
     if known is not None:
         begin = known.end()
         middle = begin + known[2][0]
@@ -217,14 +217,14 @@ def _texts(footer: bytes, start: int, found: re.Match[bytes]) -> tuple[Chunk, in
             end = middle + 2 + length
             rest = _END_OF_CHUNK.match(footer, end)
             if rest is not None:
-                values, size = found.groups()
+                values, size = match.groups()
                 low, high = footer[middle + 2 : end], footer[begin:middle]
                 return (_DECODED[values], _DECODED[size], _DECODED[known[1]], low, high), rest.end()
     return read_chunk(footer, start, None)
 
 
 class _Numbers(dict[bytes, int]):
-    """A number's encoding → the number; most come up again and again."""
+    """Encoding of a number → the number; a cache, because most numbers recur."""
 
     def __missing__(self, encoded: bytes) -> int:
         number = unzigzag(read_varint(encoded, 0)[0])
@@ -237,16 +237,16 @@ _DECODED = _Numbers()
 
 
 def read_chunk(footer: bytes, position: int, width: int | None) -> tuple[Chunk, int]:
-    """Return a chunk of whichever shape, and where it ends; raises as `read_row_groups`."""
+    """Return a chunk of any structure, and the position after it; raises like `read_row_groups`."""
     fields, position = read_struct(footer, position)
     described = fields[3]
     statistics = described.get(12, {})
-    # The old ones, 1 and 2, are by signed bytes where values vary in length.
+    # The deprecated fields 1 and 2 compare signed bytes if values vary in length.
     high = statistics.get(5, None if width is None else statistics.get(1))
     low = statistics.get(6, None if width is None else statistics.get(2))
     values, size, nulls = described[5], described[7], statistics.get(3)
     if not all(isinstance(number, int) for number in (values, size, nulls or 0)):
-        raise TypeError("a column's counts are no numbers")
+        raise TypeError("a column's counts are not numbers")
     are_bytes = isinstance(low, bytes) and isinstance(high, bytes)
     if not are_bytes or (width is not None and not len(low) == len(high) == width):
         low = high = None

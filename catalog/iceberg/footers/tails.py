@@ -1,4 +1,4 @@
-"""Bytes of a data file: a local one through the operating system, others through PyArrow's file systems."""
+"""Reads of byte ranges of a data file: local files through the operating system, others through PyArrow."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from catalog.files.filesystem import FileInfo, Folder
 
 _FILE_SCHEME = re.compile("^file:/+")
 _LOCAL_BYTES, _REMOTE_BYTES = 1 << 14, 1 << 16
-"""A footer of 50 columns has 3 to 12 KiB. Over a network, bytes cost less than a second request."""
+"""A footer of 50 columns has 3 to 12 KiB. Over a network, more bytes are cheaper than a second request."""
 
 
 def is_local(path: str) -> bool:
-    """Say whether a path, or a URI, is of this machine's own files."""
+    """Return whether a path or URI is a local file."""
     return path.startswith(("/", "file:")) or "://" not in path
 
 
@@ -24,10 +24,10 @@ def local_path(path: str) -> str:
 
 
 def read_range(file: FileInfo, start: int, length: int) -> bytes:
-    """Return some bytes of a file; fewer when it ends before.
+    """Return a byte range of a file; fewer bytes if the file ends before.
 
     Raises:
-        FileNotFoundError: It is gone.
+        FileNotFoundError: The file does not exist.
     """
     if is_local(file.path):
         descriptor = os.open(local_path(file.path), os.O_RDONLY)
@@ -41,7 +41,7 @@ def read_range(file: FileInfo, start: int, length: int) -> bytes:
 
 
 def read_tail(file: FileInfo, length: int | None = None) -> bytes:
-    """Return the last bytes of a file: as many as asked for, or as mostly hold a footer; all of a shorter one."""
+    """Return the last bytes of a file: the given number, by default as many as usually contain a footer."""
     if length is None:
         length = _LOCAL_BYTES if is_local(file.path) else _REMOTE_BYTES
     start = max(0, file.size_bytes - length)
@@ -49,7 +49,7 @@ def read_tail(file: FileInfo, length: int | None = None) -> bytes:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Return the start of a URI, as far as its first folder, and the rest."""
+    """Return the start of a URI up to its first folder, and the rest."""
     scheme, _, rest = path.partition("://")
     authority, _, rest = rest.partition("/")
     first, _, rest = rest.partition("/")

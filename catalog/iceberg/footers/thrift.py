@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as Parquet's footers need it.
+"""Thrift's compact protocol, as far as Parquet footers need it.
 
 Sources: https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md;
 https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift (`FileMetaData`).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 _VERSION, _SCHEMA = 0x15, 0x19
-"""Headers of the first two fields: each one number above the one before; an i32, a list."""
+"""Headers of the first two fields, with consecutive numbers: an i32 and a list."""
 _STRUCT, _BYTE, _DOUBLE, _BINARY, _LIST, _SET = 12, 3, 7, 8, 9, 10
 _TRUE, _FALSE, _I16, _I32, _I64 = 1, 2, 4, 5, 6
 _LONG_LIST = 15
@@ -18,26 +18,26 @@ _DEEPEST = 32
 
 
 def schema_end(footer: bytes) -> int:
-    """Return where a footer's schema ends.
+    """Return the position after a footer's schema.
 
     Raises:
-        ValueError: The footer does not begin with a version and a schema, one after the other.
+        ValueError: The footer does not start with a version followed by a schema.
     """
     if footer[0] != _VERSION:
-        raise ValueError("a footer that begins with no version")
+        raise ValueError("a footer that does not start with a version")
     _, position = read_varint(footer, 1)
     if footer[position] != _SCHEMA:
-        raise ValueError("a footer whose second field is no schema")
+        raise ValueError("a footer whose second field is not a schema")
     return _skip_list(footer, position + 1)
 
 
 def unzigzag(number: int) -> int:
-    """Return the signed number of an unsigned one, as numbers are stored."""
+    """Return the signed number of its zigzag encoding."""
     return number >> 1 ^ -(number & 1)
 
 
 def read_varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return an unsigned number and where it ends; raises `IndexError` or `ValueError`."""
+    """Return an unsigned number and the position after it; raises `IndexError` or `ValueError`."""
     number = shift = 0
     while shift < _LONGEST_NUMBER_BITS:
         byte = content[position]
@@ -46,7 +46,7 @@ def read_varint(content: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, position
         shift += 7
-    raise ValueError("a number in a footer that does not end")
+    raise ValueError("an unterminated number in a footer")
 
 
 def _skip_list(content: bytes, position: int) -> int:
@@ -55,14 +55,14 @@ def _skip_list(content: bytes, position: int) -> int:
     if count == _LONG_LIST:
         count, position = read_varint(content, position)
     if count > len(content):
-        raise ValueError("a list in a footer that is cut off")
+        raise ValueError("a truncated list in a footer")
     for _ in range(count):
         position = _skip_value(content, position, header & 0xF, is_element=True)
     return position
 
 
 def skip_struct(content: bytes, position: int) -> int:
-    """Return where a struct ends, of which some of the first fields may have been read."""
+    """Return the position after a struct, of which the first fields may have been read."""
     while header := content[position]:
         position += 1
         if not header >> 4:
@@ -73,7 +73,7 @@ def skip_struct(content: bytes, position: int) -> int:
 
 def _skip_value(content: bytes, position: int, kind: int, *, is_element: bool) -> int:
     if kind in (_TRUE, _FALSE):
-        # A field's header is its value.
+        # The header of a boolean field contains its value.
         return position + is_element
     if kind == _BYTE:
         return position + 1
@@ -92,9 +92,9 @@ def _skip_value(content: bytes, position: int, kind: int, *, is_element: bool) -
 
 
 def read_struct(content: bytes, position: int, depth: int = 0) -> tuple[dict[int, Any], int]:
-    """Return a struct's fields by their number, and where it ends; raises `IndexError` or `ValueError`."""
+    """Return a struct's fields by their number, and the position after it; raises `IndexError` or `ValueError`."""
     if depth > _DEEPEST:
-        raise ValueError("structs in a footer that are too deep")
+        raise ValueError("too deeply nested structs in a footer")
     fields: dict[int, Any] = {}
     number = 0
     while header := content[position]:
@@ -113,7 +113,7 @@ def read_struct(content: bytes, position: int, depth: int = 0) -> tuple[dict[int
         elif kind == _BINARY:
             length, position = read_varint(content, position)
             if position + length > len(content):
-                raise ValueError("a text in a footer that is cut off")
+                raise ValueError("a truncated string in a footer")
             fields[number] = content[position : position + length]
             position += length
         elif kind == _STRUCT:

@@ -128,8 +128,8 @@ def test_fields_have_names_of_any_characters_and_comments(
         ("int int", "type int int is not known"),
         ("int comment 'x'", "cannot be read"),
         ("", "its end is missing"),
-        ("array<" * 51 + "int" + ">" * 51, "nested more than 50 times"),
-        ("array<" * 100_000, "nested more than 50 times"),
+        ("array<" * 51 + "int" + ">" * 51, "nested more than 50 levels deep"),
+        ("array<" * 100_000, "nested more than 50 levels deep"),
     ],
 )
 def test_what_iceberg_cannot_hold_is_refused_with_the_reason(text: str, problem: str) -> None:
