@@ -1,4 +1,4 @@
-"""Where tables are brought in from, in one text: `hms://host:9083/sales.*`, `glue://eu-west-1/sales.orders`."""
+"""Addresses of import sources as one string: `hms://host:9083/sales.*`, `glue://eu-west-1/sales.orders`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _FORMS = "hms://host:port[/database[.table]] or glue://region[/database[.table]]
 
 
 class SourceKind(StrEnum):
-    """The protocol that a source speaks."""
+    """The protocol of a source."""
 
     HMS = "hms"
     """A Hive Metastore, over Thrift."""
     GLUE = "glue"
-    """AWS Glue, or what speaks its protocol."""
+    """AWS Glue, or a service with its protocol."""
 
 
 _OPTIONS: Mapping[SourceKind, frozenset[str]] = {
@@ -61,11 +61,11 @@ _MEANINGS = {
 
 @dataclass(frozen=True)
 class SourceAddress:
-    """A source, without credentials, which come from the environment.
+    """The address of a source, without credentials, which come from the environment.
 
     Attributes:
         host: Of a Hive Metastore.
-        region: Of Glue; None for the one that the environment names.
+        region: Of Glue; None for the one of the environment.
         options: `timeout_seconds`, `tls` (true or false) and `kerberos` (its service) of a Hive Metastore;
             `endpoint_url`, `catalog_id` and `profile` of Glue.
     """
@@ -78,20 +78,20 @@ class SourceAddress:
 
     @classmethod
     def parse(cls, text: str) -> tuple[SourceAddress, tuple[str, ...]]:
-        """Read an address, and the patterns of databases and tables behind it, of which there may be none.
+        """Parse an address, and the patterns of databases and tables after it, if any.
 
         Raises:
-            InvalidSourceError: It has neither of the two forms, or has an unknown option or a password. What it has is
-                shown once it is known to be no password.
+            InvalidSourceError: It has neither of the two forms, an unknown option or a password. The message shows a
+                part of the address only if that cannot be a password.
         """
         scheme, _, rest = text.strip().partition("://")
         try:
             kind = SourceKind(scheme.lower())
         except ValueError:
-            raise InvalidSourceError(f"source is neither hms:// nor glue://; write {_FORMS}") from None
+            raise InvalidSourceError(f"source is neither hms:// nor glue://; use {_FORMS}") from None
         place, options = _read_options(kind, rest)
         authority, _, path = place.partition("/")
-        # A password may have slashes, so that what stands behind them looks like patterns.
+        # A password may contain slashes, after which its rest looks like patterns.
         if "@" in decoded(place):
             raise InvalidSourceError(f"source {kind}://*** has a password in it; set credentials in the environment")
         selected = tuple(pattern.strip() for pattern in unquote(path).strip("/").split(",") if pattern.strip())
@@ -105,7 +105,7 @@ class SourceAddress:
         return self._text("")
 
     def of_table(self, table: TableName) -> str:
-        """Return the address of one table, which `parse` reads."""
+        """Return the address of one table, which `parse` accepts."""
         return self._text(f"/{table}")
 
     def _text(self, path: str) -> str:
@@ -120,13 +120,17 @@ def _host_and_port(authority: str) -> tuple[str, int]:
     match = _AUTHORITY.fullmatch(authority)
     host, port = (authority, None) if match is None else (match["host"], match["port"])
     if not host:
-        raise InvalidSourceError(f"source hms:// names no host; write {_FORMS}")
+        raise InvalidSourceError(f"source hms:// has no host; use {_FORMS}")
     if port and not (_PORT.fullmatch(port) and 0 < int(port) < 65_536):
-        raise InvalidSourceError(f"source hms://*** cannot be read: its port is no number below 65536; write {_FORMS}")
+        raise InvalidSourceError(
+            f"source hms://*** cannot be parsed: its port is not a number from 1 to 65535; use {_FORMS}"
+        )
     name = host[1:-1] if host.startswith("[") and _is_ipv6(host[1:-1]) else host
     if name == host and not _HOST.fullmatch(host):
         shown = f" {host[:80]!r}" if _PLAIN.fullmatch(host) else ""
-        raise InvalidSourceError(f"source hms://*** cannot be read: its host{shown} is no host's name; write {_FORMS}")
+        raise InvalidSourceError(
+            f"source hms://*** cannot be parsed: its host{shown} is not a valid host name; use {_FORMS}"
+        )
     return name.lower(), int(port or HMS_PORT)
 
 
@@ -141,21 +145,23 @@ def _region(authority: str) -> str | None:
     region, colon, _ = authority.partition(":")
     if colon:
         raise InvalidSourceError(
-            "source glue://*** has a port where a region is meant; write glue://region?endpoint_url=http://host:port"
+            "source glue://*** has a port instead of a region; use glue://region?endpoint_url=http://host:port"
         )
     if not _REGION.fullmatch(region.lower()):
-        raise InvalidSourceError(f"source glue://*** cannot be read: its region is no region's name; write {_FORMS}")
+        raise InvalidSourceError(
+            f"source glue://*** cannot be parsed: its region is not a valid region name; use {_FORMS}"
+        )
     return region.lower() or None
 
 
 def _read_options(kind: SourceKind, rest: str) -> tuple[str, dict[str, str]]:
-    """Return what stands in front of an address's options, and the options."""
+    """Return the part of an address before its options, and the options."""
     if "#" in rest:
-        raise InvalidSourceError(f"source {kind}://*** has a # in it; write it as %23, or {_FORMS}")
+        raise InvalidSourceError(f"source {kind}://*** has a # in it; write it as %23, or use {_FORMS}")
     place, _, query = rest.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if unknown := sorted(options.keys() - _OPTIONS[kind]):
-        # What is no name may be the end of a password with a question mark in it.
+        # Anything but a name may be the end of a password that contains a question mark.
         shown = f"the option {unknown[0]!r}" if _NAME.fullmatch(unknown[0]) else "an unknown option"
         raise InvalidSourceError(
             f"source {kind}://*** has {shown}; the options of {kind}:// are {', '.join(sorted(_OPTIONS[kind]))}"
@@ -166,10 +172,8 @@ def _read_options(kind: SourceKind, rest: str) -> tuple[str, dict[str, str]]:
                 f"source {kind}://*** has a password in its option {name}; set credentials in the environment"
             )
         if not _is_right(name, value):
-            # Not the value: it may be a secret under a wrong name.
-            raise InvalidSourceError(
-                f"source {kind}://***: {name} has a value of another form; write {_MEANINGS[name]}"
-            )
+            # The message omits the value, which may be a secret under a wrong name.
+            raise InvalidSourceError(f"source {kind}://***: {name} has an invalid value; use {_MEANINGS[name]}")
     return place, options
 
 
@@ -186,9 +190,9 @@ def _is_right(name: str, value: str) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which databases and tables are meant: patterns such as `sales`, `sales.*`, `sales.order_*`, `*.orders`.
+    """A selection of databases and tables by patterns such as `sales`, `sales.*`, `sales.order_*`, `*.orders`.
 
-    `*` stands for any text, `?` for one character; case does not count. A database alone means all of its tables.
+    `*` matches any string, `?` one character; matching ignores case. A database alone selects all of its tables.
 
     Attributes:
         patterns: (database, table) pairs, in lower case.
@@ -198,10 +202,10 @@ class Selection:
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> Selection:
-        """Read patterns; none means everything.
+        """Parse patterns; none selects everything.
 
         Raises:
-            InvalidSourceError: A pattern has more than two parts, or an empty one.
+            InvalidSourceError: A pattern has more than two parts, or an empty part.
         """
         pairs = []
         for text in texts or ["*"]:
@@ -213,26 +217,26 @@ class Selection:
 
     @property
     def named(self) -> frozenset[TableName]:
-        """The tables that are named one by one."""
+        """The tables that are selected by name."""
         return frozenset(TableName(*pair) for pair in self.patterns if not _is_pattern("".join(pair)))
 
     @property
     def named_databases(self) -> frozenset[str]:
-        """The databases that are named, perhaps with patterns of tables."""
+        """The databases that are selected by name, perhaps with table patterns."""
         return frozenset(database for database, _ in self.patterns if not _is_pattern(database))
 
     def has_database(self, database: str) -> bool:
-        """Say whether any table of a database may be meant."""
-        return any(_matches(database.lower(), wanted) for wanted, _ in self.patterns)
+        """Return whether any table of a database may be selected."""
+        return any(_matches(database.lower(), databases) for databases, _ in self.patterns)
 
     def has_whole_database(self, database: str) -> bool:
-        """Say whether a database itself is meant, even if it has no tables."""
-        return any(_matches(database.lower(), wanted) and table == "*" for wanted, table in self.patterns)
+        """Return whether a database itself is selected, even if it has no tables."""
+        return any(_matches(database.lower(), databases) and table == "*" for databases, table in self.patterns)
 
     def has_table(self, table: TableName) -> bool:
-        """Say whether a table is meant."""
+        """Return whether a table is selected."""
         database, name = table.database.lower(), table.name.lower()
-        return any(_matches(database, wanted) and _matches(name, tables) for wanted, tables in self.patterns)
+        return any(_matches(database, databases) and _matches(name, tables) for databases, tables in self.patterns)
 
 
 def _is_pattern(text: str) -> bool:
@@ -246,4 +250,4 @@ def _matches(name: str, pattern: str) -> bool:
 @lru_cache(maxsize=1024)
 def _expression(pattern: str) -> re.Pattern[str]:
     known = {"*": ".*", "?": "."}
-    return re.compile("".join(known.get(each) or re.escape(each) for each in pattern), re.DOTALL)
+    return re.compile("".join(known.get(character) or re.escape(character) for character in pattern), re.DOTALL)

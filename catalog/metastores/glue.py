@@ -1,4 +1,4 @@
-"""AWS Glue, or what speaks its protocol, as a source; credentials and region come as they do to every AWS client."""
+"""AWS Glue, or a service with its protocol, as a source; credentials and region come from the AWS environment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _VERSION = "VersionId"
 
 @lru_cache(maxsize=16)
 def _client(region: str | None, profile: str | None, endpoint_url: str | None) -> Any:
-    """Return a client; to make one takes as long as many of its requests."""
+    """Return a client; cached, because creating one takes as long as many requests."""
     session = boto3.Session(profile_name=profile, region_name=region)
     retries = Config(retries={"mode": "standard", "max_attempts": _RETRIES})
     return session.client("glue", endpoint_url=endpoint_url, config=retries)
@@ -57,7 +57,7 @@ class Glue:
     """A client of Glue."""
 
     def __init__(self, address: SourceAddress) -> None:
-        """Make the client; nothing is asked yet."""
+        """Create the client without a request."""
         self.address = address
         options = address.options
         self._catalog = {"CatalogId": options["catalog_id"]} if "catalog_id" in options else {}
@@ -69,43 +69,44 @@ class Glue:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Keep the client, for whoever opens the same source next."""
+        """Do nothing: the client is cached for the next use of the source."""
 
     def databases(self) -> list[str]:
         """Return the names of all databases."""
-        return sorted(each["Name"] for each in self._listed("get_databases", "DatabaseList"))
+        return sorted(database["Name"] for database in self._listed("get_databases", "DatabaseList"))
 
     def database(self, name: str) -> Database:
         """Return a database."""
         with self._errors(DatabaseNotFoundError(f"{self.address} has no database {name}")):
-            found = self._client.get_database(Name=name, **self._catalog)["Database"]
-        parameters = dict(found.get("Parameters") or {})
-        return Database(name, found.get("LocationUri") or "", found.get("Description") or None, parameters)
+            entry = self._client.get_database(Name=name, **self._catalog)["Database"]
+        parameters = dict(entry.get("Parameters") or {})
+        return Database(name, entry.get("LocationUri") or "", entry.get("Description") or None, parameters)
 
     def tables(self, database: str) -> list[str]:
         """Return the names of a database's tables and views."""
         missing = DatabaseNotFoundError(f"{self.address} has no database {database}")
-        return sorted(each["Name"] for each in self._listed("get_tables", "TableList", missing, DatabaseName=database))
+        tables = self._listed("get_tables", "TableList", missing, DatabaseName=database)
+        return sorted(table["Name"] for table in tables)
 
     def table(self, name: TableName) -> HiveTable:
         """Return a table or view."""
-        found = self._table(name)
-        storage = found.get("StorageDescriptor") or {}
+        entry = self._table(name)
+        storage = entry.get("StorageDescriptor") or {}
         return HiveTable(
             name=name,
-            table_type=found.get("TableType"),
+            table_type=entry.get("TableType"),
             columns=_columns(storage.get("Columns")),
-            partition_keys=_columns(found.get("PartitionKeys")),
+            partition_keys=_columns(entry.get("PartitionKeys")),
             storage=_storage(storage),
-            parameters=dict(found.get("Parameters") or {}),
-            description=found.get("Description") or None,
-            view_text=found.get("ViewExpandedText") or found.get("ViewOriginalText") or None,
+            parameters=dict(entry.get("Parameters") or {}),
+            description=entry.get("Description") or None,
+            view_text=entry.get("ViewExpandedText") or entry.get("ViewOriginalText") or None,
             bucket_columns=tuple(storage.get("BucketColumns") or ()),
             bucket_count=storage.get("NumberOfBuckets") or 0,
         )
 
     def partitions(self, name: TableName) -> Iterator[list[HivePartition]]:
-        """Yield a table's partitions, a page of Glue's at a time."""
+        """Yield a table's partitions, in pages of Glue."""
         missing = TableNotFoundError(f"{self.address} has no table {name}")
         pages = self._pages(
             "get_partitions", missing, DatabaseName=name.database, TableName=name.name, ExcludeColumnSchema=True
@@ -113,24 +114,24 @@ class Glue:
         for page in pages:
             yield [
                 HivePartition(
-                    tuple(each["Values"]),
-                    _storage(each.get("StorageDescriptor") or {}),
-                    dict(each.get("Parameters") or {}),
+                    tuple(partition["Values"]),
+                    _storage(partition.get("StorageDescriptor") or {}),
+                    dict(partition.get("Parameters") or {}),
                 )
-                for each in page["Partitions"]
+                for partition in page["Partitions"]
             ]
 
     # --- the entry ----------------------------------------------------------------------------------------------
 
     def entry(self, name: TableName) -> Entry:
-        """Return the fields of a table that can be written, and its version."""
-        found = self._table(name)
-        return {field: found[field] for field in (*_INPUT, _VERSION) if found.get(field) is not None}
+        """Return the writable fields of a table, and its version."""
+        entry = self._table(name)
+        return {field: entry[field] for field in (*_INPUT, _VERSION) if entry.get(field) is not None}
 
     def iceberg_entry(self, entry: Entry, metadata_location: str) -> Entry:
-        """Return an entry as Iceberg's GlueCatalog writes it: without formats, the keys among the columns.
+        """Return an entry as Iceberg's GlueCatalog writes it: without formats, and with the keys among the columns.
 
-        Glue keeps the partitions of a table even while it has no keys, and a revert gives these back.
+        Glue keeps the partitions of a table even while it has no keys, and a revert restores the keys.
 
         Source: `GlueTableOperations` and `IcebergToGlueConverter` of Apache Iceberg.
         """
@@ -150,15 +151,15 @@ class Glue:
         }
 
     def locked(self, name: TableName) -> AbstractContextManager[None]:
-        """Hold nothing: Glue compares versions."""
+        """Return an empty context: Glue compares versions instead."""
         return nullcontext()
 
     def differences(self, one: Entry, other: Entry) -> list[str]:
-        """Return the names of the fields in which two entries differ; versions differ always."""
+        """Return the names of the fields in which two entries differ, except the version, which always differs."""
         return _differing(_input(one), _input(other))
 
     def replace_entry(self, name: TableName, expected: Entry, entry: Entry) -> None:
-        """Write a table's entry, on the condition that its version is still the one that was read."""
+        """Write a table's entry if its version has not changed since it was read."""
         condition = {_VERSION: expected[_VERSION]} if _VERSION in expected else {}
         with self._errors(TableNotFoundError(f"{self.address} has no table {name}")):
             self._client.update_table(
@@ -169,10 +170,10 @@ class Glue:
 
     def _table(self, name: TableName) -> dict[str, Any]:
         with self._errors(TableNotFoundError(f"{self.address} has no table {name}")):
-            found: dict[str, Any] = self._client.get_table(DatabaseName=name.database, Name=name.name, **self._catalog)[
+            entry: dict[str, Any] = self._client.get_table(DatabaseName=name.database, Name=name.name, **self._catalog)[
                 "Table"
             ]
-        return found
+        return entry
 
     def _listed(
         self, operation: str, field: str, missing: Exception | None = None, **arguments: Any
@@ -182,37 +183,37 @@ class Glue:
 
     def _pages(self, operation: str, missing: Exception | None, **arguments: Any) -> Iterator[dict[str, Any]]:
         paginator = self._client.get_paginator(operation)
-        # Glue gives at most 100 databases and tables at once, and says so if it is asked for more.
+        # Glue returns at most 100 databases or tables at once, and rejects requests for more.
         size = {"PageSize": PAGE} if operation == "get_partitions" else {}
         with self._errors(missing):
             yield from paginator.paginate(**arguments, **self._catalog, PaginationConfig=size)
 
     @contextmanager
     def _errors(self, missing: Exception | None = None) -> Iterator[None]:
-        """Raise the catalog's errors for those of boto3."""
+        """Translate boto3's errors into the catalog's errors."""
         try:
             yield
         except ClientError as error:
-            code, said = error.response["Error"].get("Code"), error.response["Error"].get("Message")
+            code, message = error.response["Error"].get("Code"), error.response["Error"].get("Message")
             if code == "EntityNotFoundException" and missing is not None:
                 raise missing from error
             if code == "ConcurrentModificationException":
                 raise SourceEntryChangedError(
-                    f"{self.address}: the table was changed by somebody else just now; look at it, and try again"
+                    f"{self.address}: the table was changed concurrently; check it, and try again"
                 ) from error
-            raise SourceError(f"{self.address} says: {code}: {said}") from error
+            raise SourceError(f"{self.address} reports: {code}: {message}") from error
         except (NoCredentialsError, NoRegionError) as error:
             raise InvalidSourceError(
-                f"{self.address} cannot be asked: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
+                f"{self.address} cannot be used: {error}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a "
                 "profile, and name the region: glue://region"
             ) from error
         except (BotoCoreError, OSError) as error:
-            raise SourceUnavailableError(f"{self.address} does not answer: {error}") from error
+            raise SourceUnavailableError(f"{self.address} does not respond: {error}") from error
 
 
 def _columns(fields: Any) -> tuple[Column, ...]:
     return tuple(
-        Column(each["Name"], each.get("Type") or "string", each.get("Comment") or None) for each in fields or ()
+        Column(field["Name"], field.get("Type") or "string", field.get("Comment") or None) for field in fields or ()
     )
 
 
@@ -231,11 +232,11 @@ def _input(entry: Entry) -> dict[str, Any]:
 
 
 def _differing(one: Any, other: Any, place: str = "") -> list[str]:
-    """Return where two entries differ, such as `StorageDescriptor.Location`."""
+    """Return the paths of differing fields of two entries, such as `StorageDescriptor.Location`."""
     if isinstance(one, dict) and isinstance(other, dict):
         return [
-            found
+            path
             for name in sorted(one.keys() | other.keys())
-            for found in _differing(one.get(name), other.get(name), f"{place}.{name}" if place else name)
+            for path in _differing(one.get(name), other.get(name), f"{place}.{name}" if place else name)
         ]
     return [] if one == other else [place]

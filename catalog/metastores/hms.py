@@ -1,6 +1,6 @@
-"""A Hive Metastore as a source, over Thrift; from version 2.3 on.
+"""A Hive Metastore, version 2.3 or later, as a source, over Thrift.
 
-The classes of the protocol are those that PyIceberg brings along (`hive_metastore`).
+The protocol's classes come with PyIceberg (`hive_metastore`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from catalog.model.identifiers import TableName
 from catalog.storage.bulk import batched
 
 LOCK_SECONDS = 60.0
-"""How long to wait for who else holds a table, for instance to commit to it."""
+"""Time to wait for a table's lock, for instance while another process commits."""
 
 _LOOK_SECONDS = 0.1
 
@@ -50,7 +50,7 @@ class HiveMetastore:
     """A connection to a Hive Metastore (`catalog.metastores.hms_connection`)."""
 
     def __init__(self, address: SourceAddress) -> None:
-        """Connect."""
+        """Connect to the metastore."""
         self.address = address
         with self._errors():
             self._transport = connect(address)
@@ -73,8 +73,8 @@ class HiveMetastore:
         """Return a database."""
         missing = DatabaseNotFoundError(f"{self.address} has no database {name}")
         with self._errors(missing):
-            found = self._client.get_database(name)
-        return Database(name, found.locationUri or "", found.description or None, dict(found.parameters or {}))
+            entry = self._client.get_database(name)
+        return Database(name, entry.locationUri or "", entry.description or None, dict(entry.parameters or {}))
 
     def tables(self, database: str) -> list[str]:
         """Return the names of a database's tables and views."""
@@ -83,41 +83,44 @@ class HiveMetastore:
 
     def table(self, name: TableName) -> HiveTable:
         """Return a table or view."""
-        found = self._table(name)
-        storage = found.sd
+        entry = self._table(name)
+        storage = entry.sd
         return HiveTable(
             name=name,
-            table_type=found.tableType,
+            table_type=entry.tableType,
             columns=_columns(storage.cols if storage is not None else None),
-            partition_keys=_columns(found.partitionKeys),
+            partition_keys=_columns(entry.partitionKeys),
             storage=_storage(storage),
-            parameters=dict(found.parameters or {}),
-            view_text=found.viewExpandedText or found.viewOriginalText or None,
+            parameters=dict(entry.parameters or {}),
+            view_text=entry.viewExpandedText or entry.viewOriginalText or None,
             bucket_columns=tuple((storage.bucketCols if storage is not None else None) or ()),
             bucket_count=(storage.numBuckets if storage is not None else None) or 0,
         )
 
     def partitions(self, name: TableName) -> Iterator[list[HivePartition]]:
-        """Yield a table's partitions in pages: the protocol has none, so all names are asked for first."""
+        """Yield a table's partitions in pages: the protocol has no pages, so all names are read first."""
         missing = TableNotFoundError(f"{self.address} has no table {name}")
         with self._errors(missing):
             names = self._client.get_partition_names(name.database, name.name, _ALL)
         for page in batched(names, PAGE):
             with self._errors(missing):
-                found = self._client.get_partitions_by_names(name.database, name.name, page)
-            yield [HivePartition(tuple(each.values), _storage(each.sd), dict(each.parameters or {})) for each in found]
+                partitions = self._client.get_partitions_by_names(name.database, name.name, page)
+            yield [
+                HivePartition(tuple(partition.values), _storage(partition.sd), dict(partition.parameters or {}))
+                for partition in partitions
+            ]
 
     # --- the entry ----------------------------------------------------------------------------------------------
 
     def entry(self, name: TableName) -> Entry:
-        """Return Thrift's own JSON of a table."""
+        """Return Thrift's JSON of a table."""
         return _as_json(self._table(name))
 
     def iceberg_entry(self, entry: Entry, metadata_location: str) -> Entry:
-        """Return an entry as Iceberg's HiveCatalog writes it, of an engine other than Hive.
+        """Return an entry as Iceberg's HiveCatalog writes it, with another engine than Hive.
 
-        The columns and partition keys stay as they are: a metastore lets nobody change keys, and what reads the table
-        takes its columns from the metadata. So do the parameters, and with them the metastore's partitions.
+        Columns and partition keys are unchanged: a metastore does not allow changes of keys, and readers take the
+        columns from Iceberg's metadata. The parameters are kept, too, and with them the metastore's partitions.
 
         Source: `HiveOperationsBase.storageDescriptor` and `newHmsTable`, `HMSTablePropertyHelper` of Apache Iceberg.
         """
@@ -140,9 +143,9 @@ class HiveMetastore:
 
     @contextmanager
     def locked(self, name: TableName) -> Iterator[None]:
-        """Hold a table as Iceberg's HiveCatalog does while it commits, so that neither writes over the other.
+        """Lock a table as Iceberg's HiveCatalog does for a commit, so that neither overwrites the other's change.
 
-        A metastore without tables for locks lets everybody in, as Iceberg has to be told of it, too.
+        A metastore without lock tables grants no locks; Iceberg must be configured for that, too.
 
         Source: `MetastoreLock` of Apache Iceberg.
         """
@@ -164,7 +167,7 @@ class HiveMetastore:
                     self._client.unlock(ttypes.UnlockRequest(lockid=lock.lockid))
 
     def _lock(self, name: TableName, request: Any) -> Any:
-        """Ask for a lock; None where there are none."""
+        """Request a lock; return None where locks are not supported."""
         try:
             with self._errors():
                 return self._client.lock(request)
@@ -179,7 +182,7 @@ class HiveMetastore:
         while lock.state != ttypes.LockState.ACQUIRED:
             if lock.state != ttypes.LockState.WAITING or monotonic() > until:
                 raise SourceUnavailableError(
-                    f"table {name} of {self.address} is locked by somebody else; look at it with SHOW LOCKS in Hive, "
+                    f"table {name} of {self.address} is locked by another client; check it with SHOW LOCKS in Hive, "
                     "and try again later"
                 )
             sleep(_LOOK_SECONDS)
@@ -187,12 +190,12 @@ class HiveMetastore:
                 lock = self._client.check_lock(ttypes.CheckLockRequest(lockid=lock.lockid))
 
     def differences(self, one: Entry, other: Entry) -> list[str]:
-        """Return the names of the fields in which two entries differ, without times that change by themselves."""
-        tables = [_without_times(_from_json(each)) for each in (one, other)]
+        """Return the names of the fields in which two entries differ, without automatic timestamps."""
+        tables = [_without_times(_from_json(entry)) for entry in (one, other)]
         return _differing(*tables)
 
     def replace_entry(self, name: TableName, expected: Entry, entry: Entry) -> None:
-        """Write a table's entry; a metastore from 2.3.10 or 4.0 on compares the time of the last change itself.
+        """Write a table's entry; a metastore from 2.3.10 or 4.0 on checks the time of the last change itself.
 
         Source: HIVE-26882 (`expected_parameter_key`).
         """
@@ -207,8 +210,7 @@ class HiveMetastore:
             except ttypes.MetaException as error:
                 if "has been modified" in str(error.message):
                     raise SourceEntryChangedError(
-                        f"table {name} of {self.address} was changed by somebody else just now; look at it, and try "
-                        "again"
+                        f"table {name} of {self.address} was changed concurrently; check it, and try again"
                     ) from error
                 raise
 
@@ -220,20 +222,20 @@ class HiveMetastore:
 
     @contextmanager
     def _errors(self, missing: Exception | None = None) -> Iterator[None]:
-        """Raise the catalog's errors for those of Thrift and of the metastore."""
+        """Translate errors of Thrift and of the metastore into the catalog's errors."""
         try:
             yield
         except (ttypes.NoSuchObjectException, ttypes.UnknownDBException, ttypes.UnknownTableException) as error:
             if missing is None:
-                raise SourceError(f"{self.address} says: {error.message}") from error
+                raise SourceError(f"{self.address} reports: {error.message}") from error
             raise missing from error
         except (TTransport.TTransportException, EOFError, OSError) as error:
             raise SourceUnavailableError(
-                f"{self.address} does not answer: {reason_of(error)}; {advice_of(self.address)}"
+                f"{self.address} does not respond: {reason_of(error)}; {advice_of(self.address)}"
             ) from error
         except Thrift.TException as error:
-            said = getattr(error, "message", None) or error
-            raise SourceError(f"{self.address} says: {said}") from error
+            message = getattr(error, "message", None) or error
+            raise SourceError(f"{self.address} reports: {message}") from error
 
 
 def _columns(fields: Any) -> tuple[Column, ...]:
@@ -259,7 +261,7 @@ def _as_json(table: Any) -> Entry:
 
 
 def _from_json(entry: Entry) -> Any:
-    # Without blanks: Thrift reads none.
+    # Without blanks, which Thrift's parser does not accept.
     text = json.dumps(entry, separators=(",", ":"), ensure_ascii=False).encode()
     return TSerialization.deserialize(ttypes.Table(), text, TJSONProtocol.TJSONProtocolFactory())
 
@@ -271,13 +273,13 @@ def _without_times(table: Any) -> Any:
 
 
 def _differing(one: Any, other: Any, place: str = "") -> list[str]:
-    """Return where two structures of Thrift differ, such as `sd.location` and `parameters.owner`."""
+    """Return the paths of differing fields of two Thrift structures, such as `sd.location` and `parameters.owner`."""
     if isinstance(one, dict) and isinstance(other, dict):
         return [f"{place}.{name}" for name in sorted(one.keys() | other.keys()) if one.get(name) != other.get(name)]
     if hasattr(one, "thrift_spec") and type(one) is type(other):
         return [
-            found
+            path
             for name in vars(one)
-            for found in _differing(getattr(one, name), getattr(other, name), f"{place}.{name}" if place else name)
+            for path in _differing(getattr(one, name), getattr(other, name), f"{place}.{name}" if place else name)
         ]
     return [] if one == other else [place]

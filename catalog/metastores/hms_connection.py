@@ -1,8 +1,8 @@
-"""Connections to a Hive Metastore: plain or by TLS, with or without Kerberos.
+"""Connections to a Hive Metastore: with or without TLS and Kerberos.
 
-The address names what the server wants: `hms://host:9083?tls=true`, `…?kerberos=hive`, or both. Files come from the
-environment: `CALVE_HMS_CA` (PEM; authorities to trust instead of the system's), `CALVE_HMS_CERTIFICATE` and
-`CALVE_HMS_KEY` (PEM; the client's own, where the server wants one), and Kerberos tickets as its other clients find them
+The address tells what the server requires: `hms://host:9083?tls=true`, `…?kerberos=hive`, or both. Files come from the
+environment: `CALVE_HMS_CA` (PEM; trusted authorities instead of the system's), `CALVE_HMS_CERTIFICATE` and
+`CALVE_HMS_KEY` (PEM; the client's own, if the server requires one), and Kerberos tickets as for other clients
 (`KRB5CCNAME`, `KRB5_CLIENT_KTNAME`, `KRB5_CONFIG`).
 """
 
@@ -21,24 +21,24 @@ from catalog.metastores.address import SourceAddress
 CA, CERTIFICATE, KEY = "CALVE_HMS_CA", "CALVE_HMS_CERTIFICATE", "CALVE_HMS_KEY"
 
 TIMEOUT_SECONDS = 600
-"""How long a metastore may take for one answer; names of millions of partitions come in one."""
+"""Timeout of one response; the names of millions of partitions come in one."""
 
 OPENING_SECONDS = 20
-"""How long connecting may take: a server that expects another protocol waits for more bytes and answers nothing."""
+"""Timeout of connecting: a server that expects another protocol waits for more bytes and never responds."""
 
-# Errors carry all that these would log.
+# The errors contain everything that these would log.
 for _name in ("TSocket", "TSSLSocket", "sslcompat"):
     logging.getLogger(f"thrift.transport.{_name}").setLevel(logging.CRITICAL)
 
 
 def connect(address: SourceAddress) -> Any:
-    """Open a transport of Thrift to a metastore.
+    """Open a Thrift transport to a metastore.
 
     Raises:
         InvalidConfigurationError: A file that a variable names cannot be used.
-        SourceClientMissingError: Kerberos is asked for, and its packages are not installed.
-        SourceUnavailableError: Kerberos has no ticket, or the server refuses it.
-        OSError, TTransportException: The server does not answer, or not as this side does.
+        SourceClientMissingError: Kerberos is requested, and its packages are not installed.
+        SourceUnavailableError: Kerberos has no ticket, or the server rejects it.
+        OSError, TTransportException: The server does not respond, or uses another protocol.
     """
     timeout = int(address.options.get("timeout_seconds", TIMEOUT_SECONDS))
     socket = _socket(address)
@@ -50,7 +50,7 @@ def connect(address: SourceAddress) -> Any:
             transport = TTransport.TBufferedTransport(socket)
             transport.open()
     except BaseException:
-        # Before it is connected, a socket of TLS cannot be closed.
+        # A TLS socket cannot be closed before it is connected.
         if socket.handle is not None:
             socket.close()
         raise
@@ -59,24 +59,24 @@ def connect(address: SourceAddress) -> Any:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a connection failed; Thrift keeps the cause as an attribute of its own error."""
+    """Return the reason of a failed connection; Thrift keeps the cause as an attribute of its own error."""
     cause = getattr(error, "inner", None) or error
     return getattr(cause, "verify_message", None) or str(cause)
 
 
 def advice_of(address: SourceAddress) -> str:
-    """Return what to look at when a server does not answer as expected."""
+    """Return advice for a server that does not respond as expected."""
     kerberos = "with Kerberos" if "kerberos" in address.options else "without Kerberos"
     if is_tls(address):
-        return f"make sure that a metastore with TLS and {kerberos} runs there, and that {CA} names its authority"
+        return f"check that a metastore with TLS and {kerberos} is running there, and that {CA} names its authority"
     return (
-        f"make sure that a metastore {kerberos} and without TLS runs there, or change ?kerberos=hive or ?tls=true in "
-        "the address"
+        f"check that a metastore {kerberos} and without TLS is running there, or change ?kerberos=hive or ?tls=true "
+        "in the address"
     )
 
 
 def is_tls(address: SourceAddress) -> bool:
-    """Return whether an address asks for TLS."""
+    """Return whether an address requests TLS."""
     return address.options.get("tls") == "true"
 
 
@@ -87,18 +87,18 @@ def _socket(address: SourceAddress) -> Any:
 
 
 def _tls_context() -> ssl.SSLContext:
-    """Return what checks the server's certificate and its host name, and shows the client's certificate."""
+    """Return a context that verifies the server's certificate and host name, and presents the client's certificate."""
     used, ca = CA, os.environ.get(CA)
     certificate, key = os.environ.get(CERTIFICATE), os.environ.get(KEY)
     try:
         context = ssl.create_default_context(cafile=ca or None)
         if certificate:
             used = CERTIFICATE
-            # Without a password: an encrypted key would ask for one at the terminal.
+            # An empty password, because an encrypted key would prompt for one at the terminal.
             context.load_cert_chain(certificate, key or None, password="")
     except (OSError, ValueError) as error:
         raise InvalidConfigurationError(
-            f"{used} is {os.environ.get(used)!r}, which cannot be used: {error}; name a readable PEM file, and keys "
+            f"{used} is {os.environ.get(used)!r}, which cannot be used: {error}; use a readable PEM file, and a key "
             "without a password"
         ) from error
     return context
@@ -110,7 +110,7 @@ def _authenticated(address: SourceAddress, socket: Any, service: str) -> Any:
         from puresasl import SASLError
     except ImportError as error:
         raise SourceClientMissingError(
-            f"{address} cannot be asked: {error}; install the packages pure-sasl and kerberos"
+            f"{address} cannot be used: {error}; install the packages pure-sasl and kerberos"
         ) from error
     name, _, host = service.partition("/")
     try:
@@ -118,14 +118,14 @@ def _authenticated(address: SourceAddress, socket: Any, service: str) -> Any:
         transport.open()
     except (kerberos.KrbError, SASLError) as error:
         raise SourceUnavailableError(
-            f"{address} cannot be asked by Kerberos: {_last_text(error)}; get a ticket with kinit, or correct the "
+            f"{address} cannot be accessed with Kerberos: {_last_text(error)}; get a ticket with kinit, or correct the "
             "service in ?kerberos="
         ) from error
     return transport
 
 
 def _last_text(error: BaseException) -> str:
-    """Return the most precise text of an error of GSSAPI: pairs of text and code, general ones first."""
+    """Return the most specific message of a GSSAPI error: pairs of text and code, general ones first."""
     part: Any = error.args
     while isinstance(part, tuple) and part:
         texts = [inner for inner in part if isinstance(inner, str | tuple)]

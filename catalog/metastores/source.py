@@ -1,6 +1,6 @@
-"""What every source can be asked, and how one is opened.
+"""The common interface of all sources, and how to open one.
 
-The clients are imported only when a source is opened: Thrift's classes of the metastore and boto3 are large.
+Clients are imported only when a source is opened, because the Thrift classes of the metastore and boto3 are large.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from catalog.model.identifiers import TableName
 from catalog.settings.places import require_endpoint, require_host
 
 PAGE = 1_000
-"""Partitions that are asked for at once: the most that Glue gives, and few enough for a metastore's memory."""
+"""Partitions per request: the maximum of Glue, and few enough for a metastore's memory."""
 
 Entry = dict[str, Any]
-"""All that a source keeps of a table, as JSON: what it takes to write the same again."""
+"""The complete entry of a table in a source, as JSON, from which it can be written again."""
 
 
 class Source(Protocol):
-    """A connection to a Hive Metastore or to Glue; for one thread.
+    """A connection to a Hive Metastore or to Glue; not thread-safe.
 
-    Every method raises `SourceUnavailableError` when the source does not answer, and `SourceError` when it answers
-    that it cannot.
+    Every method raises `SourceUnavailableError` when the source does not respond, and `SourceError` when it reports a
+    failure.
     """
 
     address: SourceAddress
@@ -45,10 +45,10 @@ class Source(Protocol):
         ...
 
     def database(self, name: str) -> Database:
-        """Return a database; its location is empty where the source has none.
+        """Return a database; its location is empty if the source has none.
 
         Raises:
-            DatabaseNotFoundError: There is none of this name.
+            DatabaseNotFoundError: There is no database of this name.
         """
         ...
 
@@ -60,7 +60,7 @@ class Source(Protocol):
         """Return a table or view.
 
         Raises:
-            TableNotFoundError: There is none of this name.
+            TableNotFoundError: There is no table of this name.
         """
         ...
 
@@ -69,30 +69,30 @@ class Source(Protocol):
         ...
 
     def entry(self, name: TableName) -> Entry:
-        """Return all that the source keeps of a table.
+        """Return the source's complete entry of a table.
 
         Raises:
-            TableNotFoundError: There is none of this name.
+            TableNotFoundError: There is no table of this name.
         """
         ...
 
     def iceberg_entry(self, entry: Entry, metadata_location: str) -> Entry:
-        """Return what a Hive table's entry becomes when the table is the Iceberg table of a metadata file."""
+        """Return a Hive table's entry, changed to that of the Iceberg table with the given metadata file."""
         ...
 
     def locked(self, name: TableName) -> AbstractContextManager[None]:
-        """Return what keeps others from writing a table's entry, as far as the source has such a thing."""
+        """Return a context that prevents writes of a table's entry by others, if the source supports that."""
         ...
 
     def differences(self, one: Entry, other: Entry) -> list[str]:
-        """Return the names of the fields in which two entries differ, without those that change by themselves."""
+        """Return the names of the fields in which two entries differ, without those that change automatically."""
         ...
 
     def replace_entry(self, name: TableName, expected: Entry, entry: Entry) -> None:
-        """Write a table's entry in place of the one that was read just before.
+        """Replace a table's entry, which was read just before.
 
         Raises:
-            SourceEntryChangedError: The source itself noticed that somebody else has changed it since.
+            SourceEntryChangedError: The source reports a concurrent change.
         """
         ...
 
@@ -102,8 +102,8 @@ def open_source(address: SourceAddress) -> Source:
 
     Raises:
         LocationNotAllowedError: Its host is not allowed.
-        SourceClientMissingError: The package that speaks its protocol is not installed.
-        SourceUnavailableError: It does not answer.
+        SourceClientMissingError: The package for its protocol is not installed.
+        SourceUnavailableError: It does not respond.
     """
     if address.kind is SourceKind.HMS:
         require_host(address.host, address.port)
@@ -119,4 +119,4 @@ def open_source(address: SourceAddress) -> Source:
         return Glue(address)
     except ImportError as error:
         package = "pyiceberg[hive]" if address.kind is SourceKind.HMS else "boto3"
-        raise SourceClientMissingError(f"{address} cannot be asked: {error}; install the package {package}") from error
+        raise SourceClientMissingError(f"{address} cannot be used: {error}; install the package {package}") from error

@@ -1,4 +1,4 @@
-"""What a Hive Metastore and Glue say of a table and its partitions, in the one shape that both have."""
+"""Tables and partitions in the common form of Hive Metastore and Glue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog.model.identifiers import TableName
 
 @dataclass(frozen=True, slots=True)
 class HiveStorage:
-    """Where and how files lie; None and empty for what a source leaves out.
+    """Location and format of files; None and empty for missing values.
 
     Attributes:
         location: As the source writes it.
@@ -29,8 +29,9 @@ class HiveTable:
     """A table or view as a source describes it.
 
     Attributes:
-        table_type: `MANAGED_TABLE`, `EXTERNAL_TABLE`, `VIRTUAL_VIEW` …; None in Glue, if whoever made it left it out.
-        view_text: The statement of a view, with names qualified if the source knows such a text.
+        table_type: `MANAGED_TABLE`, `EXTERNAL_TABLE`, `VIRTUAL_VIEW` …; None in Glue if the client that created it set
+            none.
+        view_text: The statement of a view, with qualified names if the source has them.
     """
 
     name: TableName

@@ -159,7 +159,7 @@ def test_a_version_that_glue_has_not_any_more_is_a_conflict(
 
     flip = prepare_flip(source, NAME, metadata_location, location=location)
     monkeypatch.setattr(source._client, "update_table", refuse)  # type: ignore[attr-defined]
-    with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
+    with pytest.raises(SourceEntryChangedError, match="changed concurrently"):
         flip_source(source, flip)
     assert sent[0]["VersionId"] == "1"
 

@@ -554,7 +554,7 @@ def test_a_source_that_does_not_answer_is_said_to_be(catalog: Catalog, monkeypat
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setattr("catalog.metastores.glue._RETRIES", 1)
     for source in ("glue://eu-west-1?endpoint_url=http://127.0.0.1:1", "hms://127.0.0.1:1"):
-        with pytest.raises(SourceUnavailableError, match="does not answer"):
+        with pytest.raises(SourceUnavailableError, match="does not respond"):
             catalog.imports.plan(source)
 
 

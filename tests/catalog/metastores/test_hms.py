@@ -227,7 +227,7 @@ def test_the_metastore_itself_notices_a_change_between_look_and_write(metastore:
     flip = prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     metastore.alter(**{TIME: "1"})
     before = metastore.table()
-    with pytest.raises(SourceEntryChangedError, match="changed by somebody else just now"):
+    with pytest.raises(SourceEntryChangedError, match="changed concurrently"):
         metastore.source.replace_entry(NAME, flip.before, flip.after)
     assert metastore.table() == before
 
@@ -238,7 +238,7 @@ def test_a_flip_waits_for_who_holds_the_table(
     metastore.create()
     before, flip = metastore.table(), prepare_flip(metastore.source, NAME, iceberg, location=f"{metastore.root}/orders")
     monkeypatch.setattr("catalog.metastores.hms.LOCK_SECONDS", 0.5)
-    with metastore.source.locked(NAME), pytest.raises(SourceUnavailableError, match="is locked by somebody else"):
+    with metastore.source.locked(NAME), pytest.raises(SourceUnavailableError, match="is locked by another client"):
         flip_source(metastore.source, flip)
     assert metastore.table() == before
     assert flip_source(metastore.source, flip)

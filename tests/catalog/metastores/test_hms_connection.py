@@ -165,14 +165,14 @@ def _failure(address: str) -> str:
 
 
 def test_a_plain_client_of_a_server_with_tls_is_told_so(tls_server: HiveMetastoreServer) -> None:
-    assert "without TLS runs there, or change" in refused(tls_server.source().partition("?")[0])
+    assert "without TLS is running there, or change" in refused(tls_server.source().partition("?")[0])
 
 
 def test_a_server_without_tls_does_not_hold_a_client_with_tls(
     hive_metastore: HiveMetastoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("catalog.metastores.hms_connection.OPENING_SECONDS", 1)
-    assert "make sure that a metastore with TLS and" in refused(f"{hive_metastore.source()}?tls=true")
+    assert "check that a metastore with TLS and" in refused(f"{hive_metastore.source()}?tls=true")
 
 
 def test_files_that_cannot_be_used_are_named_by_their_variable(
@@ -332,7 +332,7 @@ def test_a_service_that_the_realm_does_not_know_is_refused(kerberos_server: Hive
 
 @with_kerberos
 def test_a_client_without_kerberos_is_told_so(kerberos_server: HiveMetastoreServer) -> None:
-    assert "without Kerberos and without TLS runs there, or change" in refused(
+    assert "without Kerberos and without TLS is running there, or change" in refused(
         kerberos_server.source().partition("?")[0]
     )
 
@@ -342,7 +342,7 @@ def test_a_server_without_kerberos_does_not_hold_a_client(
     realm: Realm, hive_metastore: HiveMetastoreServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("catalog.metastores.hms_connection.OPENING_SECONDS", 1)
-    assert "make sure that a metastore with Kerberos" in refused(f"{hive_metastore.source()}?kerberos=hive")
+    assert "check that a metastore with Kerberos" in refused(f"{hive_metastore.source()}?kerberos=hive")
 
 
 def test_packages_of_kerberos_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
