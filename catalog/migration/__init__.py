@@ -1,1 +1,1 @@
-"""Turning Hive tables into Iceberg tables in place, and back."""
+"""In-place migration of Hive tables to Iceberg, and reverts."""

@@ -1,7 +1,7 @@
-"""Which of the staged files an Iceberg table has already.
+"""Detection of staged files that an Iceberg table already has.
 
-Paths go into a temporary SQLite database on disk, so that memory grows neither with the staged files nor with the
-table's: no more than one manifest and one batch of paths are held.
+Paths go into a temporary SQLite database on disk, which bounds the memory: at most one manifest and one batch of paths
+are loaded at a time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _BATCH = 500
-"""Paths in one query: SQLite takes 999 parameters everywhere."""
+"""The number of paths in one query: every build of SQLite allows at least 999 parameters."""
 
 
 class NewFiles(NamedTuple):
     """Staged files that are new to a table.
 
     Attributes:
-        manifests: Of the new files.
-        size_bytes: Their size.
-        duplicate_count: How many files the table has already.
+        manifests: The manifests of the new files.
+        size_bytes: The total size of the new files.
+        duplicate_count: The number of staged files that the table already has.
     """
 
     manifests: Sequence[WrittenManifest]
@@ -44,17 +44,17 @@ class NewFiles(NamedTuple):
 def new_files(
     target: Target, staged: Staged, metadata: TableMetadata, on_duplicate: OnDuplicate, path_prefix: str
 ) -> NewFiles:
-    """Return the staged files that an Iceberg table does not have; manifests with others are written again.
+    """Return the staged files that an Iceberg table does not have; rewrite manifests that contain others.
 
     Args:
-        path_prefix: What the paths of those manifests begin with.
+        path_prefix: The prefix of the paths of rewritten manifests.
 
     Raises:
-        DuplicateFilesError: It has some, and they are not to be skipped.
+        DuplicateFilesError: The table has some of the files, and `on_duplicate` is FAIL.
     """
     from catalog.iceberg.appending import known_files, without_files
 
-    # A database without a name is on disk once it is large, and gone when it is closed.
+    # SQLite spills a database without a name to disk if it is large, and deletes it when it is closed.
     with closing(sqlite3.connect("")) as paths:
         take_staged(paths, staged, target)
         _mark_known(paths, known_files(metadata))
@@ -76,7 +76,7 @@ def new_files(
 
 
 def take_staged(paths: sqlite3.Connection, staged: Staged, target: Target) -> None:
-    """Write path, manifest and size of the staged files into a table `staged`, a manifest in memory at a time."""
+    """Write path, manifest number and size of the staged files into a table `staged`, one manifest at a time."""
     from catalog.iceberg.appending import files_of
 
     paths.execute("CREATE TABLE staged (path TEXT, manifest INTEGER, size_bytes INTEGER, is_known INTEGER DEFAULT 0)")

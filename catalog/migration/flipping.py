@@ -1,4 +1,4 @@
-"""The one transaction in which a table changes between Hive and Iceberg."""
+"""Commits of migrations and reverts: one transaction switches a table between Hive and Iceberg."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from catalog.tables.definitions import Definitions
 from catalog.tables.own_properties import SNAPSHOT_OF
 
 FLIP, REVERT = "flip", "revert"
-"""The steps that change the catalog."""
+"""The steps that change the state of a table."""
 
 _TRIES = 20
-"""How often an append is tried while others commit to the same Iceberg table."""
+"""The number of attempts at an append while other writers commit to the same Iceberg table."""
 
 _Report = dict[str, Any]
 
 
 class Flipper:
-    """Changes what the tables of one catalog are."""
+    """Commits the switches of one catalog's tables between Hive and Iceberg."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -57,9 +57,9 @@ class Flipper:
         metadata_location: str | None,
         report: Mapping[str, Any] | None,
     ) -> _Report:
-        """Commit an operation with its only change, its report and its state, all or nothing; see `Migrations.flip`."""
+        """Commit the change, the report and the state of an operation, all or nothing; see `Migrations.flip`."""
         request = MigrationRequest.from_json(operation.request)
-        said: _Report = {
+        full_report: _Report = {
             "target": target.full_name,
             "files": staged.file_count,
             "rows": staged.row_count,
@@ -67,7 +67,7 @@ class Flipper:
             **(report or {}),
         }
         if request.kind is OperationKind.ADD_FILES:
-            return self._append(operation, attempt, target, staged, said)
+            return self._append(operation, attempt, target, staged, full_report)
         assert metadata_location is not None
         changes: dict[OperationKind, Callable[[Connection, Table, Target, str], None]] = {
             OperationKind.MIGRATE: self._become_iceberg,
@@ -77,10 +77,10 @@ class Flipper:
             self._operations.guard(connection, operation.id, FLIP, attempt)
             table = self._hold_as_planned(connection, operation)
             changes[request.kind](connection, table, target, metadata_location)
-            said["metadata_location"] = metadata_location
-            self._end(connection, operation.id, FLIP, attempt, said)
+            full_report["metadata_location"] = metadata_location
+            self._end(connection, operation.id, FLIP, attempt, full_report)
         reached(Point.COMMITTED)
-        return said
+        return full_report
 
     def _end(self, connection: Connection, operation_id: str, step: str, attempt: int, report: _Report) -> None:
         self._operations.finish_job(operation_id, step, attempt, report, connection=connection)
@@ -88,19 +88,19 @@ class Flipper:
         reached(Point.CHANGED)
 
     def _hold_as_planned(self, connection: Connection, operation: Operation) -> Table:
-        """Return the table, held until the transaction ends.
+        """Return the table, locked until the transaction ends, after checking that it is still as planned.
 
         Raises:
-            MigrationConflictError: It is not as it was planned.
+            MigrationConflictError: The table changed after the plan was made.
         """
         request = MigrationRequest.from_json(operation.request)
         table = self._definitions.get_hive_table(operation.table, connection)
-        # The version is looked at again while it is held: whoever held it before has changed it.
+        # Locking checks the version again, because a transaction that held the lock before may have changed the table.
         is_held = self._storage.lock_table(connection, table.id, exclusive=True, version=table.version)
         if not is_held or fingerprint_of(connection, table, request) != request.fingerprint:
             raise MigrationConflictError(
-                f"table {table.full_name}: its definition, indexes or partitions changed since its migration was "
-                "planned; nothing was changed, and the plan has to be made anew"
+                f"the definition, indexes or partitions of table {table.full_name} changed after its migration was "
+                "planned; nothing was changed. Make a new plan"
             )
         return table
 
@@ -127,17 +127,17 @@ class Flipper:
 
     @staticmethod
     def _share(connection: Connection, table: Table, target: Target) -> None:
-        """Record where the Iceberg table has files that are the Hive table's."""
+        """Record the folders of the Hive table whose files the Iceberg table shares."""
         root = comparable(table.location)
         query = select(PartitionRow.location).where(
             PartitionRow.table_id == table.id, PartitionRow.location.is_not(None)
         )
         elsewhere = {comparable(location) for location in connection.scalars(query) if location is not None}
-        for location in (root, *sorted(each for each in elsewhere if not is_within(each, root))):
+        for location in (root, *sorted(folder for folder in elsewhere if not is_within(folder, root))):
             share_location(connection, *target.name, location)
 
-    def _append(self, operation: Operation, attempt: int, target: Target, staged: Staged, said: _Report) -> _Report:
-        """Add files to an Iceberg table, as a commit of any engine does: on the metadata that it has just then."""
+    def _append(self, operation: Operation, attempt: int, target: Target, staged: Staged, report: _Report) -> _Report:
+        """Add files to an Iceberg table on its current metadata, as engines do; retry after conflicting commits."""
         from catalog.iceberg.appending import completed_mapping, fits, layout_digest, mapping_of
         from catalog.iceberg.metadata import NAME_MAPPING, AddedFiles, read_metadata, write_append
 
@@ -152,15 +152,15 @@ class Flipper:
             metadata = read_metadata(before)
             if stage.get("layout") != layout_digest(target.layout) or not fits(target.layout, metadata):
                 raise MigrationConflictError(
-                    f"Iceberg table {target.full_name}: its columns or its partition spec changed since the files of "
-                    f"{operation.table} were staged for it; nothing was added. The files have to be staged again"
+                    f"the columns or the partition spec of Iceberg table {target.full_name} changed since the files of "
+                    f"{operation.table} were staged for it; nothing was added. Stage the files again"
                 )
-            manifests, left_out = list(staged.manifests), 0
+            manifests, duplicate_count = list(staged.manifests), 0
             size_bytes = staged.size_bytes
             if request.duplicate_files is not OnDuplicate.ADD:
                 path = f"{folder}/kept-{attempt}-{tried}"
                 new = new_files(target, staged, metadata, request.duplicate_files, path)
-                manifests, size_bytes, left_out = list(new.manifests), new.size_bytes, new.duplicate_count
+                manifests, size_bytes, duplicate_count = list(new.manifests), new.size_bytes, new.duplicate_count
             properties = staged.reading_properties
             mapping = completed_mapping(metadata, target.layout, staged.spellings, staged.unknown)
             if mapping != mapping_of(metadata):
@@ -169,20 +169,20 @@ class Flipper:
             added = AddedFiles(size_bytes, staged.partition_count, marks)
             after = write_append(before, manifests, added, folder, properties)
             reached(Point.METADATA_WRITTEN)
-            full = {
-                **said,
+            full_report = {
+                **report,
                 "metadata_location": after,
-                "files": sum(each.file_count for each in manifests),
-                "rows": sum(each.row_count for each in manifests),
+                "files": sum(manifest.file_count for manifest in manifests),
+                "rows": sum(manifest.row_count for manifest in manifests),
                 "bytes": size_bytes,
-                "duplicates": left_out,
+                "duplicates": duplicate_count,
             }
-            if self._commit_append(operation, attempt, target, before, after, full):
+            if self._commit_append(operation, attempt, target, before, after, full_report):
                 reached(Point.COMMITTED)
-                return full
+                return full_report
         raise MigrationConflictError(
-            f"Iceberg table {target.full_name} is not there any more, or others committed to it {_TRIES} times while "
-            f"the files of {operation.table} were being added; nothing was added. Try again"
+            f"Iceberg table {target.full_name} no longer exists, or others committed to it {_TRIES} times while the "
+            f"files of {operation.table} were being added; nothing was added. Try again"
         )
 
     def _commit_append(
@@ -192,7 +192,7 @@ class Flipper:
             self._operations.guard(connection, operation.id, FLIP, attempt)
             table = self._hold_as_planned(connection, operation)
             if not move_pointer(connection, *target.name, before, after):
-                # The table has another version now, which nobody but this transaction would have seen.
+                # Locking the table has increased its version; restore it, or the next attempt would see a conflict.
                 connection.execute(update(TableRow).where(TableRow.id == table.id).values(version=table.version))
                 return False
             self._share(connection, table, target)
@@ -202,33 +202,33 @@ class Flipper:
     # --- revert -----------------------------------------------------------------------------------------------------
 
     def check_revert(self, name: str, *, lose_data: bool) -> tuple[Table, Written]:
-        """Return an Iceberg table that can be the Hive table again, and what would be lost.
+        """Return an Iceberg table that can be reverted, and the writes that a revert would lose.
 
         Raises:
-            NotIcebergTableError: It is none, or never was a Hive table.
-            DataWrittenError: Rows would be lost, and are not to be.
+            NotIcebergTableError: It is not an Iceberg table, or never was a Hive table.
+            DataWrittenError: Rows would be lost, and `lose_data` is false.
         """
         table = self._definitions.get_table(name)
         if not table.is_iceberg:
-            raise NotIcebergTableError(f"{table.full_name} is no Iceberg table, so there is nothing to take back")
+            raise NotIcebergTableError(f"{table.full_name} is not an Iceberg table, so there is nothing to revert")
         if SNAPSHOT_OF in table.properties:
             raise NotIcebergTableError(
-                f"table {table.full_name} was made beside {table.properties[SNAPSHOT_OF]} and never was a Hive table; "
+                f"table {table.full_name} is a snapshot of {table.properties[SNAPSHOT_OF]} and never was a Hive table; "
                 f"drop it: DROP TABLE {table.full_name}"
             )
         location = table.metadata_location
         written = Written(is_traceable=False) if location is None else written_since_migration(location)
         if not (written.is_nothing or lose_data):
             raise DataWrittenError(
-                f"table {table.full_name}: {written}; the Hive table would not have it, and nothing was changed. "
-                "Revert with lose_data => true to lose it"
+                f"table {table.full_name}: {written}; the Hive table would lose this, so nothing was changed. "
+                "Revert with lose_data => true to accept the loss"
             )
         return table, written
 
     def revert(
         self, operation_id: str, attempt: int, name: str, *, lose_data: bool, confirmation: Confirmation | None = None
     ) -> _Report:
-        """Commit the way back; see `Migrations.revert`."""
+        """Commit a revert; see `Migrations.revert`."""
         for _ in range(_TRIES):
             table, written = self.check_revert(name, lose_data=lose_data)
             if confirmation is not None:
@@ -239,7 +239,7 @@ class Flipper:
                 held = self._definitions.lock_table(connection, name, exclusive=True, or_iceberg=True)
                 is_same = held.metadata_location == table.metadata_location
                 if is_same and table.metadata_location is not None:
-                    # An engine may commit between the look and the deletion, which then deletes nothing.
+                    # If an engine has committed since the check, this deletes nothing, and the loop tries again.
                     is_same = delete_pointer(connection, table.database, table.name, table.metadata_location)
                 if is_same:
                     connection.execute(
@@ -250,6 +250,6 @@ class Flipper:
                 reached(Point.COMMITTED)
                 return report
         raise MigrationConflictError(
-            f"Iceberg table {name} was committed to {_TRIES} times while it was being taken back; nothing was changed. "
-            "Stop what writes into it"
+            f"Iceberg table {name} was committed to {_TRIES} times while it was being reverted; nothing was changed. "
+            "Stop its writers, then revert again"
         )

@@ -1,4 +1,4 @@
-"""The form of a migration: which tables, and how."""
+"""The form of a migration: the tables and the options."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from catalog.errors import InvalidRequestError, WrongFieldError
 from catalog.migration.requests import MigrationRequest, OnUnusable
 
 AS_TRINO = "as Trino"
-"""What the form says for timestamps that become what Trino makes of them."""
+"""The form's choice of Trino's rules for timestamps."""
 
 
 @dataclass(frozen=True)
 class MigrationForm:
-    """What a form of `migrate_hive_to_iceberg` says.
+    """The fields of a form of `migrate_hive_to_iceberg`.
 
     Attributes:
         tables: Names and patterns, see `catalog.tables.patterns`.
-        dry_run: Only look.
+        request: The options of each table's migration.
+        dry_run: Only report the plan.
         read_files: In a dry run, read the footers, too.
-        verified_partitions: How many partitions of each table are compared; None for all.
+        verified_partitions: The number of partitions of each table to compare; None for all.
     """
 
     tables: Sequence[str]
@@ -32,10 +33,10 @@ class MigrationForm:
 
     @classmethod
     def read(cls, form: Mapping[str, Any]) -> Self:
-        """Return what a form says.
+        """Return the fields of a form.
 
         Raises:
-            WrongFieldError: A field is missing, or is not right.
+            WrongFieldError: A field is missing or invalid.
         """
         tables = form.get("tables")
         if not tables:

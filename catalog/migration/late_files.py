@@ -1,7 +1,7 @@
-"""Files that came into a Hive table while its migration committed: those that the Iceberg table does not have.
+"""Late files: files that arrived in a Hive table's folders during the commit of its migration.
 
-Nothing can stop whoever writes into a folder. The flip lists the files as the last thing before it commits; what comes
-after that and before the commit is found by listing again afterwards, and reported by name.
+The catalog cannot stop other writers. The flip lists the files immediately before it commits. Files that arrive between
+this listing and the commit are missing in the Iceberg table; another listing after the commit finds and reports them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = logging.getLogger(__name__)
 
 _SHOWN = 100
 _BATCH = 500
-"""Paths in one query."""
+"""The number of paths in one query."""
 
 
 def listed_files(connection: Connection, table: Table, request: MigrationRequest, target: Target) -> Iterator[FileInfo]:
-    """Yield the data files in the folders of a migration's table, also once that is an Iceberg table."""
+    """Yield the data files in the folders of a migration's source table, before or after the flip."""
     from catalog.iceberg.folders import Recursion, data_files
 
     recursion, skip = Recursion(request.recursive_directory), skipped_folders(table)
@@ -43,7 +43,7 @@ def listed_files(connection: Connection, table: Table, request: MigrationRequest
 
 
 def digest_of(files: Iterable[FileInfo]) -> ListingDigest:
-    """Return the digest of files, of which none is held."""
+    """Return the digest of files without keeping them in memory."""
     digest = ListingDigest()
     for file in files:
         digest.add(file)
@@ -51,9 +51,9 @@ def digest_of(files: Iterable[FileInfo]) -> ListingDigest:
 
 
 def late_files(files: Iterable[FileInfo], staged: Staged, target: Target) -> tuple[int, list[str]]:
-    """Return how many listed files the Iceberg table does not have in this size, and the first of them.
+    """Return the number of listed files that the Iceberg table does not have in this size, and the first paths.
 
-    Files that the stage refused or skipped are not among them. Paths are compared in a temporary database on disk.
+    Ignores files that the stage refused or skipped. Compares paths in a temporary database on disk.
     """
     refused = {file.path for file in staged.problems}
     count, shown = 0, list[str]()
@@ -73,13 +73,14 @@ def late_files(files: Iterable[FileInfo], staged: Staged, target: Target) -> tup
 def late_report(
     connection: Connection, definitions: Definitions, operation: Operation, staged: Staged
 ) -> dict[str, Any] | None:
-    """Return, and log, `count` and `paths` of late files (of very many the first), and `advice` on how to add them.
+    """Log and return late files: their `count`, the first `paths`, and `advice` on how to add them.
 
     Args:
-        operation: One that has committed.
+        operation: A committed migration.
 
     Returns:
-        None if the table was dropped or reverted since, or the target's columns have changed: no file is late then.
+        None if the table was dropped or reverted, or the target's columns were changed since, so that the comparison
+        no longer makes sense.
     """
     request = MigrationRequest.from_json(operation.request)
     try:
@@ -95,7 +96,7 @@ def late_report(
     count, paths = late_files(listed_files(connection, table, request, target), staged, target)
     if count:
         log.warning(
-            "Table %s: %d file(s) came while its migration committed, and %s does not have them: %s; %s",
+            "Table %s: %d file(s) arrived during the commit of its migration, and %s does not have them: %s; %s",
             *(table.full_name, count, target.full_name, ", ".join(paths), advice),
         )
     return {"count": count, "paths": paths, "advice": advice}
@@ -104,8 +105,8 @@ def late_report(
 def _advice(table: Table, request: MigrationRequest, target: Target) -> str:
     if request.kind is OperationKind.MIGRATE:
         return (
-            f"move them into a table of the same columns and add that one's files to {target.full_name} (EXECUTE "
-            "add_files_from_table), or revert and migrate again while nothing else is written"
+            f"move them into a table of the same columns and add its files to {target.full_name} (EXECUTE "
+            "add_files_from_table), or stop all writers, revert, and migrate again"
         )
     return (
         f"add them: ALTER TABLE {target.full_name} EXECUTE add_files_from_table(schema_name => '{table.database}', "

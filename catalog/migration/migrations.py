@@ -1,13 +1,13 @@
-"""`Migrations`: turn Hive tables into Iceberg tables without touching a data file, and back.
+"""`Migrations`: the steps that turn Hive tables into Iceberg tables without changing data files, and reverts.
 
-plan      what becomes of columns and partitions, and why a table cannot become one; nothing is changed
-begin     the operation holds the table against loads and other changes
-stage     a Spark job lists the folders, reads the footers, and writes the manifests; the first metadata are written
-verify    a Spark job compares what both sides read, where that is asked for
-flip      pointer and state of the table change in one transaction; from then on it is an Iceberg table
-revert    the Hive table again, as it was
+plan      returns the resulting columns and partitions, or refuses the table; changes nothing
+begin     journals the operation, which reserves the table against loads and other changes
+stage     a Spark job lists the folders, reads the footers and writes the manifests; then the first metadata are written
+verify    a Spark job compares the rows that both sides read, if requested
+flip      switches the pointer and the state of the table to Iceberg, in one transaction
+revert    restores the Hive table as it was
 
-The same steps make an Iceberg table beside a Hive one, and add a Hive table's files to an Iceberg table.
+The same steps create an Iceberg snapshot of a Hive table, and add a Hive table's files to an Iceberg table.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
 
 STAGE, VERIFY, FLIP, LATE = "stage", "verify", "flip", "late_files"
-"""The steps of a migration; the last one reports files that came while it committed."""
+"""The steps of a migration; the last one reports files that arrived during its commit."""
 
 _SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _REPORTED = 1_000
-"""Files that cannot be a table's, up to which a report names them; all are counted."""
+"""The number of unusable files that a report names; it counts all of them."""
 
 _NOT_COPIED = ("path", "transient_lastddltime", "serialization.format")
 _USUAL_REQUEST = MigrationRequest()
 
 
 class Migrations:
-    """Migrations of one catalog's tables."""
+    """The migrations of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -85,18 +85,18 @@ class Migrations:
     def plan(
         self, table: str, request: MigrationRequest = _USUAL_REQUEST, *, operation_id: str | None = None
     ) -> MigrationPlan:
-        """Return what a migration would do; this is its dry run.
+        """Return the plan of a migration, without changing anything.
 
         Args:
-            operation_id: Of the operation that does it, and holds the table; None for none.
+            operation_id: The id of the migrating operation, if it has reserved the table already.
 
         Raises:
-            TableNotFoundError: There is no such table.
+            TableNotFoundError: The table does not exist.
             NotATableError, UnsupportedFormatError, UnsupportedChangeError, MigrationRefusedError: It cannot become an
-                Iceberg table; the subclasses say why.
-            UnsupportedIcebergTypeError, ReservedColumnError, DuplicateColumnError, PartitionValueError: Iceberg cannot
-                have its columns, or the values of its partitions.
-            OperationConflictError: Another operation is at work on it.
+                Iceberg table; subclasses tell the reason.
+            UnsupportedIcebergTypeError, ReservedColumnError, DuplicateColumnError, PartitionValueError: Iceberg does
+                not support its columns, or the values of its partitions.
+            OperationConflictError: Another operation is running on it.
         """
         return self._planned(table, request, operation_id)[0]
 
@@ -119,24 +119,24 @@ class Migrations:
         *,
         requested_by: str | None = None,
     ) -> Operation:
-        """Journal the operation, and let it hold the table; or return it when it was begun before.
+        """Journal the operation, which reserves the table; return an existing operation of the same id.
 
-        Only for the plan of `request.fingerprint`; without one, for the plan that there is now.
+        The current plan must have the fingerprint `request.fingerprint`, if that is set.
 
         Raises:
-            MigrationConflictError: The plan is another one than was agreed to.
-            OperationConflictError: Another operation is at work on the table.
-            CatalogError: As `plan`; nothing was journaled.
+            MigrationConflictError: The plan has another fingerprint.
+            OperationConflictError: Another operation is running on the table.
+            CatalogError: As for `plan`; nothing was journaled.
         """
         known = self._operations.find(operation_id)
-        # Once it is made, the table does not fit the request any more.
+        # After the commit, planning again would refuse the table, because it is an Iceberg table now.
         if known is not None and known.is_committed:
             return known
         plan, target = self._planned(table, request, operation_id)
         if request.fingerprint not in (None, plan.fingerprint):
             raise MigrationConflictError(
-                f"table {plan.table.full_name} changed since the plan of its migration was made (fingerprint "
-                f"{request.fingerprint}, now {plan.fingerprint}); nothing was changed, and the plan has to be made anew"
+                f"table {plan.table.full_name} changed after its migration was planned (fingerprint "
+                f"{request.fingerprint}, now {plan.fingerprint}); nothing was changed. Make a new plan"
             )
         return self._operations.begin(
             operation_id,
@@ -150,61 +150,61 @@ class Migrations:
     # --- stage ------------------------------------------------------------------------------------------------------
 
     def target(self, operation: Operation) -> Target:
-        """Return the Iceberg table of an operation that was begun.
+        """Return the target table of an operation.
 
         Raises:
-            CatalogError: As `plan`.
+            CatalogError: As for `plan`.
         """
         with self._storage.read() as connection:
             return self._target(connection, operation)
 
     def layout(self, operation: Operation) -> Layout:
-        """Return the layout by which the files become the Iceberg table's."""
+        """Return the schema and partition spec under which the target table reads the files."""
         return self.target(operation).layout
 
     def folders(self, operation: Operation, page_size: int = 1_000) -> Iterator[Sequence[SourceFolder]]:
-        """Yield what has to be listed, in the order of the typed partition values, a page at a time.
+        """Yield pages of the folders to list, in the order of the typed partition values.
 
-        A table without partition keys is one folder. All pages are of one state of the catalog, and no connection is
-        held while the caller works on them.
+        A table without partition keys is one folder. All pages show one state of the catalog, and no connection stays
+        open while the caller works on them.
         """
         with self._storage.read() as connection:
             table = self._definitions.get_hive_table(operation.table, connection)
             selection = self._target(connection, operation).selection
             folders = source_folders(connection, table, selection)
-            # They are sorted, so that all have been read when the first one comes.
+            # Sorting reads all folders before the first one is yielded, so the connection can be closed after it.
             first = list(islice(folders, 1))
         yield from batched(chain(first, folders), page_size)
 
     def skipped_folders(self, operation: Operation) -> frozenset[str]:
-        """Return the folders that no listing of the table's files looks into."""
+        """Return the folders that listings of the table's files skip."""
         return skipped_folders(self._definitions.get_table(operation.table))
 
     def manifest_prefix(self, operation: Operation, attempt: int) -> str:
-        """Return what the path of each manifest of an attempt at the stage begins with; it ends with a slash."""
+        """Return the prefix of the paths of all manifests of an attempt at the stage; it ends with a slash."""
         target = self.target(operation)
         return f"{target.location}/{attempt_name(target.metadata_folder, operation, attempt)}/"
 
     def is_staged(self, operation_id: str) -> bool:
-        """Say whether the latest attempt at the stage of an operation succeeded, and what it wrote is there."""
+        """Return whether the latest attempt at the stage of an operation succeeded, and its files still exist."""
         job = self._operations.get_job(operation_id, STAGE)
         if job is None or job.state is not JobState.SUCCEEDED:
             return False
         return is_staged(job.result["location"], job.result["folder"])
 
     def record_staged(self, operation_id: str, attempt: int, staged: Staged) -> dict[str, Any]:
-        """Write the first metadata over what a stage has written, and end its attempt; nobody sees any of it yet.
+        """Write the first metadata for the staged manifests, and end the attempt; readers do not see them yet.
 
-        Metadata that are added to another table's are only written with the commit.
+        If files are added to an existing table, its metadata are written only with the commit.
 
         Returns:
-            The report of the stage: `location` and `folder` of what was written, `metadata_location`, `listing`,
+            The report of the stage: `location` and `folder` of the written files, `metadata_location`, `listing`,
             `files`, `rows`, `bytes`, `partitions`, `manifests`, and `problems`, the files that are not part of it.
 
         Raises:
-            UnusableFilesError: Files cannot be part of the table, and are not to be passed over.
-            VerificationFailedError: Manifests and totals do not agree.
-            FencedError: The attempt was given up.
+            UnusableFilesError: Some files cannot be part of the table, and the request does not skip them.
+            VerificationFailedError: Manifests and totals differ.
+            FencedError: The attempt was abandoned.
         """
         from catalog.iceberg.appending import layout_digest
 
@@ -234,8 +234,8 @@ class Migrations:
             "warnings": staged.warnings,
             "problem_count": staged.count_problems(),
             "problems": [
-                {"path": each.path, "problem": each.problem, "message": each.message}
-                for each in staged.problems[:_REPORTED]
+                {"path": file.path, "problem": file.problem, "message": file.message}
+                for file in staged.problems[:_REPORTED]
             ],
         }
         self._operations.finish_job(operation_id, STAGE, attempt, result)
@@ -259,10 +259,10 @@ class Migrations:
         )
 
     def staged(self, operation_id: str) -> tuple[Staged, str | None]:
-        """Return what the stage of an operation has left, and the location of its metadata.
+        """Return the result of an operation's stage, and the location of its metadata.
 
         Raises:
-            VerificationFailedError: It is not there, or not of this request.
+            VerificationFailedError: The result is missing, or belongs to another request.
         """
         operation = self._operations.get(operation_id)
         job = self._operations.get_job(operation_id, STAGE)
@@ -284,28 +284,28 @@ class Migrations:
         relist: bool = True,
         report: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """Let the table be an Iceberg table, in one transaction; done again, it returns the same report.
+        """Commit the switch to Iceberg in one transaction; repeated, return the same report.
 
-        When the table is not any more as it was planned, the operation has FAILED then, and holds the table no longer.
+        If the table changed after the plan was made, the operation becomes FAILED and releases the table.
 
         Args:
-            listing: The digest of the table's files as they were listed anew just now, for instance in executors.
-            relist: List them in this process when `listing` is not given; False to take them as they were staged.
-            report: What else the operation's report shall say.
+            listing: The digest of the table's files as listed by the caller just now, for instance in executors.
+            relist: List the files in this process if `listing` is None; False to trust the staged listing.
+            report: Further fields for the operation's report.
 
         Returns:
-            The report; under `late_files` the files that came between the listing and the commit, which the Iceberg
-            table does not have: `count`, `paths` and `advice`. Files are listed once more after the commit for that,
-            by the next call if this one is killed before.
+            The report; `late_files` describes the files that arrived between the listing and the commit, which the
+            Iceberg table does not have: `count`, `paths` and `advice`. To find them, files are listed again after the
+            commit; if this call is killed before, the next one does so.
 
         Raises:
-            MigrationConflictError: The table, its partitions or its files changed since, and the plan has to be made
-                anew.
-            VerificationFailedError: The files were not staged, or not verified where that was asked for.
-            DuplicateFilesError: An Iceberg table has files already that should be added.
-            FencedError: The attempt was given up.
-            SourceError, SourceEntryChangedError: The table is an Iceberg table here, and its entry in the metastore
-                could not be flipped; done again, only that is tried.
+            MigrationConflictError: The table, its partitions or its files changed after the plan was made; make a new
+                plan.
+            VerificationFailedError: The files were not staged, or a requested verification has not succeeded.
+            DuplicateFilesError: The target table already has some of the files to add.
+            FencedError: The attempt was abandoned.
+            SourceError, SourceEntryChangedError: The table is an Iceberg table in the catalog, but its entry in the
+                metastore could not be switched; call again to retry only that.
         """
         operation = self._operations.get(operation_id)
         flipped = self._flipped(operation, listing, relist, report)
@@ -323,10 +323,10 @@ class Migrations:
         try:
             return self._flip(operation, listing, relist, report)
         except CatalogError as error:
-            now = self._operations.get(operation_id)
-            if now.is_committed:
-                # By another run of the same operation, meanwhile.
-                return dict(now.report[FLIP])
+            current = self._operations.get(operation_id)
+            if current.is_committed:
+                # Another process that runs the same operation has committed it meanwhile.
+                return dict(current.report[FLIP])
             if isinstance(error, MigrationConflictError):
                 self.discard_staged(operation_id, str(error))
             self._let_go(operation_id, error)
@@ -342,18 +342,18 @@ class Migrations:
                 assert metadata_location is not None
                 self._sources.prepare(operation, metadata_location)
             target = self.target(operation)
-            # The last thing before the commit: a file that arrives afterwards is missed.
+            # List as late as possible before the commit, because files that arrive afterwards are missed.
             if listing is None and relist:
                 listing = self._list_now(operation)
             if listing is not None and listing != staged.listing:
                 raise MigrationConflictError(
-                    f"table {operation.table}: its files changed since they were listed ({staged.listing}, now "
-                    f"{listing}); nothing was changed, and the plan has to be made anew"
+                    f"the files of table {operation.table} changed since they were listed ({staged.listing}, now "
+                    f"{listing}); nothing was changed. Make a new plan"
                 )
             return self._flipper.flip(operation, attempt, target, staged, metadata_location, report)
 
     def _late_report(self, operation_id: str) -> Mapping[str, Any] | None:
-        """Return the report of late files, which is made once and journaled, also when a crash follows the commit."""
+        """Return the report of late files; compute and journal it unless an earlier call has done so."""
         operation = self._operations.get(operation_id)
         if LATE in operation.report:
             return dict(operation.report[LATE])
@@ -372,17 +372,17 @@ class Migrations:
             return str(self.list_again(operation))
         except NestedFolderError as error:
             raise MigrationConflictError(
-                f"table {operation.table}: its files changed since they were listed: {error}; nothing was changed, and "
-                "the plan has to be made anew"
+                f"the files of table {operation.table} changed since they were listed: {error}; nothing was changed. "
+                "Make a new plan"
             ) from error
 
     def discard_staged(self, operation_id: str, reason: str) -> None:
-        """Let the files of an operation be staged again, because what was staged is not what is there."""
+        """Mark the stage of an operation as failed, so that the next run stages its files again."""
         attempt = self._operations.start_job(operation_id, STAGE)
         self._operations.fail_job(operation_id, STAGE, attempt, MigrationConflictError.__name__, reason)
 
     def list_again(self, operation: Operation) -> ListingDigest:
-        """Return the digest of the table's files as they are now, listed in this process."""
+        """List the table's files in this process, and return their digest."""
         request = MigrationRequest.from_json(operation.request)
         with self._storage.read() as connection:
             table = self._definitions.get_hive_table(operation.table, connection)
@@ -398,8 +398,8 @@ class Migrations:
             or job.result.get("metadata_location") != metadata_location
         ):
             raise VerificationFailedError(
-                f"table {operation.table}: what the Iceberg table would read was not compared with what the Hive table "
-                "reads; nothing was changed. Run the step verify, or migrate without it"
+                f"table {operation.table}: the rows of the Iceberg table were not compared with those of the Hive "
+                "table; nothing was changed. Run the step verify, or migrate without it"
             )
 
     def revert(
@@ -411,24 +411,24 @@ class Migrations:
         requested_by: str | None = None,
         confirmation: Confirmation | None = None,
     ) -> dict[str, Any]:
-        """Let an Iceberg table be the Hive table again that it was, with its partitions and indexes.
+        """Turn a migrated table back into its former Hive table, with its partitions and indexes.
 
-        No file is touched: those that Iceberg wrote since stay, and nobody reads them. Done again, it returns the same
-        report. If the migration flipped the table's entry in a metastore, that becomes again what it was.
+        No file is changed: files that Iceberg wrote since the migration stay, but are no longer read. Repeated, it
+        returns the same report. If the migration switched the table's entry in a metastore, that entry is restored.
 
         Args:
-            lose_data: Also when Iceberg commits have added or deleted rows since, which the Hive table does not know;
-                those through the metastore included.
-            confirmation: Is asked before the commit.
+            lose_data: Revert even if Iceberg commits, including those through the metastore, have added or deleted
+                rows, which the Hive table does not have.
+            confirmation: Asked before the commit.
 
         Returns:
-            `metadata_location`, of the Iceberg table that it was; and `lost`, what was written since.
+            `metadata_location` of the Iceberg table, and `lost`, what was written since the migration.
 
         Raises:
-            NotIcebergTableError: It is none, or never was a Hive table.
-            DataWrittenError: Rows would be lost, and are not to be.
-            SourceEntryChangedError: The entry in the metastore was changed since, and that is not to be lost.
-            OperationConflictError: Another operation is at work on the table.
+            NotIcebergTableError: It is not an Iceberg table, or never was a Hive table.
+            DataWrittenError: Rows would be lost, and `lose_data` is false.
+            SourceEntryChangedError: The entry in the metastore was changed since, and `lose_data` is false.
+            OperationConflictError: Another operation is running on the table.
         """
         definition = self._definitions.get_table(table)
         flip = self._sources.flip_of(definition)
@@ -437,7 +437,7 @@ class Migrations:
             if flip is not None:
                 self._sources.restore(flip, is_forced=lose_data)
             return dict(operation.report[REVERT])
-        # What is refused now holds no table.
+        # Check before the operation begins, so that a refused revert does not reserve the table.
         self._flipper.check_revert(table, lose_data=lose_data)
         if flip is not None and not lose_data:
             self._sources.check_restore(flip)
@@ -463,9 +463,9 @@ class Migrations:
         return report
 
     def changed_entry(self, table: Table) -> ChangedEntry | None:
-        """Return a table's entry in its metastore if somebody has changed it since a migration flipped it.
+        """Return a table's entry in its metastore if it was changed since a migration switched it.
 
-        What was committed through it is not in the catalog.
+        Commits through that entry are not in the catalog.
 
         Raises:
             SourceUnavailableError: The metastore does not answer.
@@ -476,9 +476,9 @@ class Migrations:
     # --- inside -----------------------------------------------------------------------------------------------------
 
     def _let_go(self, operation_id: str, error: CatalogError) -> None:
-        """Let an operation that cannot go on as it is hold its table no longer; one that is tried again goes on."""
-        goes_on = isinstance(error, FencedError | VerificationFailedError) or error.retryable
-        if isinstance(error, MigrationConflictError) or not goes_on:
+        """Mark an operation as FAILED, which releases its table, unless a retry can continue it."""
+        is_retryable = isinstance(error, FencedError | VerificationFailedError) or error.retryable
+        if isinstance(error, MigrationConflictError) or not is_retryable:
             self._operations.fail(operation_id, type(error).__name__, str(error))
 
     def _target(self, connection: Connection, operation: Operation) -> Target:
@@ -488,13 +488,13 @@ class Migrations:
 
 
 def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:
-    """Return the properties of the Iceberg table that a Hive table becomes.
+    """Return the properties of a migrated table or snapshot.
 
-    All of the Hive table's, but for three that Hive itself sets. Source: Trino's `MigrateProcedure` and
+    These are the Hive table's, except three that Hive sets itself. Source: Trino's `MigrateProcedure` and
     Iceberg's `MigrateTableSparkAction`, `SnapshotTableSparkAction`.
 
     Args:
-        location: Of the Iceberg table.
+        location: The location of the Iceberg table.
     """
     kept = {name: value for name, value in table.properties.items() if name.lower() not in _NOT_COPIED}
     if table.description is not None:
@@ -509,12 +509,12 @@ def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[
 def _check(table: str, request: MigrationRequest, staged: Staged) -> None:
     is_skipped = request.unusable_files is OnUnusable.SKIP
     skippable = _SKIPPABLE if is_skipped else ()
-    if refused := [each for each in staged.problems if each.problem not in skippable]:
+    if refused := [file for file in staged.problems if file.problem not in skippable]:
         raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
-    files = sum(each.file_count for each in staged.manifests)
-    rows = sum(each.row_count for each in staged.manifests)
+    files = sum(manifest.file_count for manifest in staged.manifests)
+    rows = sum(manifest.row_count for manifest in staged.manifests)
     if (files, rows) != (staged.file_count, staged.row_count):
         raise VerificationFailedError(
-            f"table {table}: the manifests have {files:,} file(s) with {rows:,} row(s), and {staged.file_count:,} with "
+            f"table {table}: the manifests have {files:,} file(s) with {rows:,} row(s), but {staged.file_count:,} with "
             f"{staged.row_count:,} were counted; nothing was changed. Run the operation again"
         )

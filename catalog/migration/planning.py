@@ -1,4 +1,4 @@
-"""What it means for a table to become an Iceberg table, and what the plan expects to find."""
+"""Plans of migrations: the resulting table, and the state of the source that the plan expects."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 _FILES_A_SECOND = 2_000
 _START_SECONDS = 10.0
-"""What Spark takes to read footers on two cores, and to start (see `make bench`)."""
+"""Speed of reading footers in Spark on two cores, and Spark's start-up time (see `make bench`)."""
 
 _SHOWN = 20
 
 
 @dataclass(frozen=True)
 class PlannedColumn:
-    """A column, and what it is afterwards."""
+    """A column with its types before and after."""
 
     name: str
     hive_type: str
@@ -41,19 +41,19 @@ class PlannedColumn:
 
 @dataclass(frozen=True)
 class MigrationPlan:
-    """What a migration does, and what it expects to find.
+    """The plan of a migration.
 
     Attributes:
-        table: As it was when the plan was made.
-        request: What was asked, with the plan's fingerprint.
-        layout: The Iceberg table's schema and spec.
-        columns: Each column and partition key, with both types, in order.
-        partition_count: Of visible partitions; 1 for a table without partition keys.
-        formats: Format → how many partitions have it.
-        outside_count: How many partitions lie outside the table's folder.
-        file_count, row_count, size_bytes: What the catalog knows; None when it is not known of all partitions.
-        warnings: What the Iceberg table does not have, or has otherwise, a sentence each.
-        fingerprint: A digest of all that the plan expects to find; another one for another table or other partitions.
+        table: The table when the plan was made.
+        request: The request, with the plan's fingerprint.
+        layout: The Iceberg table's schema and partition spec.
+        columns: Columns and partition keys with both types, in order.
+        partition_count: The number of visible partitions; 1 for a table without partition keys.
+        formats: Format → the number of partitions that have it.
+        outside_count: The number of partitions outside the table's folder.
+        file_count, row_count, size_bytes: Totals from the catalog; None if those of any partition are unknown.
+        warnings: Differences of the Iceberg table, one sentence each.
+        fingerprint: A digest of the expected definition, partitions and request.
     """
 
     table: Table
@@ -71,11 +71,11 @@ class MigrationPlan:
 
     @property
     def estimated_seconds(self) -> float | None:
-        """About how long the Spark jobs take, in seconds; None when the files were never counted."""
+        """The approximate duration of the Spark jobs in seconds; None if the files were never counted."""
         return None if self.file_count is None else _START_SECONDS + self.file_count / _FILES_A_SECOND
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan for people and programs."""
+        """Return the plan as JSON values."""
         seconds = self.estimated_seconds
         return {
             "table": self.table.full_name,
@@ -85,12 +85,12 @@ class MigrationPlan:
             "fingerprint": self.fingerprint,
             "columns": [
                 {
-                    "name": each.name,
-                    "hive_type": each.hive_type,
-                    "iceberg_type": each.iceberg_type,
-                    "is_partition_key": each.is_partition_key,
+                    "name": column.name,
+                    "hive_type": column.hive_type,
+                    "iceberg_type": column.iceberg_type,
+                    "is_partition_key": column.is_partition_key,
                 }
-                for each in self.columns
+                for column in self.columns
             ],
             "partitions": self.partition_count,
             "partitions_elsewhere": self.outside_count,
@@ -103,14 +103,15 @@ class MigrationPlan:
         }
 
     def __str__(self) -> str:
-        """Return the plan as text, a line a fact."""
+        """Return the plan as text, one fact per line."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         target = self.request.target
         yield f"{self.table.full_name} → Iceberg" + (f" table {target}" if target else ", in place")
-        for each in self.columns[:_SHOWN]:
-            yield f"  {each.name}: {each.hive_type} → {each.iceberg_type}{', partition key' * each.is_partition_key}"
+        for column in self.columns[:_SHOWN]:
+            key = ", partition key" * column.is_partition_key
+            yield f"  {column.name}: {column.hive_type} → {column.iceberg_type}{key}"
         if len(self.columns) > _SHOWN:
             yield f"  and {len(self.columns) - _SHOWN:,} more columns"
         formats = ", ".join(f"{count:,} {name.upper()}" for name, count in self.formats.items())
@@ -125,26 +126,26 @@ class MigrationPlan:
             yield f"warning: {warning}"
 
 
-_RECURSION = {"true": "their files count", "false": "passed over", "fail": "refused"}
+_RECURSION = {"true": "their files count", "false": "skipped", "fail": "refused"}
 
 
 def _known(count: int | None) -> str:
-    return "not known before they are read" if count is None else f"{count:,}"
+    return "unknown until the files are read" if count is None else f"{count:,}"
 
 
 def make_plan(
     connection: Connection, table: Table, request: MigrationRequest, layout: Layout, selection: Selection
 ) -> MigrationPlan:
-    """Plan a migration in the caller's transaction; the same table gives the same plan.
+    """Plan a migration in the caller's transaction; the same table always gives the same plan.
 
     Args:
-        layout: Of the Iceberg table.
-        selection: The partitions that are meant.
+        layout: The layout of the Iceberg table.
+        selection: The partitions to migrate.
 
     Raises:
-        MigrationRefusedError: The table, or a partition, cannot be an Iceberg table's; subclasses say why.
+        MigrationRefusedError: The table or a partition cannot be migrated; subclasses tell the reason.
         NotATableError, UnsupportedChangeError, UnsupportedFormatError: The same.
-        PartitionValueError: A partition has a value that is not of its key's type.
+        PartitionValueError: A value of a partition does not have its key's type.
     """
     refuse_table(connection, table, or_target=request.target is None)
     checks = PartitionChecks(table, is_nesting_allowed=request.recursive_directory == "false")
@@ -166,8 +167,8 @@ def make_plan(
         replace(request, fingerprint=fingerprint),
         layout,
         tuple(
-            PlannedColumn(each.name, each.hive_type, each.iceberg_type, each.is_partition_key)
-            for each in layout.describe()
+            PlannedColumn(column.name, column.hive_type, column.iceberg_type, column.is_partition_key)
+            for column in layout.describe()
         ),
         totals.partition_count,
         dict(totals.formats),
@@ -181,9 +182,9 @@ def make_plan(
 
 
 def fingerprint_of(connection: Connection, table: Table, request: MigrationRequest) -> str:
-    """Return a digest of a table's definition, of all its partitions, and of what is asked.
+    """Return a digest of a table's definition, of all its partitions, and of the request.
 
-    That of files is taken when they are listed: to list them here would take as long as the migration.
+    It does not cover files, because listing them would take as long as the migration; the stage takes their digest.
     """
     digest = hashlib.blake2b(digest_size=12)
     digest.update(json.dumps([table.id, table.version, request.asked], sort_keys=True).encode())
@@ -194,14 +195,18 @@ def fingerprint_of(connection: Connection, table: Table, request: MigrationReque
 
 
 def _chosen(connection: Connection, table: Table, selection: Selection) -> Iterator[tuple[Partition, bool]]:
-    return (each for each in partitions_of(connection, table) if selection.includes(each[0]))
+    return (
+        (partition, has_own_folder)
+        for partition, has_own_folder in partitions_of(connection, table)
+        if selection.includes(partition)
+    )
 
 
 _REMEMBERED = 10_000
 
 
 def _check_values(layout: Layout, values: Sequence[str | None], seen: set[tuple[int, str | None]]) -> None:
-    """Make sure that a partition's values are of their keys' types, each key's value once as long as they are few."""
+    """Check that a partition's values have their keys' types; remember the first values to check them only once."""
     if all((position, value) in seen for position, value in enumerate(values)):
         return
     layout.partition_record(values)
@@ -210,7 +215,7 @@ def _check_values(layout: Layout, values: Sequence[str | None], seen: set[tuple[
 
 
 class _Totals:
-    """Adds up what the catalog knows of a table's partitions."""
+    """Totals of a table's partitions, from the counts in the catalog."""
 
     def __init__(self) -> None:
         self.partition_count = 0
@@ -239,17 +244,17 @@ class _Totals:
 
 def _shared(name: str) -> str:
     return (
-        f"the Iceberg table {name} reads the same files, and loses those that this one rewrites when its old snapshots "
-        "expire; drop it first if it was for trying out"
+        f"the Iceberg table {name} reads the same files. When this table rewrites files and its old snapshots expire, "
+        f"{name} loses these files; drop it first if it was only a test"
     )
 
 
 def _warnings(table: Table, totals: _Totals, outside_count: int) -> Iterator[str]:
     if others := {name: count for name, count in totals.formats.items() if name is not table.format}:
-        texts = ", ".join(f"{count:,} of {name.upper()}" for name, count in others.items())
-        yield f"partitions keep the formats they have ({texts}); what is written from now on is {table.format.upper()}"
+        counts = ", ".join(f"{count:,} of {name.upper()}" for name, count in others.items())
+        yield f"partitions keep their formats ({counts}); new files are written as {table.format.upper()}"
     if outside_count:
         yield (
-            f"{outside_count:,} partition(s) lie outside the table's folder and stay there; what is written from now "
-            "on goes below it"
+            f"{outside_count:,} partition(s) lie outside the table's folder and stay there; new files are written "
+            "below the table's folder"
         )

@@ -1,4 +1,4 @@
-"""Why a table cannot become an Iceberg table, as far as the catalog knows; each reason has its own error."""
+"""Checks whether a table can become an Iceberg table, from the catalog alone; each reason has its own error."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ from catalog.tables.checks import refuse_view
 from catalog.tables.neighbours import neighbours
 
 FORMATS = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
-"""The formats that Iceberg has data files in."""
+"""The data file formats of Iceberg."""
 
 _PROVIDERS = (*FORMATS, "hive")
 _PROVIDER = "spark.sql.sources.provider"
 _LOGS = {"delta": "Delta Lake", "hudi": "Hudi", "org.apache.hudi": "Hudi", "iceberg": "Iceberg"}
 
 _BY_POSITION = ("parquet.column.index.access", "orc.force.positional.evolution")
-"""Properties with which Hive finds the columns of files by position, whatever their names are."""
+"""Properties that make Hive match the columns of files by position instead of by name."""
 
 
 def refuse_table(connection: Connection, table: Table, *, or_target: bool = True) -> None:
-    """Refuse a table that can never become an Iceberg table, or has become one.
+    """Refuse a table that cannot become an Iceberg table, or already is one.
 
     Args:
-        or_target: The name must be free for an Iceberg table, too.
+        or_target: Also refuse it if an Iceberg table of the same name exists.
 
     Raises:
         NotATableError: It is a view.
-        AlreadyIcebergError: It is an Iceberg table, or there is one of its name.
+        AlreadyIcebergError: It is an Iceberg table, or an Iceberg table of its name exists.
         UnsupportedChangeError: It has a partition scheme.
         ForeignTableError: Its files belong to another provider.
         TransactionalTableError: It is a transactional table.
-        PositionalTableError: Hive finds its columns by their position in the files.
+        PositionalTableError: Hive matches its columns by position.
         UnsupportedFormatError: It is not stored as Parquet, ORC or Avro.
     """
     refuse_view(table, "has no files that could become an Iceberg table's")
     name = table.full_name
     if table.is_iceberg:
         raise AlreadyIcebergError(f"table {name} is an Iceberg table already (metadata: {table.metadata_location})")
-    if or_target and (found := find_pointer(connection, table.database, table.name)):
+    if or_target and (metadata_location := find_pointer(connection, table.database, table.name)):
         raise AlreadyIcebergError(
-            f"there is an Iceberg table {name} in the catalog already (metadata: {found}), beside the Hive table of "
-            "that name; rename one of them, or drop the one that is not needed"
+            f"the catalog already has an Iceberg table {name} (metadata: {metadata_location}) besides the Hive table "
+            "of that name; rename one of them, or drop the one that you do not need"
         )
     if table.scheme is not None:
         raise UnsupportedChangeError(
             f"table {name} has a partition scheme ({table.scheme.type} on {table.scheme.column}), which Iceberg does "
-            f"not know; copy its rows into a table with partition keys first: INSERT INTO … SELECT * FROM {name}"
+            f"not support; copy its rows into a table with partition keys first: INSERT INTO … SELECT * FROM {name}"
         )
     _refuse_foreign(table)
     _refuse_positional(table.properties, f"table {name}")
@@ -70,61 +70,60 @@ def refuse_table(connection: Connection, table: Table, *, or_target: bool = True
 
 def _refuse_foreign(table: Table) -> None:
     properties = {key.lower(): value.strip().lower() for key, value in table.properties.items()}
-    found = [properties.get(_PROVIDER, ""), properties.get("table_type", "")]
-    # Names of classes, as tables from elsewhere bring them: …hudi.hadoop.HoodieParquetInputFormat.
+    providers = [properties.get(_PROVIDER, ""), properties.get("table_type", "")]
+    # Class names in the properties of imported tables, for instance …hudi.hadoop.HoodieParquetInputFormat.
     classes = [
         value
         for key, value in properties.items()
         if key.rpartition(".")[2] in ("inputformat", "outputformat", "storage_handler", "serialization.lib")
     ]
-    for text in (*found, *classes):
-        if provider := next((each for word, each in _LOGS.items() if word in text or "hoodie" in text), None):
+    for text in (*providers, *classes):
+        if provider := next((name for word, name in _LOGS.items() if word in text or "hoodie" in text), None):
             provider = "Hudi" if "hoodie" in text else provider
             raise ForeignTableError(
-                f"table {table.full_name} is a table of {provider} ({text}), whose own log says which files count; "
+                f"table {table.full_name} is a table of {provider} ({text}), whose own log determines its files; "
                 f"rewrite it with {provider}'s tools or copy its rows into a Hive table first"
             )
-    if found[0] and found[0] not in _PROVIDERS:
+    if providers[0] and providers[0] not in _PROVIDERS:
         raise ForeignTableError(
-            f"table {table.full_name} is a table of the provider {found[0]} ({_PROVIDER}); only those of "
-            f"{', '.join(_PROVIDERS)} become Iceberg tables. Copy its rows into one of these first"
+            f"table {table.full_name} is a table of the provider {providers[0]} ({_PROVIDER}); only tables of "
+            f"{', '.join(_PROVIDERS)} can become Iceberg tables. Copy its rows into one of these first"
         )
     if properties.get("transactional") == "true":
         raise TransactionalTableError(
-            f"table {table.full_name} is transactional (ACID), with deltas that Hive has to merge; copy its rows into "
-            "a table with 'transactional'='false' first"
+            f"table {table.full_name} is transactional (ACID), with deltas that only Hive can merge; copy its rows "
+            "into a table with 'transactional'='false' first"
         )
 
 
-def _refuse_positional(properties: Mapping[str, str] | None, whose: str) -> None:
+def _refuse_positional(properties: Mapping[str, str] | None, owner: str) -> None:
     for key, value in (properties or {}).items():
-        # Those of a SerDe come with a prefix.
+        # Properties of a SerDe have a prefix.
         if key.lower().endswith(_BY_POSITION) and value.strip().lower() == "true":
             raise PositionalTableError(
-                f"{whose} has the property {key} = {value}: Hive finds columns by their position in the files, and "
-                "Iceberg's readers find them by name. Copy its rows into a table without this property, or remove the "
-                "property if the files have the table's names"
+                f"{owner} has the property {key} = {value}: Hive matches columns by position, but Iceberg's readers "
+                "match them by name. Copy its rows into a table without this property, or remove the property if the "
+                "files have the table's column names"
             )
 
 
-def _refuse_format(table: Table, found: FileFormat, whose: str) -> None:
-    if found not in FORMATS:
+def _refuse_format(table: Table, file_format: FileFormat, owner: str) -> None:
+    if file_format not in FORMATS:
         raise UnsupportedFormatError(
-            f"{whose} is stored as {found.upper()}, which Iceberg has no data files in; these are: "
-            f"{', '.join(each.upper() for each in FORMATS)}. Write {'it' if found is table.format else 'them'} anew in "
-            "one of these first"
+            f"{owner} is stored as {file_format.upper()}, which Iceberg does not support; rewrite it as "
+            f"{', '.join(supported.upper() for supported in FORMATS)} first"
         )
 
 
 class PartitionChecks:
-    """Looks at all partitions of a table, one after the other, and keeps only those with folders of their own."""
+    """Checks of all partitions of a table, one by one; keeps only the custom locations in memory."""
 
     def __init__(self, table: Table, *, is_nesting_allowed: bool) -> None:
-        """Take the table.
+        """Create the checks of a table.
 
         Args:
-            is_nesting_allowed: A partition may lie inside another's folder, because files of folders inside a folder
-                are none of its files.
+            is_nesting_allowed: Allow a partition's folder inside another partition's folder, because files in nested
+                folders do not belong to the outer partition.
         """
         self._table = table
         self._root = comparable(table.location)
@@ -133,25 +132,25 @@ class PartitionChecks:
 
     @property
     def outside(self) -> dict[str, str]:
-        """The folders outside the table's own → the partition."""
+        """Custom locations outside the table's folder → the partition."""
         return {location: name for location, name in self._own.items() if not is_within(location, self._root)}
 
     @property
     def has_own_inside(self) -> bool:
-        """Say whether a partition has a folder of its own inside the table's."""
+        """Whether a partition has a custom location inside the table's folder."""
         return any(is_within(location, self._root) for location in self._own)
 
     def check(self, partition: Partition, *, has_own_folder: bool) -> None:
-        """Refuse one that cannot be part of an Iceberg table.
+        """Refuse a partition that cannot be part of an Iceberg table.
 
         Args:
-            has_own_folder: It says itself where it lies; it may be the default folder all the same.
+            has_own_folder: The partition has a stored location, which may still equal the default one.
 
         Raises:
-            QuarantinedPartitionError: It is held back from readers.
-            PositionalTableError: Hive finds its columns by their position in the files.
+            QuarantinedPartitionError: It is hidden from readers.
+            PositionalTableError: Hive matches its columns by position.
             UnsupportedFormatError: It is not stored as Parquet, ORC or Avro.
-            SharedLocationError: It has the folder of another one.
+            SharedLocationError: It has the same folder as another partition.
         """
         if partition.properties:
             _refuse_positional(
@@ -162,7 +161,7 @@ class PartitionChecks:
         name, table = partition.name(self._table), self._table
         if partition.state is PartitionState.QUARANTINED:
             raise QuarantinedPartitionError(
-                f"table {table.full_name}: partition {name} is quarantined, and an Iceberg table would show it; "
+                f"table {table.full_name}: partition {name} is quarantined, but an Iceberg table would show it; "
                 f"release it (`calve release {table.full_name}`) or drop it first"
             )
         if partition.format is not None:
@@ -174,22 +173,22 @@ class PartitionChecks:
             self._own[location] = name
 
     def finish(self, partitions: Callable[[], Iterable[Partition]]) -> None:
-        """Refuse partitions that lie in each other's folders, when all were checked.
+        """Refuse partitions whose folders are nested; call it after all partitions were checked.
 
         Args:
-            partitions: Yields them once more; only called when a partition has a folder of its own inside the table's.
+            partitions: Returns all partitions again; only called if a custom location lies inside the table's folder.
 
         Raises:
-            SharedLocationError: Two do.
+            SharedLocationError: The folders of two partitions are equal or nested.
         """
         own = self._own
         if not self._is_nesting_allowed:
             for location, name in own.items():
-                if above := next((each for each in _above(location) if each in own), None):
+                if above := next((folder for folder in _above(location) if folder in own), None):
                     raise self._shared(own[above], above, name, location)
         if not self.has_own_inside:
             return
-        around = {each: location for location in own for each in _above(location)}
+        around = {folder: location for location in own for folder in _above(location)}
         for partition in partitions():
             name = partition.name(self._table)
             location = comparable(self._table.default_partition_location(name))
@@ -197,7 +196,7 @@ class PartitionChecks:
                 continue
             clash = location if location in own else None
             if clash is None and not self._is_nesting_allowed:
-                clash = around.get(location) or next((each for each in _above(location) if each in own), None)
+                clash = around.get(location) or next((folder for folder in _above(location) if folder in own), None)
             if clash is not None:
                 raise self._shared(own[clash], clash, name, location)
 
@@ -211,33 +210,32 @@ class PartitionChecks:
 
 
 def _above(location: str) -> Iterator[str]:
-    """Yield the folders around one, the innermost last."""
+    """Yield the parent folders of a folder, the innermost last."""
     parts = location.split("/")
     for length in range(1, len(parts)):
         yield "/".join(parts[:length])
 
 
 def refuse_shared_location(connection: Connection, table: Table, outside: Mapping[str, str]) -> None:
-    """Refuse a table whose folders another table, or a partition of one, has, or has a part of, or is inside.
+    """Refuse a table whose folders overlap the location of another table or of its partitions.
 
     Args:
-        outside: The folders of partitions outside the table's own → the partition.
+        outside: Custom locations outside the table's folder → the partition.
 
     Raises:
-        SharedLocationError: There is one.
+        SharedLocationError: A location overlaps.
     """
     for folders in batched([table.location, *outside]):
         for neighbour in neighbours(connection, folders, without_table=table.id):
-            whose = f"{'a partition of' if neighbour.is_partition else 'table'} {neighbour.table}"
+            owner = f"{'a partition of' if neighbour.is_partition else 'table'} {neighbour.table}"
             raise SharedLocationError(
-                f"table {table.full_name}: its folder {neighbour.folder} and {neighbour.location} of {whose} are the "
-                "same, or one is inside the other, so that its files would belong to both; move or drop one of the two "
-                "tables first"
+                f"table {table.full_name}: its folder {neighbour.folder} and {neighbour.location} of {owner} are the "
+                "same or nested, so the files would belong to both; move or drop one of the two tables first"
             )
 
 
 def tables_sharing(connection: Connection, table: Table) -> list[str]:
-    """Return the Iceberg tables beside a table that read its files."""
+    """Return the other Iceberg tables that read a table's files."""
     root = comparable(table.location)
     return [
         f"{database}.{name}"

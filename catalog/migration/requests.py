@@ -1,4 +1,4 @@
-"""What a migration is asked to do, as it is journaled."""
+"""The journaled request of a migration."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from catalog.errors import InvalidRequestError
 from catalog.operations.records import OperationKind
 
 RecursiveDirectory = Literal["true", "false", "fail"]
-"""What becomes of folders inside a partition's: their files count, they do not, or they refuse the migration."""
+"""The handling of nested folders: include their files, ignore them, or refuse the migration."""
 
 Timestamps = Literal["with zone", "without zone"]
 
 
 class OnUnusable(StrEnum):
-    """What becomes of files that cannot be the table's: foreign and empty ones."""
+    """The handling of foreign and empty files, which cannot be part of the table."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class OnDuplicate(StrEnum):
-    """What becomes of files that an Iceberg table has already and that should be added."""
+    """The handling of files to add that an Iceberg table already has."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -33,22 +33,22 @@ class OnDuplicate(StrEnum):
 
 @dataclass(frozen=True)
 class MigrationRequest:
-    """How a Hive table becomes an Iceberg table.
+    """The request of a migration.
 
     Attributes:
-        kind: MIGRATE: the table itself becomes one. SNAPSHOT: one is made beside it, of the same files. ADD_FILES: its
-            files are added to one that is there.
-        recursive_directory: Whether files in folders inside the table's, or a partition's, belong to it.
-        timestamps: What Hive's timestamps become; None for Trino's rules by the format.
-        unusable_files: Whether foreign and empty files refuse the migration or are passed over.
-        verify: The flip is refused until a comparison of both sides has succeeded.
+        kind: MIGRATE turns the table itself into an Iceberg table. SNAPSHOT creates an Iceberg table over the same
+            files. ADD_FILES adds the files to an existing Iceberg table.
+        recursive_directory: Whether files in nested folders belong to the table or partition.
+        timestamps: The Iceberg type of Hive's timestamps; None for Trino's rules, which depend on the format.
+        unusable_files: Whether to refuse the migration or to skip the files if some are foreign or empty.
+        verify: Refuse the flip until a comparison of both sides has succeeded.
         target: The other table, `database.name`; None for MIGRATE.
-        target_location: For SNAPSHOT: the folder of the metadata, and of what is written later; None for the usual one.
-        partitions: Partition key → value: only partitions with these values are added; None for all.
-        duplicate_files: Of files that are added.
-        flip_source: The table's own entry in the metastore that it was imported from becomes the Iceberg table's, too.
-        fingerprint: Of the plan that was agreed to.
-        location: Of the Iceberg table, below which its metadata go; known from the beginning of the operation on.
+        target_location: For SNAPSHOT: the folder of the metadata and of new files; None for the default one.
+        partitions: For ADD_FILES: partition key → value, to add only partitions with these values; None for all.
+        duplicate_files: For ADD_FILES: the handling of files that the target already has.
+        flip_source: Also switch the table's entry in the metastore that it was imported from to Iceberg.
+        fingerprint: The fingerprint of the accepted plan.
+        location: The location of the Iceberg table, which contains its metadata; set when the operation begins.
     """
 
     kind: OperationKind = OperationKind.MIGRATE
@@ -65,10 +65,10 @@ class MigrationRequest:
     location: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no migration can be asked.
+        """Check the fields.
 
         Raises:
-            InvalidRequestError: A choice is none.
+            InvalidRequestError: A field has an unknown value, or does not apply to the kind.
         """
         _choose("kind", self.kind, (OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES))
         _choose("recursive_directory", self.recursive_directory, ("true", "false", "fail"))
@@ -78,41 +78,49 @@ class MigrationRequest:
         if (self.target is None) != (self.kind is OperationKind.MIGRATE):
             raise InvalidRequestError(
                 f"target is {self.target!r}; {self.kind} "
-                + ("changes the table itself and has none" if self.target else "needs the name of an Iceberg table")
+                + (
+                    "changes the table itself and has no target"
+                    if self.target
+                    else "needs the name of an Iceberg table"
+                )
             )
         if self.target_location is not None and self.kind is not OperationKind.SNAPSHOT:
-            raise InvalidRequestError(f"target_location is {self.target_location!r}; {self.kind} has none")
+            raise InvalidRequestError(
+                f"target_location is {self.target_location!r}, but {self.kind} has no target location"
+            )
         if self.flip_source and self.kind is not OperationKind.MIGRATE:
-            raise InvalidRequestError(f"flip_source is true; {self.kind} leaves the Hive table as it is")
+            raise InvalidRequestError(f"flip_source is true, but {self.kind} does not change the Hive table")
         if self.partitions is not None and self.kind is not OperationKind.ADD_FILES:
-            raise InvalidRequestError(f"partitions are {dict(self.partitions)}; {self.kind} takes all of a table")
+            raise InvalidRequestError(
+                f"partitions are {dict(self.partitions)}, but {self.kind} includes all partitions of a table"
+            )
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What was asked, without what became of it; plain values."""
+        """The fields that the user has set, as JSON values."""
         return {**self.as_json(), "fingerprint": None, "location": None}
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the request as JSON values."""
         values = asdict(self)
         return {**values, "partitions": None if self.partitions is None else dict(self.partitions)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return what `as_json` wrote."""
-        known = {each.name for each in fields(cls)}
-        given = {name: value for name, value in values.items() if name in known}
+        """Return the request that `as_json` has stored, ignoring unknown fields."""
+        known = {field.name for field in fields(cls)}
+        arguments = {name: value for name, value in values.items() if name in known}
         return cls(
             **{
-                **given,
-                "kind": OperationKind(given["kind"]),
-                "unusable_files": OnUnusable(given["unusable_files"]),
-                "duplicate_files": OnDuplicate(given["duplicate_files"]),
+                **arguments,
+                "kind": OperationKind(arguments["kind"]),
+                "unusable_files": OnUnusable(arguments["unusable_files"]),
+                "duplicate_files": OnDuplicate(arguments["duplicate_files"]),
             }
         )
 
 
 def _choose(name: str, value: object, choices: tuple[object, ...]) -> None:
     if value not in choices:
-        texts = ", ".join("none" if each is None else repr(str(each)) for each in choices)
-        raise InvalidRequestError(f"{name} is {value!r}; it can be {texts}")
+        allowed = ", ".join("none" if choice is None else repr(str(choice)) for choice in choices)
+        raise InvalidRequestError(f"{name} is {value!r}; it can be {allowed}")

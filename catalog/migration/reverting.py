@@ -1,4 +1,4 @@
-"""What would be lost when an Iceberg table became the Hive table again that it was."""
+"""Detection of writes to a migrated Iceberg table, which a revert would lose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 OPERATION_MARK = "calve.operation"
-"""What the summary of a migration's snapshot says: the number of the operation."""
+"""The field in the summary of a migration's snapshot that contains the number of the operation."""
 
 _ADDED_ROWS, _DELETED_ROWS = "added-records", "deleted-records"
 _ADDED_FILES, _DELETED_FILES = "added-data-files", "deleted-data-files"
@@ -19,14 +19,14 @@ _DELETES = ("added-position-deletes", "added-equality-deletes")
 
 @dataclass(frozen=True)
 class Written:
-    """What Iceberg commits have written since a migration; compactions, which change no row, do not count.
+    """The writes of Iceberg commits since a migration, without compactions, which change no rows.
 
     Attributes:
-        snapshot_count: How many commits wrote data.
-        files_added, files_deleted, rows_added, rows_deleted: As their summaries say; a row that was changed is among
-            both.
-        is_traceable: Whether the commits lead back to the migration's own, which may have expired. If not, the figures
-            are a part, and files that the Hive table needs may be gone.
+        snapshot_count: The number of commits that wrote data.
+        files_added, files_deleted, rows_added, rows_deleted: Totals from their summaries; an updated row counts as
+            deleted and added.
+        is_traceable: Whether the history leads back to the migration's own snapshot, which may have expired. If not,
+            the figures are incomplete, and files that the Hive table needs may have been deleted.
     """
 
     snapshot_count: int = 0
@@ -38,11 +38,11 @@ class Written:
 
     @property
     def is_nothing(self) -> bool:
-        """Say whether both tables have the same rows."""
+        """Whether both tables have the same rows."""
         return self.is_traceable and not self.snapshot_count
 
     def __str__(self) -> str:
-        """Say what it is in one line."""
+        """Return a one-line summary."""
         figures = (
             f"{self.snapshot_count:,} commit(s) wrote data since the migration: {self.rows_added:,} row(s) in "
             f"{self.files_added:,} file(s) added, {self.rows_deleted:,} row(s) in {self.files_deleted:,} file(s) "
@@ -51,12 +51,12 @@ class Written:
         if self.is_traceable:
             return figures
         return (
-            f"the migration's own snapshot is no ancestor of the current one any more (expired, or replaced), so files "
-            f"of the Hive table may be gone; at least {figures}"
+            "the migration's own snapshot is no longer an ancestor of the current one (expired or replaced), so files "
+            f"of the Hive table may be missing; at least {figures}"
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the figures as JSON values."""
         return {
             "snapshots": self.snapshot_count,
             "files_added": self.files_added,
@@ -68,7 +68,7 @@ class Written:
 
 
 def written_since_migration(metadata_location: str) -> Written:
-    """Return what was written into a table since it became an Iceberg table, into branches and tags, too."""
+    """Return the writes to a table since it became an Iceberg table, including branches and tags."""
     from catalog.iceberg.metadata import read_metadata
 
     metadata = read_metadata(metadata_location)
@@ -89,13 +89,13 @@ def written_since_migration(metadata_location: str) -> Written:
                 totals = {name: totals[name] + figures[name] for name in totals}
             parent = current.parent_snapshot_id
             current = snapshots.get(parent) if parent is not None else None
-        # Without the migration's own snapshot at its end, or one that leads there.
+        # The chain must end at the migration's own snapshot, or at one that an earlier chain has visited.
         is_traceable = is_traceable and current is not None
     return _written(count, totals, is_traceable=is_traceable)
 
 
 def _written_by(snapshot: Snapshot) -> dict[str, int] | None:
-    """Return what a commit has written, as far as it says; None for one that changed no row."""
+    """Return the figures in a commit's summary; None if it changed no rows."""
     from pyiceberg.table.snapshots import Operation
 
     summary = snapshot.summary
@@ -104,7 +104,7 @@ def _written_by(snapshot: Snapshot) -> dict[str, int] | None:
     properties = {} if summary is None else summary.additional_properties
     figures = {name: _number(properties, name) for name in (_ADDED_ROWS, _DELETED_ROWS, _ADDED_FILES, _DELETED_FILES)}
     figures[_DELETED_ROWS] += sum(_number(properties, name) for name in _DELETES)
-    # A commit that says nothing of rows or files may have changed any.
+    # A commit without a summary may have changed anything.
     return figures if any(figures.values()) or summary is None else None
 
 

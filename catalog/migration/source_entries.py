@@ -1,7 +1,6 @@
-"""The entry that a migrated table has in the metastore that it was imported from: flipped behind it, and back.
+"""The entry of a migrated table in the metastore that it was imported from: switched after the flip, and restored.
 
-What the entry was is journaled before it is touched, so that a process that dies in between leaves all that it takes to
-go on, or back.
+The original entry is journaled before it is changed, so that after a crash the change can be continued or undone.
 """
 
 from __future__ import annotations
@@ -18,19 +17,20 @@ from catalog.operations.records import Operation, OperationKind
 from catalog.tables.definitions import Definitions
 
 _LOOKED_AT = 1_000
-"""Operations of a table, the latest ones, among which its migration is looked for."""
+"""The number of a table's latest operations that are searched for its migration."""
 
 PREPARE = "prepare_source"
-"""The step that journals what the entry is, and what it becomes."""
+"""The step that journals the entry before and after its switch."""
 
 
 @dataclass(frozen=True)
 class ChangedEntry:
-    """An entry that somebody has changed since a migration flipped it.
+    """An entry that was changed since a migration switched it.
 
     Attributes:
-        entry: What it is now.
-        fields: The names of what was changed.
+        flip: The migration's change.
+        entry: The current entry.
+        fields: The names of the changed fields.
     """
 
     flip: SourceFlip
@@ -40,26 +40,26 @@ class ChangedEntry:
     def __str__(self) -> str:
         """Describe the changes."""
         return (
-            f"the entry of {self.flip.table} in {self.flip.address} is no longer what the migration wrote: "
-            f"{', '.join(self.fields[:10])} changed since"
+            f"the entry of {self.flip.table} in {self.flip.address} was changed after the migration: "
+            f"{', '.join(self.fields[:10])}"
         )
 
 
 class SourceEntries:
-    """The entries of one catalog's tables in the metastores that they came from."""
+    """The entries of one catalog's tables in the metastores that they were imported from."""
 
     def __init__(self, definitions: Definitions, operations: Operations) -> None:
-        """Take the definitions of the tables, and the journal."""
+        """Store the definitions of the tables, and the journal."""
         self._definitions = definitions
         self._operations = operations
 
     def prepare(self, operation: Operation, metadata_location: str) -> None:
-        """Journal what becomes of the entry of an operation's table; nothing is written to the metastore.
+        """Journal the planned change of the entry of an operation's table, without writing to the metastore.
 
         Raises:
-            InvalidRequestError: The table came from no metastore.
+            InvalidRequestError: The table was not imported from a metastore.
             SourceEntryChangedError: Its entry there has another location.
-            UnsupportedSourceTableError: Its entry there is no Hive table's.
+            UnsupportedSourceTableError: Its entry there is not a Hive table.
             SourceUnavailableError: The metastore does not answer.
         """
         table = self._definitions.get_table(operation.table)
@@ -69,10 +69,10 @@ class SourceEntries:
             self._operations.finish_job(operation.id, PREPARE, attempt, flip.as_json())
 
     def flip(self, operation_id: str) -> None:
-        """Make the entry that of the Iceberg table; does no harm when done again.
+        """Switch the entry to the Iceberg table; safe to repeat.
 
         Raises:
-            SourceEntryChangedError: Somebody has changed it since it was prepared.
+            SourceEntryChangedError: The entry was changed since it was prepared.
             SourceUnavailableError: The metastore does not answer.
         """
         flip = SourceFlip.from_json(self._operations.get(operation_id).report[PREPARE])
@@ -80,15 +80,15 @@ class SourceEntries:
             flip_source(source, flip)
 
     def flip_of(self, table: Table) -> SourceFlip | None:
-        """Return what the latest migration of a table has made of its entry; None when it has left it alone."""
+        """Return the change that the latest migration of a table has made to its entry; None if it made none."""
         for operation in self._operations.list(table.full_name, limit=_LOOKED_AT):
             if operation.kind is OperationKind.MIGRATE and operation.is_committed:
-                found = operation.report.get(PREPARE)
-                return None if found is None else SourceFlip.from_json(found)
+                stored = operation.report.get(PREPARE)
+                return None if stored is None else SourceFlip.from_json(stored)
         return None
 
     def changed_since(self, flip: SourceFlip) -> ChangedEntry | None:
-        """Return an entry that is neither as it was flipped nor as it was before; None for another.
+        """Return the entry if it differs from both the switched and the original entry; None otherwise.
 
         Raises:
             SourceUnavailableError: The metastore does not answer.
@@ -101,23 +101,26 @@ class SourceEntries:
         return ChangedEntry(flip, current, tuple(fields)) if fields else None
 
     def check_restore(self, flip: SourceFlip) -> None:
-        """Make sure that an entry can be what it was, and nobody has committed through it.
+        """Check that an entry can be restored, and that no engine has committed through it.
 
         Raises:
-            SourceEntryChangedError: Somebody has changed it since it was flipped.
+            SourceEntryChangedError: The entry was changed since it was switched.
             SourceUnavailableError: The metastore does not answer.
         """
         if changed := self.changed_since(flip):
             raise SourceEntryChangedError(
-                f"{changed}; nothing was changed. What was committed through it is not in the catalog; revert with "
-                "lose_data => true to lose it"
+                f"{changed}; nothing was changed. The catalog does not have what was committed through this entry; "
+                "revert with lose_data => true to accept the loss"
             )
 
     def restore(self, flip: SourceFlip, *, is_forced: bool) -> None:
-        """Make an entry again what it was before; does no harm when done again.
+        """Restore the original entry; safe to repeat.
+
+        Args:
+            is_forced: Restore it even if it was changed since.
 
         Raises:
-            SourceEntryChangedError: Somebody has changed it since, and that is not forced.
+            SourceEntryChangedError: The entry was changed since, and `is_forced` is false.
             SourceUnavailableError: The metastore does not answer.
         """
         with open_source(flip.source) as source:
@@ -130,10 +133,10 @@ def require_entry(table: Table) -> tuple[Any, Any]:
     Raises:
         InvalidRequestError: It was not imported.
     """
-    found = entry_of(table)
-    if found is None:
+    entry = entry_of(table)
+    if entry is None:
         raise InvalidRequestError(
-            f"table {table.full_name} came from no metastore, so it has no entry there to be flipped; migrate it "
+            f"table {table.full_name} was not imported from a metastore, so it has no entry to switch; migrate it "
             "without flip_source, or import it first: calve import hms://…"
         )
-    return found
+    return entry

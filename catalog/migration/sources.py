@@ -1,7 +1,7 @@
-"""What has to be listed of a Hive table: the folders of its partitions, in the order of their typed values.
+"""The folders of a Hive table to list, in the order of their partitions' typed values.
 
-In that order the entries of a manifest are of partitions side by side, so that readers skip most manifests. Partitions
-may be a million: they are sorted in runs on the disk, and come back a page at a time.
+This order puts neighbouring partitions into the same manifests, so that readers can skip most manifests. For up to a
+million partitions, they are sorted in runs on disk and merged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from catalog.storage.values import ValueEncoder
 
 _LOCATION = PARTITION_COLUMNS.index("location")
 _RUN = 50_000
-"""Partitions that are in memory at once."""
+"""The number of partitions that are sorted in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class SourceFolder:
     """A folder whose data files become part of an Iceberg table.
 
     Attributes:
-        ordinal: Its place in the order of the typed partition values, from 0.
-        values: One text for each partition key, in the order of the Iceberg table's spec; None is null.
-        format: Of its files.
-        partition_id: None for a table without partition keys.
+        ordinal: Its position in the order of the typed partition values, from 0.
+        values: One string per partition key, in the order of the Iceberg table's spec; None is null.
+        format: The format of its files.
+        partition_id: The id of the partition; None for a table without partition keys.
     """
 
     ordinal: int
@@ -48,7 +48,7 @@ class SourceFolder:
 
 
 def partitions_of(connection: Connection, table: Table) -> Iterator[tuple[Partition, bool]]:
-    """Yield the partitions of a table, visible or not, by their ids, and whether each has a folder of its own."""
+    """Yield the partitions of a table, visible and hidden, ordered by id, and whether each has a stored location."""
     factory = PartitionFactory(table)
     queries = Queries(connection.dialect.name == "postgresql")
     for page in read_pages(connection, queries.partitions_by_order(table.id)):
@@ -56,7 +56,7 @@ def partitions_of(connection: Connection, table: Table) -> Iterator[tuple[Partit
 
 
 class Selection:
-    """Which partitions of a table are meant, and in which order an Iceberg table's spec has their values."""
+    """The partitions of a table to include, and the order of their values in an Iceberg table's spec."""
 
     def __init__(
         self,
@@ -64,25 +64,25 @@ class Selection:
         chosen: Mapping[str, str | None] | None = None,
         key_order: Sequence[int] | None = None,
     ) -> None:
-        """Take the table.
+        """Create a selection of a table's partitions.
 
         Args:
-            chosen: Partition key → value; only partitions with these values. None for all.
-            key_order: The positions of the partition keys in the order of the spec; None for their own.
+            chosen: Partition key → value, to include only partitions with these values; None for all.
+            key_order: The positions of the partition keys in the order of the spec; None for the table's order.
 
         Raises:
-            InvalidPartitionSpecError: `chosen` names what is no partition key.
+            InvalidPartitionSpecError: `chosen` contains a name that is not a partition key.
         """
         self._order = tuple(range(len(table.partition_keys))) if key_order is None else tuple(key_order)
         self._encoder = ValueEncoder(table)
         named = spec_values(table, chosen or {})
-        self._wanted = {position: self._encoder.encoded(position, value) for position, value in named.items()}
+        self._expected = {position: self._encoder.encoded(position, value) for position, value in named.items()}
 
     def includes(self, partition: Partition) -> bool:
-        """Say whether a partition is meant."""
+        """Return whether a partition is included."""
         return all(
             self._encoder.encoded(position, partition.values[position]) == value
-            for position, value in self._wanted.items()
+            for position, value in self._expected.items()
         )
 
     def values(self, partition: Partition) -> tuple[str | None, ...]:
@@ -90,19 +90,19 @@ class Selection:
         return tuple(partition.values[position] for position in self._order)
 
     def key(self, partition: Partition) -> tuple[bytes, ...]:
-        """Return what sorts as the typed values do."""
+        """Return a key that sorts as the typed values do."""
         return tuple(self._encoder.encoded(position, partition.values[position]) for position in self._order)
 
 
 def source_folders(connection: Connection, table: Table, selection: Selection) -> Iterator[SourceFolder]:
-    """Yield the folders of a table's visible partitions that are meant, in the order of their typed values."""
+    """Yield the folders of a table's visible, included partitions, in the order of their typed values."""
     if not table.partition_keys:
         yield SourceFolder(0, table.location, (), table.format)
         return
     records = (
-        (selection.key(each), each.id, each.location, selection.values(each), each.format)
-        for each, _ in partitions_of(connection, table)
-        if each.state is PartitionState.VISIBLE and selection.includes(each)
+        (selection.key(partition), partition.id, partition.location, selection.values(partition), partition.format)
+        for partition, _ in partitions_of(connection, table)
+        if partition.state is PartitionState.VISIBLE and selection.includes(partition)
     )
     for ordinal, (_, number, location, values, own_format) in enumerate(_sorted(records)):
         yield SourceFolder(ordinal, location, values, own_format or table.format, number)
@@ -112,12 +112,12 @@ _Record = tuple[tuple[bytes, ...], int, str, tuple[str | None, ...], FileFormat 
 
 
 def _sorted(records: Iterable[_Record]) -> Iterator[_Record]:
-    """Yield records in order; more than fit into memory are sorted in runs, which are merged."""
+    """Yield records in order; sorts and merges runs on disk if there are more records than one run."""
     with ExitStack() as files:
         runs: list[Iterator[_Record]] = []
         for batch in batched(records, _RUN):
-            # Ids are told apart by their second field, so nothing behind it is compared.
-            run = sorted(batch, key=lambda each: each[:2])
+            # Keys and ids are unique, and the other fields may not be comparable.
+            run = sorted(batch, key=lambda record: record[:2])
             if len(run) < _RUN and not runs:
                 yield from run
                 return
@@ -126,7 +126,7 @@ def _sorted(records: Iterable[_Record]) -> Iterator[_Record]:
                 pickle.dump(list(part), file, protocol=pickle.HIGHEST_PROTOCOL)
             file.seek(0)
             runs.append(_read(file))
-        yield from heapq.merge(*runs, key=lambda each: each[:2])
+        yield from heapq.merge(*runs, key=lambda record: record[:2])
 
 
 def _read(file: IO[bytes]) -> Iterator[_Record]:

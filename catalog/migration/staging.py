@@ -1,8 +1,8 @@
-"""What the stage of a migration leaves: manifests and metadata that nobody sees, and a file that says what they are.
+"""Results of a migration's stage: manifests and metadata that no reader sees yet, and a file that lists them.
 
-Each attempt has a folder of its own, `calve-` and what `catalog.operations.attempts` calls it, in the table's folder of
-metadata (`catalog.iceberg.places`). The file is the last thing that an attempt writes; one that died leaves none, and
-vacuum deletes its folder.
+Each attempt writes into its own folder in the table's metadata folder (`catalog.iceberg.places`), named `calve-` and
+the attempt's name from `catalog.operations.attempts`. An attempt writes the list last; an attempt that died leaves no
+list, and vacuum deletes its folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.manifests import WrittenManifest
 
 VECTORIZATION = "read.parquet.vectorization.enabled"
-"""The property of an Iceberg table by which Spark reads its Parquet files in batches of values, or value by value.
+"""The Iceberg table property that selects Spark's vectorized Parquet reader or the one for single values.
 
 Source: https://iceberg.apache.org/docs/latest/configuration/#read-properties
 """
@@ -41,18 +41,19 @@ _BITS = 128
 
 
 def attempt_name(metadata_folder: str, operation: Operation, attempt: int) -> str:
-    """Return the folder of an attempt, below the table's location.
+    """Return the folder of an attempt, relative to the table's location.
 
     Args:
-        metadata_folder: The one that the table's metadata are in, below its location.
+        metadata_folder: The table's metadata folder, relative to its location.
     """
     return f"{metadata_folder}/{_PREFIX}{attempt_folder(operation, attempt)}"
 
 
 def attempt_metadata(location: str, name: str) -> str:
-    """Return the file of the first metadata that an attempt writes, below the table's location.
+    """Return the path of the first metadata file of an attempt, relative to the table's location.
 
-    It is where engines look for it, and its name is one that they count on from; the same for the same attempt.
+    Its folder is where engines expect metadata, and its name starts with a version that they increment. The same
+    attempt always has the same path.
 
     Args:
         name: The attempt's folder.
@@ -63,12 +64,12 @@ def attempt_metadata(location: str, name: str) -> str:
 def attempt_names(storage: Storage, location: Folder) -> Iterator[AttemptName]:
     """Yield the folders of this catalog's attempts below a table's location."""
     for folder in (METADATA, HIDDEN_METADATA):
-        for found in attempts_among(storage, location.folders(folder), _PREFIX):
-            yield found._replace(name=f"{folder}/{found.name}")
+        for attempt in attempts_among(storage, location.folders(folder), _PREFIX):
+            yield attempt._replace(name=f"{folder}/{attempt.name}")
 
 
 def staged_folders(location: Folder) -> list[str]:
-    """Return the folders of attempts below a table's location, those of other catalogs among them."""
+    """Return the folders of attempts below a table's location, including those of other catalogs."""
     return [
         f"{folder}/{name}"
         for folder in (METADATA, HIDDEN_METADATA)
@@ -78,14 +79,14 @@ def staged_folders(location: Folder) -> list[str]:
 
 
 class ListingDigest:
-    """A digest of a table's data files, whatever the order in which they are listed, and by whom.
+    """A digest of a table's data files that does not depend on the order of listing.
 
-    Of each file it has path, size and time of the last change. Files are added one by one; digests of parts that have
-    no file in common are added up.
+    It covers path, size and modification time of each file. Digests of disjoint sets of files can be added, so that
+    executors can list in parallel.
     """
 
     def __init__(self, text: str | None = None) -> None:
-        """Begin with no file, or with those of a digest's text."""
+        """Create an empty digest, or one from its text."""
         self._sum, self._count = (0, 0) if text is None else self._parse(text)
 
     @staticmethod
@@ -94,30 +95,30 @@ class ListingDigest:
         return int(number, 16), int(count)
 
     def add(self, file: FileInfo) -> None:
-        """Count a file."""
-        said = f"{file.path}\0{file.size_bytes}\0{file.modified_at_ms}".encode("utf-8", "surrogatepass")
-        number = int.from_bytes(hashlib.blake2b(said, digest_size=_BITS // 8).digest(), "big")
+        """Add a file."""
+        text = f"{file.path}\0{file.size_bytes}\0{file.modified_at_ms}".encode("utf-8", "surrogatepass")
+        number = int.from_bytes(hashlib.blake2b(text, digest_size=_BITS // 8).digest(), "big")
         self._sum = (self._sum + number) % (1 << _BITS)
         self._count += 1
 
     def __add__(self, other: ListingDigest) -> ListingDigest:
-        """Return the digest of both parts' files."""
+        """Return the digest of the union of disjoint sets of files."""
         both = ListingDigest()
         both._sum, both._count = (self._sum + other._sum) % (1 << _BITS), self._count + other._count
         return both
 
     @property
     def file_count(self) -> int:
-        """How many files were counted."""
+        """The number of files."""
         return self._count
 
     def __str__(self) -> str:
-        """Return the digest as text: how many files, and 128 bits of them."""
+        """Return the digest as text: the number of files and 128 bits."""
         return f"{self._count}-{self._sum:0{_BITS // 4}x}"
 
 
 class PartitionTotal(NamedTuple):
-    """What one partition has.
+    """The totals of one partition.
 
     Attributes:
         ordinal: As in `SourceFolder`.
@@ -130,12 +131,12 @@ class PartitionTotal(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What all partitions have together, when what each has is in files.
+    """The totals of all partitions, for results whose totals of single partitions are stored in files.
 
     Attributes:
-        partition_count: How many have data files.
-        totals: A folder of Parquet files below the attempt's, with the columns of `PartitionTotal`; one partition may
-            have several rows, which add up.
+        partition_count: The number of partitions that have data files.
+        totals: A folder of Parquet files inside the attempt's folder, with the columns of `PartitionTotal`; several
+            rows of one partition add up.
     """
 
     file_count: int
@@ -147,17 +148,17 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Staged:
-    """What the Spark job of a migration's stage hands over.
+    """The result of the Spark job of a migration's stage.
 
     Attributes:
-        manifests: Whose entries have neither a snapshot id nor a sequence number.
-        totals: Of each partition that has files, by ordinal; empty when they are counted.
+        manifests: Manifests whose entries have neither a snapshot id nor a sequence number yet.
+        totals: The totals of each partition that has files, ordered by ordinal; empty if `counted` is set.
         spellings: Field id → other names that files use for it.
-        problems: The files that are not part of the table, and why; of very many, the first.
-        listing: The digest of all files that were listed, also of those that are not part of the table.
-        counted: What `totals` would add up to; None to add them up.
+        problems: The files that are not part of the table, with reasons; only the first of very many.
+        listing: The digest of all listed files, including those that are not part of the table.
+        counted: The sum of `totals`; None to compute it.
         unknown: Columns of files that the table does not have, as in `catalog.iceberg.footers.columns.Match`.
-        problem_counts: What is wrong → with how many files; None when `problems` has all of them.
+        problem_counts: Problem → the number of files that have it; None if `problems` is complete.
         unvectorized: As in `catalog.iceberg.footers.facts.FileFacts`.
     """
 
@@ -175,58 +176,58 @@ class Staged:
     def _counted(self) -> Counted:
         if self.counted is not None:
             return self.counted
-        files, rows, sizes = (sum(each[n] for each in self.totals) for n in (1, 2, 3))
-        return Counted(files, rows, sizes, sum(each.file_count > 0 for each in self.totals), "")
+        files, rows, sizes = (sum(total[n] for total in self.totals) for n in (1, 2, 3))
+        return Counted(files, rows, sizes, sum(total.file_count > 0 for total in self.totals), "")
 
     @property
     def file_count(self) -> int:
-        """How many data files there are."""
+        """The number of data files."""
         return self._counted.file_count
 
     @property
     def row_count(self) -> int:
-        """How many rows they have."""
+        """The number of rows."""
         return self._counted.row_count
 
     @property
     def size_bytes(self) -> int:
-        """How large they are together."""
+        """The total size of the data files."""
         return self._counted.size_bytes
 
     @property
     def partition_count(self) -> int:
-        """How many partitions have files."""
+        """The number of partitions that have files."""
         return self._counted.partition_count
 
     @property
     def reading_properties(self) -> dict[str, str]:
-        """The properties of the Iceberg table without which Spark could not read the files."""
+        """Properties that the Iceberg table needs for Spark to read the files."""
         return {VECTORIZATION: "false"} if self.unvectorized else {}
 
     @property
     def warnings(self) -> list[str]:
-        """Sentences on consequences of files, one for each kind."""
+        """Warnings about the files, one sentence per kind."""
         if not self.unvectorized:
             return []
         return [
-            f"columns {', '.join(self.unvectorized)} have booleans stored as runs (encoding RLE), which Iceberg's "
-            f"vectorized reader for Spark does not decode; {VECTORIZATION} of the Iceberg table is set to false, with "
-            "which Spark reads more slowly. Rewrite the data files, then set it to true"
+            f"columns {', '.join(self.unvectorized)} have booleans stored with run-length encoding (RLE), which "
+            f"Iceberg's vectorized reader for Spark does not decode; {VECTORIZATION} of the Iceberg table is set to "
+            "false, which makes Spark read more slowly. Rewrite the data files, then set it to true"
         ]
 
     def count_problems(self, except_for: Collection[str] = ()) -> int:
-        """Return how many files are not part of the table, but for those with some problems."""
-        counts = Counter(each.problem for each in self.problems) if self.problem_counts is None else self.problem_counts
+        """Return the number of files that are not part of the table, except those with some problems."""
+        counts = Counter(file.problem for file in self.problems) if self.problem_counts is None else self.problem_counts
         return sum(count for problem, count in counts.items() if problem not in except_for)
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the result as JSON values."""
         return {
-            "manifests": [each.as_json() for each in self.manifests],
-            "totals": [list(each) for each in self.totals],
+            "manifests": [manifest.as_json() for manifest in self.manifests],
+            "totals": [list(total) for total in self.totals],
             "listing": self.listing,
             "spellings": {str(field): sorted(names) for field, names in self.spellings.items()},
-            "problems": [[each.path, each.problem, each.message] for each in self.problems],
+            "problems": [[file.path, file.problem, file.message] for file in self.problems],
             "counted": None if self.counted is None else list(self.counted),
             "problem_counts": None if self.problem_counts is None else dict(self.problem_counts),
             "unknown": [[parent, list(path)] for parent, path in self.unknown],
@@ -235,12 +236,12 @@ class Staged:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return what `as_json` wrote."""
+        """Return the result that `as_json` has stored."""
         from catalog.iceberg.manifests import WrittenManifest
 
         return cls(
-            [WrittenManifest.from_json(each) for each in values["manifests"]],
-            [PartitionTotal(*each) for each in values["totals"]],
+            [WrittenManifest.from_json(manifest) for manifest in values["manifests"]],
+            [PartitionTotal(*total) for total in values["totals"]],
             values["listing"],
             {int(field): tuple(names) for field, names in values["spellings"].items()},
             [RefusedFile(path, FileProblem(problem), message) for path, problem, message in values["problems"]],
@@ -252,19 +253,19 @@ class Staged:
 
 
 def merged_spellings(found: Iterable[tuple[int, str]]) -> dict[int, tuple[str, ...]]:
-    """Return field id → the names that files use for it, in alphabetical order."""
+    """Return the names that files use, by field id, in alphabetical order."""
     names: dict[int, set[str]] = {}
     for field, name in found:
         names.setdefault(field, set()).add(name)
-    return {field: tuple(sorted(each)) for field, each in sorted(names.items())}
+    return {field: tuple(sorted(spellings)) for field, spellings in sorted(names.items())}
 
 
 def write_staged(location: str, name: str, staged: Staged, metadata_location: str | None) -> None:
-    """Write, as the last thing of an attempt, what it has staged.
+    """Write the list of an attempt's staged files, as its last step.
 
     Args:
-        name: The attempt's folder, below the location.
-        metadata_location: Of the first metadata; None when they are only written with the commit.
+        name: The attempt's folder, relative to the location.
+        metadata_location: The location of the first metadata; None if they are written only with the commit.
     """
     with Folder(location).writing(f"{name}/{_STAGED}") as text:
         json.dump({**staged.as_json(), "metadata_location": metadata_location, _END: True}, text)
@@ -272,31 +273,31 @@ def write_staged(location: str, name: str, staged: Staged, metadata_location: st
 
 
 def read_staged(location: str, name: str) -> tuple[Staged, str | None]:
-    """Return what an attempt has staged, and the location of its metadata.
+    """Return the result of an attempt's stage, and the location of its metadata.
 
     Raises:
-        VerificationFailedError: It is not there, or not whole.
+        VerificationFailedError: The list is missing or incomplete.
     """
     folder = Folder(location)
     path = f"{name}/{_STAGED}"
     if folder.exists(path):
         with folder.open_text(path) as text:
             written = text.read()
-        # A file that was cut off is no JSON.
+        # A truncated file lacks the closing brace.
         if written.endswith("}"):
             values = json.loads(written)
             return Staged.from_json(values), values["metadata_location"]
     raise VerificationFailedError(
-        f"{location}/{path} is not there, or not whole; nothing was changed. Run the operation again, which stages the "
-        "files anew"
+        f"{location}/{path} is missing or incomplete; nothing was changed. Run the operation again, which stages the "
+        "files again"
     )
 
 
 def is_staged(location: str, name: str) -> bool:
-    """Say whether an attempt has staged all it should."""
+    """Return whether an attempt has completed its stage."""
     return Folder(location).exists(f"{name}/{_STAGED}")
 
 
 def forget_staged(location: Folder, name: str) -> None:
-    """Delete the list of what an attempt has staged, so that nobody takes it for whole any more."""
+    """Delete the list of an attempt's staged files, so that the attempt no longer counts as complete."""
     location.delete_file(f"{name}/{_STAGED}")

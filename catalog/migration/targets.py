@@ -1,4 +1,4 @@
-"""Where the files of a Hive table go: into an Iceberg table in its place, beside it, or into one that is there."""
+"""Target tables of migrations: the table itself, a new snapshot, or an existing Iceberg table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _METADATA_FILE = re.compile(
     r".*\.metadata\.json(\.gz)?|snap-.*\.avro|.*-m\d+\.avro|.*\.(stats|puffin)|version-hint\.text"
 )
-"""How Iceberg names its files."""
+"""The names of Iceberg's metadata files."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Target:
     """The Iceberg table of a migration.
 
     Attributes:
-        location: Its metadata go below it.
-        layout: By which the files become its.
-        selection: The partitions of the Hive table that are meant.
-        metadata_location: Of one that is there; None for one that comes.
+        location: The folder that contains its metadata.
+        layout: The schema and partition spec for the files.
+        selection: The partitions of the Hive table to include.
+        metadata_location: The metadata of an existing table; None for a new one.
     """
 
     name: TableName
@@ -62,18 +62,19 @@ class Target:
 
     @property
     def metadata_folder(self) -> str:
-        """Where its metadata go, below its location."""
+        """The metadata folder, relative to its location."""
         return metadata_folder(is_partitioned=self.layout.key_count > 0)
 
 
 def find_target(connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest) -> Target:
-    """Return the Iceberg table of a migration.
+    """Return the target of a migration.
 
     Raises:
-        UnsupportedIcebergTypeError, ReservedColumnError, DuplicateColumnError: Iceberg cannot have the table's columns.
-        TableAlreadyExistsError, SharedLocationError: One that should come is there, or another is at its location.
-        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: One that files are added to is not there, is none
-            of Iceberg, or has other columns.
+        UnsupportedIcebergTypeError, ReservedColumnError, DuplicateColumnError: Iceberg does not support the table's
+            columns.
+        TableAlreadyExistsError, SharedLocationError: A new target exists already, or its location is in use.
+        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: An existing target is missing, is not an Iceberg
+            table, or has other columns.
     """
     from catalog.iceberg.layout import TypeRules, layout_of
 
@@ -90,10 +91,10 @@ def find_target(connection: Connection, definitions: Definitions, table: Table, 
 def committed_target(
     connection: Connection, definitions: Definitions, table: Table, request: MigrationRequest
 ) -> Target:
-    """Return the target of a migration that has committed, which is no reason to refuse it then.
+    """Return the target of a committed migration, without refusing it because it exists.
 
     Raises:
-        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: As `find_target`.
+        TableNotFoundError, NotIcebergTableError, ColumnsDifferError: As for `find_target`.
     """
     from catalog.iceberg.layout import TypeRules, layout_of
 
@@ -114,9 +115,10 @@ def _new_target(
         pass
     else:
         raise TableAlreadyExistsError(f"table {name} exists; choose another name for the snapshot, or drop it first")
-    if found := find_pointer(connection, name.database, name.name):
+    if metadata_location := find_pointer(connection, name.database, name.name):
         raise TableAlreadyExistsError(
-            f"there is an Iceberg table {name} in the catalog (metadata: {found}); choose another name for the snapshot"
+            f"the catalog has an Iceberg table {name} (metadata: {metadata_location}); choose another name for the "
+            "snapshot"
         )
     usual = f"{definitions.database_location(connection, name.database)}/{name.name}"
     location = normalise_location(request.target_location or usual)
@@ -146,38 +148,38 @@ def _known_target(
     if metadata_location is None:
         definitions.get_table(name, connection)
         raise NotIcebergTableError(
-            f"table {name} is a Hive table, and files are added to Iceberg tables; migrate it first, or add "
+            f"table {name} is a Hive table, but files can only be added to Iceberg tables; migrate it first, or add "
             f"partitions: ALTER TABLE {name} ADD PARTITION …"
         )
     metadata = read_metadata(metadata_location)
     require_version(metadata, metadata_location)
     into = target_layout(table, layout, str(name), metadata)
     first_key = len(into.schema.fields) - into.key_count
-    order = [table.key_names.index(each.name.lower()) for each in into.schema.fields[first_key:]]
+    order = [table.key_names.index(field.name.lower()) for field in into.schema.fields[first_key:]]
     location = metadata.location.rstrip("/")
     return Target(name, location, into, Selection(table, request.partitions, order), metadata_location)
 
 
 def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> None:
-    """Refuse a table of whose files some lie where Iceberg's metadata usually are, which no listing looks into.
+    """Refuse a table with data files in the folder of Iceberg's metadata, which listings skip.
 
     Raises:
-        ReservedFolderError: There are such files.
+        ReservedFolderError: The folder contains such files.
     """
     if table.partition_keys or request.recursive_directory == "false":
         return
     location = Folder(table.location)
-    ours = tuple(f"{name}/" for name in staged_folders(location))
+    staged = tuple(f"{name}/" for name in staged_folders(location))
     for file in location.all_files(METADATA):
         name = posixpath.basename(file.path)
         is_hidden = any(part.startswith(("_", ".")) for part in file.path.split("/"))
-        if not (is_hidden or _METADATA_FILE.fullmatch(name) or file.path.startswith(ours)):
+        if not (is_hidden or _METADATA_FILE.fullmatch(name) or file.path.startswith(staged)):
             raise ReservedFolderError(
                 f"table {table.full_name}: {table.location}/{file.path} lies in the folder {METADATA}, which "
-                "is taken for metadata of Iceberg's and not looked into; move the table's files out of it first"
+                "is reserved for Iceberg's metadata and would be skipped; move the table's files out of it first"
             )
 
 
 def skipped_folders(table: Table) -> frozenset[str]:
-    """Return the folders that no listing of a table's files looks into."""
+    """Return the folders that listings of a table's files skip."""
     return frozenset((f"{table.location}/{METADATA}",))

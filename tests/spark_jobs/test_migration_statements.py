@@ -126,7 +126,7 @@ def test_booleans_stored_as_runs_are_read_after_a_migration_and_an_addition(
         pyarrow.parquet.write_table(rows, folder / "f.parquet", data_page_version=version)
     said = session.execute(MIGRATE.replace("orders", "flags")).text
     assert said is not None
-    assert "warning: columns flag have booleans stored as runs" in said
+    assert "warning: columns flag have booleans stored with run-length encoding" in said
     assert session.execute("SELECT id FROM flags WHERE flag").rows == [[0]]
 
     assert "warning" not in str(session.execute(MIGRATE.replace("orders", "plain")).text)

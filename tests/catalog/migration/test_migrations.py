@@ -300,7 +300,7 @@ def test_a_reverted_table_is_the_hive_table_with_its_partitions_and_indexes(cata
     assert catalog.verify_partition_index(NAME, "by_country").is_exact
     assert report["lost"]["snapshots"] == 0
     assert catalog.migrations.revert("r1", NAME) == report
-    with pytest.raises(NotIcebergTableError, match="nothing to take back"):
+    with pytest.raises(NotIcebergTableError, match="nothing to revert"):
         catalog.migrations.revert("r2", NAME)
 
 
@@ -377,7 +377,7 @@ def test_a_table_that_an_engine_dropped_comes_back_only_when_told(catalog: Catal
     with sql_catalog(catalog_url) as iceberg:
         iceberg.drop_table(NAME)
     assert catalog.get_table(NAME).metadata_location is None
-    with pytest.raises(DataWrittenError, match="files of the Hive table may be gone"):
+    with pytest.raises(DataWrittenError, match="files of the Hive table may be missing"):
         catalog.migrations.revert("r1", NAME)
     catalog.migrations.revert("r1", NAME, lose_data=True)
     assert catalog.get_table(NAME) == hive
@@ -405,7 +405,7 @@ def test_what_changes_before_the_flip_is_noticed(catalog: Catalog, catalog_url: 
     stage(catalog, operation)
     CHANGES[change](catalog)
     before = hive_state(catalog, table)
-    with pytest.raises(MigrationConflictError, match="the plan has to be made anew"):
+    with pytest.raises(MigrationConflictError, match="Make a new plan"):
         catalog.migrations.flip("m1")
     assert not catalog.get_table(NAME).is_iceberg
     assert hive_state(catalog, table) == before
@@ -433,7 +433,7 @@ def test_a_file_that_arrives_while_the_flip_prepares_is_noticed(
         return prepared(*arguments)
 
     monkeypatch.setattr(catalog.migrations, "target", prepare_while_a_file_arrives)
-    with pytest.raises(MigrationConflictError, match="files changed"):
+    with pytest.raises(MigrationConflictError, match="changed since they were listed"):
         catalog.migrations.flip("m1")
 
 
@@ -478,7 +478,7 @@ def test_a_listing_from_elsewhere_is_compared(catalog: Catalog) -> None:
     operation = catalog.migrations.begin("m1", NAME, REQUEST)
     listing = stage(catalog, operation)["listing"]
     assert str(catalog.migrations.list_again(operation)) == listing
-    with pytest.raises(MigrationConflictError, match="its files changed"):
+    with pytest.raises(MigrationConflictError, match="changed since they were listed"):
         catalog.migrations.flip("m1", listing="4-00")
     assert migrate(catalog)["files"] == 4
 

@@ -122,7 +122,7 @@ CASES = {
         "table demo.t has the property parquet.column.index.access",
     ),
     "columns of ORC by position": Case(
-        with_properties(orc__force__positional__evolution="true"), PositionalTableError, "find them by name"
+        with_properties(orc__force__positional__evolution="true"), PositionalTableError, "match them by name"
     ),
     "columns of a partition by position": Case(
         with_partitions(
@@ -212,7 +212,7 @@ def test_an_iceberg_table_of_the_same_name_is_in_the_way(catalog: Catalog, catal
     with sql_catalog(catalog_url) as iceberg:
         iceberg.create_namespace("demo")
         iceberg.create_table(NAME, Schema(NestedField(1, "id", LongType())), location=f"{tmp_path}/other")
-    with pytest.raises(AlreadyIcebergError, match="beside the Hive table"):
+    with pytest.raises(AlreadyIcebergError, match="besides the Hive table"):
         catalog.migrations.plan(NAME)
 
 
@@ -224,7 +224,7 @@ def test_an_iceberg_table_of_the_same_name_is_in_the_way(catalog: Catalog, catal
         ({"target": "demo.t"}, "target is 'demo.t'"),
         ({"kind": OperationKind.SNAPSHOT}, "needs the name"),
         ({"target_location": "/x"}, "target_location"),
-        ({"partitions": {"a": "b"}}, "takes all of a table"),
+        ({"partitions": {"a": "b"}}, "includes all partitions of a table"),
     ],
 )
 def test_a_request_that_contradicts_itself_is_refused(wrong: dict[str, object], says: str) -> None:

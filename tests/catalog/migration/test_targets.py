@@ -106,7 +106,7 @@ def test_a_hive_table_is_not_purged_while_a_snapshot_reads_its_files(
 def test_a_snapshot_never_was_a_hive_table(catalog: Catalog) -> None:
     make_orders(catalog)
     migrate(catalog, request=SNAPSHOT)
-    with pytest.raises(NotIcebergTableError, match=r"beside demo\.orders .*DROP TABLE demo\.trial"):
+    with pytest.raises(NotIcebergTableError, match=r"snapshot of demo\.orders .*DROP TABLE demo\.trial"):
         catalog.migrations.revert("r1", TRIAL, lose_data=True)
     assert any(TRIAL in each for each in catalog.migrations.plan(NAME).warnings)
 
