@@ -1,1 +1,1 @@
-"""Bringing the databases, tables and partitions of a Hive Metastore or of Glue into the catalog."""
+"""Import of databases, tables and partitions from Hive Metastores and Glue."""

@@ -1,6 +1,6 @@
-"""Writing what an import found to be different: partitions that come, change or go, one batch a transaction.
+"""Changes of an import: partitions to add, update or drop, one batch per transaction.
 
-A partition whose folder is taken is left out by itself, with its name and the reason; the rest of its batch goes in.
+A partition whose folder is in use is skipped and reported with the reason; the rest of its batch is written.
 """
 
 from __future__ import annotations
@@ -37,49 +37,49 @@ StoredRow: TypeAlias = Row[*tuple[Any, ...]]
 
 
 class Refusal(NamedTuple):
-    """A partition that is left out, and why."""
+    """A skipped partition, and the reason."""
 
     partition: NewPartition
     error: CatalogError
 
 
 def location_of(partition: NewPartition) -> str:
-    """Return the location that every partition of a source has."""
+    """Return the location of a source's partition, which is always set."""
     assert partition.location is not None
     return partition.location
 
 
 class KnownPartitions:
-    """The partitions that the catalog has of one table, to compare a source's with."""
+    """The catalog's partitions of one table, for comparison with a source's."""
 
     def __init__(self, table: Table) -> None:
-        """Take the table."""
+        """Store the table."""
         self.table = table
         self.encoder = ValueEncoder(table)
 
     def rows(self, connection: Connection, identities: Sequence[bytes]) -> Mapping[bytes, StoredRow]:
-        """Return the rows of partitions, by identity."""
+        """Return the rows of existing partitions, by identity."""
         row = PartitionRow
         columns = (row.id, row.identity, row.packed_values, row.location, row.properties)
         query = select(*columns, *(getattr(row, name) for name in _COUNTS)).where(
             row.table_id == self.table.id, among(connection, row.identity, identities)
         )
-        return {bytes(known.identity): known for known in connection.execute(query)}
+        return {bytes(stored.identity): stored for stored in connection.execute(query)}
 
     def name(self, partition: NewPartition) -> str:
         """Return a partition's name."""
         return partition_path(self.table.key_names, partition.values)
 
     def location(self, row: StoredRow) -> str:
-        """Return where a partition of the catalog is."""
+        """Return the location of a partition in the catalog."""
         return self.table.partition_location(row.packed_values, row.location)
 
     def is_moved(self, row: StoredRow, partition: NewPartition) -> bool:
-        """Return whether a partition is elsewhere in the source than in the catalog."""
+        """Return whether a partition has another location in the source than in the catalog."""
         return comparable(self.location(row)) != comparable(location_of(partition))
 
     def differs(self, row: StoredRow, partition: NewPartition) -> bool:
-        """Return whether the source describes a partition differently; counts that it lacks do not matter."""
+        """Return whether the source describes a partition differently; ignores counts that the source lacks."""
         if self.is_moved(row, partition):
             return True
         properties, own_format = read_properties(row.properties)
@@ -88,16 +88,16 @@ class KnownPartitions:
         if (own_format or self.table.format) is not partition.format:
             return True
         counts = ((getattr(row, name), getattr(partition, name)) for name in _COUNTS)
-        return any(there is not None and here != there for here, there in counts)
+        return any(in_source is not None and in_catalog != in_source for in_catalog, in_source in counts)
 
 
 @dataclass(frozen=True)
 class _Change:
-    """A partition in the catalog, and what the source says of it.
+    """A changed partition: its row in the catalog, and its description in the source.
 
     Attributes:
-        origin: Where it is.
-        location: Where it will be, as it is stored.
+        origin: Its current location.
+        location: Its new location as it is stored.
     """
 
     row: StoredRow
@@ -108,7 +108,7 @@ class _Change:
 
 
 class PartitionChanges:
-    """Changes to the partitions of one table; each method is one transaction."""
+    """Changes of the partitions of one table; each method runs one transaction."""
 
     def __init__(
         self,
@@ -119,12 +119,12 @@ class PartitionChanges:
         guard: Callable[[Connection], None],
         hint: str,
     ) -> None:
-        """Take the table's partitions.
+        """Store the table's partitions.
 
         Args:
-            counts: Where to count what is changed and refused.
-            guard: Called in each transaction: raises if this attempt was given up.
-            hint: What to do when a folder is taken.
+            counts: Updated with each change and refusal.
+            guard: Called in each transaction; raises if this attempt was abandoned.
+            hint: Advice for messages about folders in use.
         """
         self._storage = storage
         self._definitions = definitions
@@ -137,26 +137,26 @@ class PartitionChanges:
     # --- refusing -----------------------------------------------------------------------------------------------
 
     def refuse(self, partition: NewPartition, error: CatalogError) -> None:
-        """Count a partition that is left out."""
+        """Record a skipped partition."""
         hint = self._hint if isinstance(error, LocationTakenError) else ""
         self._counts.refused.add(f"partition {self._known.name(partition)}: {error}{hint}")
 
     def refuse_twin(self, partition: NewPartition, row: StoredRow | None) -> None:
-        """Count a partition that is left out because of another one of the same values.
+        """Record a partition that is skipped because another one has the same values.
 
         Args:
-            row: The other one in the catalog; None if it is one of the source's.
+            row: The other partition in the catalog; None if the source has both.
         """
-        other = "another one of the source"
+        other = "another partition of the source"
         if row is not None:
             other = self._table.partition_name(row.packed_values)
         self._counts.refused.add(
-            f"partition {self._known.name(partition)} of table {self._table.full_name} has the same values, spelled in "
-            f"another way, as {other}"
+            f"partition {self._known.name(partition)} of table {self._table.full_name} has the same values as {other}, "
+            "in another spelling"
         )
 
     def _refused(self, error: LocationInUseError, partitions: Sequence[NewPartition]) -> dict[int, Refusal]:
-        """Return which of partitions, by number, an error is about."""
+        """Return the partitions that an error is about, by number."""
         refused = refused_by(error, self._table, partitions)
         return {number: Refusal(partitions[number], reason) for number, reason in refused.items()}
 
@@ -175,7 +175,7 @@ class PartitionChanges:
     # --- adding -------------------------------------------------------------------------------------------------
 
     def add(self, new: Sequence[NewPartition]) -> None:
-        """Add partitions; those that are there by now stay as they are."""
+        """Add partitions; skip those that exist meanwhile."""
         with self._storage.write() as connection:
             self._guard(connection)
             adder = PartitionAdder(connection, self._definitions, self._table, is_bulk=True)
@@ -192,7 +192,7 @@ class PartitionChanges:
         reached(Point.PARTLY_COMMITTED)
 
     def _twins(self, connection: Connection, new: Sequence[NewPartition]) -> list[tuple[NewPartition, StoredRow]]:
-        """Return the partitions that are there with values that are spelled in another way."""
+        """Return the partitions that exist with another spelling of the same values."""
         encoded = self._known.encoder.encode_all([partition.values for partition in new])
         known = self._known.rows(connection, encoded.identities)
         return [
@@ -204,11 +204,11 @@ class PartitionChanges:
     # --- updating -----------------------------------------------------------------------------------------------
 
     def update(self, partitions: Sequence[NewPartition]) -> list[Refusal]:
-        """Make partitions what the source says; no value of a key changes.
+        """Update partitions to the source's description; their values do not change.
 
         Returns:
-            Those whose folder is taken, which stay as they are. Partitions that exchange their folders do not take
-            them from each other.
+            The partitions that were not updated, because their new folder is in use. Partitions may exchange their
+            folders within one batch.
         """
         blocked: dict[int, Refusal] = {}
         with self._storage.write() as connection:
@@ -216,7 +216,7 @@ class PartitionChanges:
             table = self._definitions.lock_table(connection, self._table, exclusive=False, is_bulk=True)
             changes = self._changes(connection, table, partitions)
             if changes:
-                # As for the change of a single partition: a build that reads these waits.
+                # As for a change of a single partition: index builds that read these partitions wait.
                 hold_ranges(connection, table.id, IdRange(min(changes), max(changes)))
             while changes:
                 try:
@@ -235,7 +235,7 @@ class PartitionChanges:
         return list(blocked.values())
 
     def _changes(self, connection: Connection, table: Table, partitions: Sequence[NewPartition]) -> dict[int, _Change]:
-        """Return the changes that are still needed, by the partition's id, and refuse what an index does not admit."""
+        """Return the changes that are still needed, by partition id; refuse those that an index does not admit."""
         encoded = self._known.encoder.encode_all([partition.values for partition in partitions])
         rows = self._known.rows(connection, encoded.identities)
         is_indexed = bool(maintained_indexes(connection, table.id))
@@ -247,7 +247,7 @@ class PartitionChanges:
             if is_indexed and is_encrypted(partition.properties):
                 self._counts.refused.add(
                     f"partition {self._known.name(partition)} of table {table.full_name} is encrypted in the source, "
-                    "and no partition index admits that; delete the indexes first"
+                    "but partition indexes do not admit encrypted partitions; delete the indexes first"
                 )
                 continue
             changes[row.id] = _Change(
@@ -260,7 +260,7 @@ class PartitionChanges:
         return dict(sorted(changes.items()))
 
     def _blocked(self, error: LocationInUseError, changes: Iterable[_Change]) -> dict[int, Refusal]:
-        """Return the changes that an error prevents, and those that need a folder which one of these then keeps."""
+        """Return the changes that an error prevents, and those that need a folder of a partition that then stays."""
         moved = [change for change in changes if change.is_moved]
         by_key = defaultdict[bytes, list[_Change]](list)
         for change in moved:
@@ -275,18 +275,19 @@ class PartitionChanges:
             blocked[change.row.id] = Refusal(change.partition, reason)
             owner = f"partition {self._known.name(change.partition)}"
             for follower in by_key.get(location_key(change.origin), ()):
-                # A folder that is neither's default one may have both.
+                # Two partitions may share a folder that is not the default folder of either.
                 if change.row.location is None or follower.location is None:
-                    taken = location_of(follower.partition)
-                    waiting.append((follower, LocationTakenError(self._table.full_name, taken, owner, change.origin)))
+                    location = location_of(follower.partition)
+                    taken = LocationTakenError(self._table.full_name, location, owner, change.origin)
+                    waiting.append((follower, taken))
         return blocked
 
 
 def _write(connection: Connection, table: Table, changes: Sequence[_Change]) -> None:
-    """Change partitions by one statement however many they are.
+    """Update all changed partitions with one statement.
 
     Raises:
-        LocationInUseError: Folders are taken.
+        LocationInUseError: Folders are in use.
     """
     row = PartitionRow
     moved = [change for change in changes if change.is_moved]

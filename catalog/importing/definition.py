@@ -1,4 +1,4 @@
-"""What the catalog makes of a table and its partitions as a source describes them."""
+"""Conversion of a source's tables and partitions to the catalog's definitions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 ROW_COUNT, FILE_COUNT, SIZE = "numRows", "numFiles", "totalSize"
 
-# The files of a managed table are the metastore's, and nothing here deletes them.
+# A managed table becomes external: the metastore owns its files, so Calve must not delete them.
 _KINDS = {
     "MANAGED_TABLE": TableKind.EXTERNAL,
     "EXTERNAL_TABLE": TableKind.EXTERNAL,
     "VIRTUAL_VIEW": TableKind.VIEW,
 }
 
-# What changes without anybody changing the definition, or is said elsewhere in the catalog.
+# Parameters that change without a change of the definition, or that the catalog stores in other fields.
 _PASSING = frozenset(
     {
         "COLUMN_STATS_ACCURATE",
@@ -49,7 +49,7 @@ _ENCODED_VIEW = re.compile(r"\s*/\*\s*Presto (Materialized )?View")
 
 @dataclass(frozen=True)
 class Definition:
-    """A table as the catalog would keep it; the attributes are those of `catalog.model.Table`."""
+    """A table as the catalog stores it; the attributes are those of `catalog.model.Table`."""
 
     name: TableName
     columns: tuple[Column, ...]
@@ -64,13 +64,13 @@ class Definition:
 
 
 def definition_of(table: HiveTable, address: str) -> Definition:
-    """Return what the catalog would keep of a table.
+    """Return the catalog's definition of a source's table.
 
     Args:
-        address: What to name the table's entry by (`SOURCE_PROPERTY`).
+        address: The address of the table's entry (`SOURCE_PROPERTY`).
 
     Raises:
-        UnsupportedSourceTableError: The catalog cannot keep the table so that it reads right.
+        UnsupportedSourceTableError: The catalog could not read the table correctly.
     """
     what = f"table {table.name}"
     _refuse_foreign(what, table)
@@ -93,20 +93,20 @@ def definition_of(table: HiveTable, address: str) -> Definition:
 
 
 def _refuse_foreign(what: str, table: HiveTable) -> None:
-    """Refuse tables whose folders hold more files than the table has rows of, as others than Hive's keep them."""
+    """Refuse tables of other providers, whose folders contain files that are not part of the table."""
     parameters = {name.lower(): value.lower() for name, value in table.parameters.items()}
     types = {parameters.get("table_type"), spark_provider(table.parameters)}
     reason = None
     if "iceberg" in types or parameters.get("storage_handler", "").endswith("hiveicebergstoragehandler"):
-        reason = "is an Iceberg table; what reads it is its metadata"
+        reason = "is an Iceberg table, whose metadata determine its files"
     elif "delta" in types:
-        reason = "is a Delta table, of which only its log tells which files it has"
+        reason = "is a Delta table, whose log determines its files"
     elif "hudi" in types or "hoodie" in (table.storage.input_format or "").lower():
-        reason = "is a Hudi table, of which only its timeline tells which files it has"
+        reason = "is a Hudi table, whose timeline determines its files"
     elif parameters.get("transactional") == "true":
-        reason = "is transactional (ACID): its files hold changes that only Hive can put together"
+        reason = "is transactional (ACID), with deltas that only Hive can merge"
     elif "storage_handler" in parameters:
-        reason = f"is kept by the storage handler {parameters['storage_handler']}, and not in files"
+        reason = f"is stored by the storage handler {parameters['storage_handler']}, not in files"
     if reason is not None:
         raise UnsupportedSourceTableError(f"{what} {reason}; it is not imported")
 
@@ -117,13 +117,13 @@ def _kind(what: str, table: HiveTable) -> TableKind:
     kind = _KINDS.get(table.table_type.upper())
     if kind is None:
         raise UnsupportedSourceTableError(
-            f"{what} is a {table.table_type}, of which nothing can be imported; these can: {', '.join(_KINDS)}"
+            f"{what} is a {table.table_type}, which cannot be imported; supported types: {', '.join(_KINDS)}"
         )
     return kind
 
 
 def _location(what: str, storage: HiveStorage, provider: str | None) -> str:
-    # Of its own tables that Hive cannot read, Spark keeps the location here, and a placeholder in Hive's place.
+    # For its own tables that Hive cannot read, Spark stores the location here, and a placeholder in Hive's field.
     location = (storage.serde_parameters.get("path") if provider is not None else None) or storage.location
     if not location:
         raise UnsupportedSourceTableError(f"{what} has no location; give it one in the source")
@@ -132,10 +132,10 @@ def _location(what: str, storage: HiveStorage, provider: str | None) -> str:
 
 def _view_text(what: str, table: HiveTable) -> str:
     if not table.view_text:
-        raise UnsupportedSourceTableError(f"{what} is a view without a text; create it anew with CREATE VIEW")
+        raise UnsupportedSourceTableError(f"{what} is a view without a SELECT; recreate it with CREATE VIEW")
     if _ENCODED_VIEW.match(table.view_text):
         raise UnsupportedSourceTableError(
-            f"{what} is a view of Trino or Presto, whose text is encoded and in their dialect; create it anew with "
+            f"{what} is a view of Trino or Presto, whose SELECT is encoded and in their dialect; recreate it with "
             "CREATE VIEW"
         )
     return table.view_text
@@ -157,25 +157,25 @@ def _properties(parameters: Mapping[str, str]) -> dict[str, str]:
 
 
 class Partitions:
-    """Makes the partitions of one table the catalog's; few of millions differ in anything but values and location."""
+    """Converts the partitions of one table; caches formats, because most partitions share one."""
 
     def __init__(self, definition: Definition, provider: str | None) -> None:
-        """Take the table, and what Spark calls its format where it is one of Spark's own."""
+        """Store the definition, and Spark's name of the format if the table is one of Spark's own."""
         self._definition = definition
         self._provider = provider
         self._keys = tuple(key.name for key in definition.partition_keys)
         self._formats: dict[tuple[str | None, str | None], FileFormat] = {}
 
     def of(self, partition: HivePartition) -> NewPartition:
-        """Return what the catalog would keep of a partition, with its location and format said in any case.
+        """Return the catalog's description of a partition, always with its location and format.
 
         Raises:
             InvalidLocationError: Its location cannot be stored.
-            UnsupportedSourceTableError: It has a format that the catalog does not know.
+            UnsupportedSourceTableError: The catalog does not know its format.
         """
         storage = partition.storage
         values = tuple(None if value in NULL_TEXTS else value for value in partition.values)
-        found = self._format(storage, values)
+        partition_format = self._format(storage, values)
         return NewPartition(
             values,
             normalise_location(storage.location)
@@ -185,7 +185,7 @@ class Partitions:
             row_count=_count(partition.parameters, ROW_COUNT, f"{_STATISTICS}{ROW_COUNT}"),
             size_bytes=_count(partition.parameters, SIZE),
             properties=_properties(partition.parameters) or None,
-            format=found,
+            format=partition_format,
         )
 
     def _format(self, storage: HiveStorage, values: tuple[str | None, ...]) -> FileFormat:
@@ -201,7 +201,7 @@ class Partitions:
 
 
 def _count(parameters: Mapping[str, str], *names: str) -> int | None:
-    """Return a number of a source's statistics, by the first name that has one; for Hive, -1 is not known."""
+    """Return the first number among a source's statistics of these names; None if unknown, which Hive writes as -1."""
     for name in names:
         text = parameters.get(name, "")
         if text.isascii() and text.isdigit():

@@ -1,12 +1,12 @@
-"""Turning a table's own entry in its metastore into that of an Iceberg table, and back into just what it was.
+"""Switch of a table's entry in its metastore to Iceberg, and its exact restoration.
 
-A flip is prepared, kept by the caller, and then made: whoever is killed in between has what it takes to go on or back.
+The caller stores a prepared flip before it is written, so that it can be continued or undone after a crash.
 
     address, name = entry_of(table)                          # with open_source(address) as source:
     flip = prepare_flip(source, name, metadata_location)     # reads only
-    …                                                        # keep flip.as_json() where it outlives this process
-    flip_source(source, flip)                                # writes; does no harm when done again
-    restore_source(source, flip)                             # the Hive table again
+    …                                                        # store flip.as_json() persistently
+    flip_source(source, flip)                                # writes; safe to repeat
+    restore_source(source, flip)                             # restores the Hive table
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from catalog.tables.own_properties import SOURCE_PROPERTY
 
 @dataclass(frozen=True)
 class SourceFlip:
-    """What a table's entry is before and after a flip.
+    """A table's entry before and after its switch to Iceberg.
 
     Attributes:
-        address: Of the source, without the table.
+        address: The address of the source, without the table.
     """
 
     address: str
@@ -40,7 +40,7 @@ class SourceFlip:
     after: Entry
 
     def as_json(self) -> dict[str, Any]:
-        """Return the flip for JSON."""
+        """Return the flip as JSON values."""
         return {
             "address": self.address,
             "table": str(self.table),
@@ -51,7 +51,7 @@ class SourceFlip:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> SourceFlip:
-        """Read what `as_json` wrote."""
+        """Return the flip that `as_json` has stored."""
         return cls(**{**fields, "table": TableName.parse(fields["table"])})
 
     @property
@@ -61,10 +61,10 @@ class SourceFlip:
 
 
 def entry_of(table: Table) -> tuple[SourceAddress, TableName] | None:
-    """Return the source that a table was imported from, and its name there; None when it came from none.
+    """Return the source that a table was imported from, and its name there; None if it was not imported.
 
     Raises:
-        InvalidSourceError: The property that says so was changed into something else.
+        InvalidSourceError: The property that names the source is invalid.
     """
     text = table.properties.get(SOURCE_PROPERTY)
     if text is None:
@@ -72,31 +72,31 @@ def entry_of(table: Table) -> tuple[SourceAddress, TableName] | None:
     address, names = SourceAddress.parse(text)
     if len(names) != 1 or "." not in names[0]:
         raise InvalidSourceError(
-            f"table {table.full_name}: property {SOURCE_PROPERTY} is {text!r}, which names no table; import it again"
+            f"table {table.full_name}: property {SOURCE_PROPERTY} is {text!r}, which does not name a table; import "
+            "it again"
         )
     return address, TableName.parse(names[0])
 
 
 def prepare_flip(source: Source, table: TableName, metadata_location: str, *, location: str) -> SourceFlip:
-    """Return a table's entry, and what it becomes; nothing is written.
+    """Return the switch of a table's entry, without writing it.
 
     Args:
         metadata_location: The metadata file of the Iceberg table.
-        location: The folder that the table has in the catalog.
+        location: The table's location in the catalog.
 
     Raises:
-        TableNotFoundError: The source has no such table.
-        SourceEntryChangedError: The entry names another folder, so it is the entry of other data.
-        UnsupportedSourceTableError: It is a view, or no Hive table (any more), for instance an Iceberg table.
+        TableNotFoundError: The source does not have the table.
+        SourceEntryChangedError: The entry has another location, so it describes other data.
+        UnsupportedSourceTableError: It is a view, or is no longer a Hive table, for instance an Iceberg table.
     """
-    found = source.table(table)
-    definition = definition_of(found, source.address.of_table(table))
+    definition = definition_of(source.table(table), source.address.of_table(table))
     if definition.view_text is not None:
         raise UnsupportedSourceTableError(f"{table} of {source.address} is a view, which has no files; name a table")
     if location_key(definition.location) != location_key(location):
         raise SourceEntryChangedError(
-            f"the entry of {table} in {source.address} has the location {definition.location}, and the table in the "
-            f"catalog {location}, so the entry stays; import the table again"
+            f"the entry of {table} in {source.address} has the location {definition.location}, but the table in the "
+            f"catalog has {location}; the entry was not changed. Import the table again"
         )
     entry = source.entry(table)
     return SourceFlip(
@@ -105,27 +105,27 @@ def prepare_flip(source: Source, table: TableName, metadata_location: str, *, lo
 
 
 def flip_source(source: Source, flip: SourceFlip) -> bool:
-    """Make a table's entry that of the Iceberg table; return whether that is new.
+    """Switch a table's entry to the Iceberg table; return whether it changed.
 
-    The look at the entry and the write are one step for others: Glue compares versions; a metastore is locked, as for
-    a commit of Iceberg, and compares the time of the last change from 2.3.10 or 4.0 on.
+    The check of the entry and the write are atomic for others: Glue compares versions; a metastore is locked, as for
+    an Iceberg commit, and from 2.3.10 or 4.0 on also compares the time of the last change.
 
     Raises:
-        SourceEntryChangedError: The entry is neither as it was nor as it becomes.
-        SourceUnavailableError: The source does not answer, or somebody else holds the table.
+        SourceEntryChangedError: The entry equals neither the old nor the new one.
+        SourceUnavailableError: The source does not answer, or another process has locked the table.
     """
     return _replace(source, flip, flip.before, flip.after)
 
 
 def restore_source(source: Source, flip: SourceFlip, *, is_forced: bool = False) -> bool:
-    """Make a table's entry again what it was before the flip; return whether it was something else.
+    """Restore a table's original entry; return whether it changed.
 
     Args:
-        is_forced: Also when the entry is not any more as the flip made it, for instance because Iceberg has committed
-            through it since: then what was committed is lost to its readers.
+        is_forced: Restore it even if it changed after the flip, for instance by an Iceberg commit, which its readers
+            then lose.
 
     Raises:
-        SourceEntryChangedError: It is not, and that is not forced.
+        SourceEntryChangedError: It changed after the flip, and `is_forced` is false.
     """
     return _replace(source, flip, flip.after, flip.before, is_forced=is_forced)
 
@@ -138,9 +138,9 @@ def _replace(source: Source, flip: SourceFlip, old: Entry, new: Entry, *, is_for
         differing = source.differences(current, old)
         if differing and not is_forced:
             raise SourceEntryChangedError(
-                f"the entry of {flip.table} in {flip.address} is not any more as it was left: "
-                f"{', '.join(differing[:10])} changed since; nothing was written. Look at who changed it, and begin "
-                "anew, or force it"
+                f"the entry of {flip.table} in {flip.address} is no longer as Calve left it: "
+                f"{', '.join(differing[:10])} changed since; nothing was written. Find out who changed it, and start "
+                "again or force the change"
             )
         source.replace_entry(flip.table, current, new)
         return True

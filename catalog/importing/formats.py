@@ -1,4 +1,4 @@
-"""Which format the files of a Hive table have, by the names of the classes that read them."""
+"""File formats of Hive tables, from the names of their input formats and SerDes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SERDES: Mapping[str, FileFormat] = {
     "org.apache.hive.hcatalog.data.JsonSerDe": FileFormat.JSONFILE,
     "org.openx.data.jsonserde.JsonSerDe": FileFormat.JSONFILE,
 }
-"""Those that read one format only."""
+"""The SerDes that read only one format."""
 
 _PROVIDERS: Mapping[str, FileFormat] = {
     "parquet": FileFormat.PARQUET,
@@ -41,10 +41,10 @@ _PROVIDERS: Mapping[str, FileFormat] = {
     "text": FileFormat.TEXTFILE,
     "csv": FileFormat.TEXTFILE,
 }
-"""What Spark calls the format of a table of its own; it has placeholders where Hive's classes would stand."""
+"""Spark's names of formats; its own tables have placeholders instead of Hive's classes."""
 
 _CSV_OPTIONS = {"header": "true"}
-"""The CSV files that are read here; other ones are recorded only, as text."""
+"""The options of CSV files that Calve reads; other CSV files are only recorded, as text."""
 
 
 def file_format(what: str, storage: HiveStorage, provider: str | None = None) -> FileFormat:
@@ -52,35 +52,35 @@ def file_format(what: str, storage: HiveStorage, provider: str | None = None) ->
 
     Args:
         what: The table or partition, for messages.
-        provider: What Spark calls the format, where the table is one of Spark's own.
+        provider: Spark's name of the format, if the table is one of Spark's own.
 
     Raises:
-        UnsupportedSourceTableError: The catalog has no word for it.
+        UnsupportedSourceTableError: The catalog does not know the format.
     """
     if provider is not None:
         return _provided(what, provider, storage.serde_parameters)
     by_input, by_serde = _INPUT_FORMATS.get(storage.input_format or ""), _SERDES.get(storage.serde or "")
     if by_input is None and (storage.input_format is not None or by_serde is None):
         raise UnsupportedSourceTableError(
-            f"{what} has the input format {storage.input_format} and the serde {storage.serde}, which is no format "
-            f"that the catalog knows; it knows {', '.join(each.value for each in FileFormat)}"
+            f"{what} has the unknown input format {storage.input_format} and serde {storage.serde}; the catalog "
+            f"supports {', '.join(known.value for known in FileFormat)}"
         )
     if by_input is None or by_serde is None or by_input is by_serde:
         return by_input or by_serde or FileFormat.TEXTFILE
     if storage.input_format == _TEXT and by_serde is FileFormat.JSONFILE:
         return by_serde
     raise UnsupportedSourceTableError(
-        f"{what} has the input format {storage.input_format} ({by_input}), and the serde {storage.serde} ({by_serde}); "
+        f"{what} has the input format {storage.input_format} ({by_input}), but the serde {storage.serde} ({by_serde}); "
         "correct one of them in the source"
     )
 
 
 def _provided(what: str, provider: str, options: Mapping[str, str]) -> FileFormat:
-    found = _PROVIDERS.get(provider)
-    if found is None:
+    known_format = _PROVIDERS.get(provider)
+    if known_format is None:
         raise UnsupportedSourceTableError(
-            f"{what} is a Spark table of the format {provider!r}, of which nothing can be imported; these can: "
+            f"{what} is a Spark table of the format {provider!r}, which cannot be imported; supported formats: "
             f"{', '.join(_PROVIDERS)}"
         )
-    said = {name: value.lower() for name, value in options.items() if name not in ("path", "serialization.format")}
-    return FileFormat.CSV if provider == "csv" and said == _CSV_OPTIONS else found
+    settings = {name: value.lower() for name, value in options.items() if name not in ("path", "serialization.format")}
+    return FileFormat.CSV if provider == "csv" and settings == _CSV_OPTIONS else known_format

@@ -1,4 +1,4 @@
-"""Importing: which tables are meant, and one after the other into the catalog, each an operation of its own."""
+"""Imports of databases and tables: their plan, and one operation per table."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ STEP = "import"
 
 @dataclass(frozen=True)
 class ImportPlan:
-    """What an import is about.
+    """The plan of an import.
 
     Attributes:
         address: The source, without patterns.
-        databases: Those that are imported themselves, even if they have no tables.
-        tables: The tables and views, by name.
-        named: Those of them that were named one by one, so that it is an error if they are refused.
+        databases: The databases to create, even if they have no tables.
+        tables: The tables and views to import, sorted by name.
+        named: The tables named without a pattern, whose refusal is an error.
     """
 
     address: SourceAddress
@@ -57,7 +57,7 @@ class ImportPlan:
     named: frozenset[TableName]
 
     def failures(self, reports: Sequence[TableReport]) -> list[TableReport]:
-        """Return the reports of tables that should have been imported and were not."""
+        """Return the reports of tables whose import failed."""
         return [
             report
             for report in reports
@@ -67,26 +67,26 @@ class ImportPlan:
 
 
 class Imports:
-    """Imports into one catalog."""
+    """The imports of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Store the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
 
     def plan(self, source: str, patterns: Sequence[str] = ()) -> ImportPlan:
-        """Find the databases and tables of a source that patterns mean; nothing is changed.
+        """Return the databases and tables of a source that match patterns, without changing anything.
 
         Args:
             source: `hms://host:port[/patterns]` or `glue://region[/patterns]`, with patterns as in `Selection`,
                 separated by commas.
-            patterns: More of them; none here and there means everything.
+            patterns: Further patterns; without any pattern, everything matches.
 
         Raises:
-            InvalidSourceError: The source or a pattern cannot be read.
+            InvalidSourceError: The source or a pattern is malformed.
             SourceUnavailableError: The source does not answer.
-            DatabaseNotFoundError, TableNotFoundError: It does not have what is named without a pattern.
+            DatabaseNotFoundError, TableNotFoundError: A database or table named without a pattern does not exist.
         """
         address, more = SourceAddress.parse(source)
         selection = Selection.parse([*more, *patterns])
@@ -95,44 +95,48 @@ class Imports:
             if missing := sorted(selection.named_databases - {name.lower() for name in databases}):
                 raise DatabaseNotFoundError(f"{address} has no database {', '.join(missing)}")
             tables = [TableName(database, name) for database in databases for name in opened.tables(database)]
-        wanted = tuple(sorted(table for table in tables if selection.has_table(table)))
-        if absent := sorted(map(str, selection.named - {TableName(*map(str.lower, table)) for table in wanted})):
+        selected = tuple(sorted(table for table in tables if selection.has_table(table)))
+        if absent := sorted(map(str, selection.named - {TableName(*map(str.lower, table)) for table in selected})):
             raise TableNotFoundError(f"{address} has no table {', '.join(absent)}")
         whole = {name for name in databases if selection.has_whole_database(name)}
-        return ImportPlan(address, tuple(sorted(whole | {table.database for table in wanted})), wanted, selection.named)
+        return ImportPlan(
+            address, tuple(sorted(whole | {table.database for table in selected})), selected, selection.named
+        )
 
     def import_databases(self, plan: ImportPlan, *, updates: bool = False) -> list[str]:
-        """Create the plan's databases that are not there yet.
+        """Create the plan's databases that do not exist yet.
 
         Args:
-            updates: Give those that are there the source's description and properties; a location stays.
+            updates: Update the description and properties of existing databases; their locations stay.
 
         Returns:
-            What is defined otherwise in the catalog than in the source, or was until now, in words.
+            Descriptions of the differences between catalog and source, as they were before updates.
 
         Raises:
-            InvalidConfigurationError: The source gives a database no location, and no warehouse is set.
+            InvalidConfigurationError: A database has no location in the source, and no warehouse is set.
         """
         with open_source(plan.address) as source:
-            return [found for name in plan.databases for found in self._import_database(source, name, updates)]
+            return [
+                difference for name in plan.databases for difference in self._import_database(source, name, updates)
+            ]
 
     def _import_database(self, source: Source, name: str, updates: bool) -> Iterator[str]:
-        there = source.database(name)
-        here = self._definitions.create_database(
+        in_source = source.database(name)
+        in_catalog = self._definitions.create_database(
             name,
-            location=there.location or None,
-            description=there.description,
-            properties=there.properties,
+            location=in_source.location or None,
+            description=in_source.description,
+            properties=in_source.properties,
             if_not_exists=True,
         )
         for what in ("location", "description", "properties"):
-            mine, theirs = getattr(here, what), getattr(there, what)
+            mine, theirs = getattr(in_catalog, what), getattr(in_source, what)
             if theirs and mine != theirs and not (what == "location" and mine == theirs.rstrip("/")):
-                yield f"database {here.name}: {what}: {mine} here, {theirs} there"
+                yield f"database {in_catalog.name}: {what}: {mine} here, {theirs} there"
         if updates:
-            gone = dict.fromkeys(here.properties.keys() - there.properties.keys())
+            removed = dict.fromkeys(in_catalog.properties.keys() - in_source.properties.keys())
             self._definitions.alter_database(
-                name, description=there.description, properties={**gone, **there.properties}
+                name, description=in_source.description, properties={**removed, **in_source.properties}
             )
 
     def import_tables(
@@ -143,13 +147,13 @@ class Imports:
         *,
         requested_by: str | None = None,
     ) -> tuple[ImportPlan, list[TableReport]]:
-        """Import all tables that patterns mean; one that cannot be imported stops no other.
+        """Import all tables that match patterns; a failure of one table does not affect others.
 
         Returns:
-            The plan, and a report of each table; `ImportPlan.failures` says which of them went wrong.
+            The plan, and a report of each table; `ImportPlan.failures` returns those that failed.
 
         Raises:
-            CatalogError: As `plan`, and as `import_databases`.
+            CatalogError: As for `plan` and `import_databases`.
         """
         options = options or ImportOptions()
         plan = self.plan(source, patterns)
@@ -183,22 +187,21 @@ class Imports:
         operation_id: str | None = None,
         requested_by: str | None = None,
     ) -> TableReport:
-        """Import one table with its partitions, or a view; its database has to be there.
+        """Import one table with its partitions, or a view, into an existing database.
 
-        Done again, it adds what is new, and ends in the same state after it was killed. No file is touched. Partitions
-        come in transactions of their own, so readers see them while others are still to come.
+        Repeated, it adds what is new; after a kill, it ends in the same state as an undisturbed run. No file is
+        changed. Each batch of partitions has its own transaction, so readers see some partitions before the others.
 
         Args:
-            source: The source, as for `plan`; patterns in it do not count.
-            operation_id: A committed operation of this id is not done again: its report is returned. By default, a new
-                one.
+            source: The source, as for `plan`; patterns in it are ignored.
+            operation_id: The id of the operation; if it has committed already, return its report. By default, a new id.
 
         Raises:
-            SourceUnavailableError, TableNotFoundError: The source does not answer, or has no such table.
-            UnsupportedSourceTableError: The catalog cannot keep the table.
-            InvalidRequestError: A name or a type cannot be used, or partitions do not admit another key.
-            LocationInUseError: Another table has its location, or a folder around or inside it.
-            OperationConflictError: Another operation is at work on the table.
+            SourceUnavailableError, TableNotFoundError: The source does not answer, or does not have the table.
+            UnsupportedSourceTableError: The catalog cannot store the table.
+            InvalidRequestError: A name or type is invalid, or existing partitions prevent the change of a key.
+            LocationInUseError: Its location overlaps another table's location.
+            OperationConflictError: Another operation is running on the table.
         """
         options = options or ImportOptions()
         with open_source(SourceAddress.parse(source)[0]) as opened:
@@ -252,8 +255,8 @@ class Imports:
     def _attempt(
         self, source: Source, name: TableName, options: ImportOptions, attempt: tuple[str, str, int] | None
     ) -> TableReport:
-        found = source.table(name)
-        definition = definition_of(found, source.address.of_table(name))
+        source_table = source.table(name)
+        definition = definition_of(source_table, source.address.of_table(name))
 
         def guard(connection: Connection) -> None:
             if attempt is not None:
@@ -269,17 +272,17 @@ class Imports:
         if table.partition_keys:
             work = PartitionImport(self._storage, self._definitions, table, options, guard=guard, beat=beat)
             try:
-                counts = work(source.partitions(name), Partitions(definition, spark_provider(found.parameters)))
+                counts = work(source.partitions(name), Partitions(definition, spark_provider(source_table.parameters)))
             except CatalogError as error:
                 if applied := work.counts.applied:
-                    error.add_note(f"before that, {applied}, which stays; import again to continue")
+                    error.add_note(f"before that, {applied}; these changes stay. Import again to continue")
                 raise
         return TableReport(str(name), outcome, differing, counts, is_dry_run=options.is_dry_run)
 
     def _define(
         self, definition: Definition, options: ImportOptions, guard: Callable[[Connection], None]
     ) -> tuple[Table, ImportOutcome, tuple[str, ...]]:
-        """Create the table, or compare it, and perhaps change it, in one transaction; say what was different."""
+        """Create the table, or compare and update it, in one transaction; return it with the differences."""
         with self._storage.read() as connection:
             table = find_table(self._definitions, connection, definition)
             if options.is_dry_run and table is None:
@@ -311,7 +314,7 @@ def _close(source: Source | None) -> None:
 
 
 def failure_report(table: TableName, error: Exception, options: ImportOptions) -> TableReport:
-    """Return the report of a table that an error has stopped."""
+    """Return the report of a table whose import raised an error."""
     is_refused = isinstance(error, InvalidRequestError | LocationInUseError)
     outcome = ImportOutcome.REFUSED if is_refused else ImportOutcome.FAILED
     return TableReport(

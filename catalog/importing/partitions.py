@@ -1,4 +1,4 @@
-"""Importing the partitions of one table, in batches: of millions, only some are in memory at once."""
+"""Import of the partitions of one table, in batches, with bounded memory."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 
 BATCH = 10_000
-"""Partitions of one transaction."""
+"""The number of partitions in one transaction."""
 
 WAITING = 10_000
-"""Partitions whose folders are taken, and that are tried again after all others, in one transaction."""
+"""The maximum number of partitions with folders in use that are tried again after all others, in one transaction."""
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What an import does beyond adding.
+    """Options of an import.
 
     Attributes:
-        updates: Change what is defined otherwise in the catalog than in the source.
+        updates: Update definitions that differ from the source.
         drops_vanished: Drop partitions that the source does not have; their files stay.
-        is_dry_run: Change nothing, and say what would be changed. Whether folders are taken is not known before.
+        is_dry_run: Only report the changes, without checking whether folders are in use.
         confirm_drop: Called with the digest of the vanished partitions (`PartitionCounts.vanished_digest`) before any
             is dropped; raises to refuse.
     """
@@ -61,11 +61,11 @@ class PartitionImport:
         guard: Callable[[Connection], None],
         beat: Callable[[int], None],
     ) -> None:
-        """Take the table.
+        """Store the table.
 
         Args:
-            guard: Called in each transaction: raises if this attempt was given up.
-            beat: Told how many partitions were seen.
+            guard: Called in each transaction; raises if this attempt was abandoned.
+            beat: Called with the number of partitions read so far, to send a heartbeat.
         """
         self._storage = storage
         self._table = table
@@ -76,14 +76,14 @@ class PartitionImport:
         self.counts = PartitionCounts()
         lacking = ["drop vanished partitions"] * (not options.drops_vanished)
         lacking += ["update changed ones"] * (not options.updates)
-        hint = f"; if the source gave the folder from one partition to another, ask to {' and '.join(lacking)}"
+        hint = f"; if the source moved the folder from one partition to another, ask to {' and '.join(lacking)}"
         self._changes = PartitionChanges(storage, definitions, self._known, self.counts, guard, hint if lacking else "")
 
     def __call__(self, pages: Iterable[Sequence[HivePartition]], made: Partitions) -> PartitionCounts:
-        """Compare a source's partitions with the catalog's; then drop, update and add what differs, in this order.
+        """Compare a source's partitions with the catalog's; then drop, update and add partitions, in this order.
 
-        A folder that one partition leaves is then free for another. What differs is kept in files meanwhile: the source
-        is read once, and memory does not grow with its partitions.
+        The order frees folders before other partitions need them. Differences are buffered in files, so that the source
+        is read once with bounded memory.
         """
         with TemporaryFile(prefix="calve-") as changed_file, TemporaryFile(prefix="calve-") as new_file:
             changed, new = PartitionFile(changed_file), PartitionFile(new_file)
@@ -139,7 +139,7 @@ class PartitionImport:
                 self._changes.refuse(partition, error)
             del waiting[WAITING:]
             self._beat(self.counts.seen)
-        # What later batches have moved away no longer prevents anything.
+        # Try again: later batches may have freed the folders.
         for partition, error in self._changes.update([partition for partition, _ in waiting]) if waiting else ():
             self._changes.refuse(partition, error)
         for batch in batched(new, BATCH):
@@ -149,19 +149,19 @@ class PartitionImport:
     # --- what the source does not have --------------------------------------------------------------------------
 
     def _find_vanished(self) -> None:
-        """Count, and perhaps drop, the partitions that the source does not have."""
+        """Count the partitions that the source does not have, and drop them if requested."""
         vanished: list[Sequence[int]] = []
-        for gone in self._seen.lacking(BATCH):
-            for partition in gone:
+        for missing in self._seen.lacking(BATCH):
+            for partition in missing:
                 self.counts.vanished.add(self._table.partition_name(partition.packed_values))
-            if gone:
-                vanished.append(array("q", [partition.id for partition in gone]))
+            if missing:
+                vanished.append(array("q", [partition.id for partition in missing]))
             self._beat(self.counts.seen)
         if vanished:
             self._drop(vanished)
 
     def _drop(self, vanished: Sequence[Sequence[int]]) -> None:
-        """Drop the partitions of ids, in batches, if the import is to; all of them are known before the first goes."""
+        """Compute the digest of the vanished partitions; if requested, confirm and drop them in batches."""
         digest = sha256(f"{self._table.id}".encode())
         for ids in vanished:
             digest.update(b"".join(b",%d" % partition_id for partition_id in ids))

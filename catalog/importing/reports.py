@@ -1,4 +1,4 @@
-"""What an import found and did, table by table."""
+"""Reports of an import, one per table."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from enum import StrEnum
 from typing import Any, Self
 
 SHOWN = 100
-"""Partitions of each sort that a report names; it counts them all."""
+"""The number of partitions of each kind that a report names; it counts all of them."""
 
 
 HEADERS = ("TABLE", "OUTCOME", "PARTITIONS", "ADDED", "CHANGED", "VANISHED", "REFUSED", "REMARKS")
-"""What `TableReport.row` has."""
+"""The headers of `TableReport.row`."""
 
 
 class ImportOutcome(StrEnum):
-    """What became of a table."""
+    """The outcome of the import of a table."""
 
     CREATED = "created"
     UPDATED = "updated"
-    """It was in the catalog with another definition, and has the source's now."""
+    """Its definition in the catalog differed, and was updated."""
     UNCHANGED = "unchanged"
-    """Its definition is the source's; partitions may be new."""
+    """Its definition equals the source's; partitions may be new."""
     DIFFERS = "differs"
-    """It has another definition than in the source, and keeps it, because nobody asked to change it."""
+    """Its definition differs from the source's, and was not updated, because updates were not requested."""
     REFUSED = "refused"
-    """The catalog cannot keep it."""
+    """The catalog cannot store it."""
     FAILED = "failed"
 
 
 @dataclass
 class Named:
-    """How many things there are, and the first of them in words."""
+    """A count of things, with descriptions of the first ones."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
 
     def add(self, text: str) -> None:
-        """Count one more."""
+        """Count a thing, and store its description if there is room."""
         self.count += 1
         if len(self.first) < SHOWN:
             self.first.append(text)
@@ -46,17 +46,17 @@ class Named:
 
 @dataclass
 class PartitionCounts:
-    """What became of a table's partitions.
+    """The outcome of the import of a table's partitions.
 
     Attributes:
-        seen: Those that the source has.
-        added: Those of them that are new in the catalog.
-        changed: Those whose location, format, properties or statistics are others than in the source.
-        updated: How many of these were changed.
-        vanished: Those that only the catalog has.
-        vanished_digest: A digest of them; empty when there is none.
-        dropped: How many of these were dropped; their files stay.
-        refused: Those that the catalog cannot keep, with the reason.
+        seen: The number of partitions in the source.
+        added: The number of new partitions.
+        changed: Partitions whose location, format, properties or statistics differ from the source.
+        updated: The number of these that were updated.
+        vanished: Partitions that only the catalog has.
+        vanished_digest: A digest of these; empty if there are none.
+        dropped: The number of these that were dropped; their files stay.
+        refused: Partitions that the catalog cannot store, with reasons.
     """
 
     seen: int = 0
@@ -70,7 +70,7 @@ class PartitionCounts:
 
     @property
     def applied(self) -> str:
-        """The changes in words, or an empty string if nothing changed."""
+        """A description of the changes, or an empty string if nothing changed."""
         if not (self.added or self.updated or self.dropped):
             return ""
         return f"{self.added:,} partitions were added, {self.updated:,} updated and {self.dropped:,} dropped"
@@ -78,13 +78,13 @@ class PartitionCounts:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What an import did with one table.
+    """The report of the import of one table.
 
     Attributes:
         table: `database.name`.
-        differences: What is defined otherwise in the catalog than in the source, or was until now.
-        reason: Why it was REFUSED or FAILED.
-        is_dry_run: Nothing was changed; the counts say what would be.
+        differences: Differences between catalog and source, as they were before updates.
+        reason: The reason for REFUSED or FAILED.
+        is_dry_run: Nothing was changed; the counts describe what would be changed.
     """
 
     table: str
@@ -95,12 +95,12 @@ class TableReport:
     is_dry_run: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report for JSON."""
+        """Return the report as JSON values."""
         return {**asdict(self), "differences": list(self.differences)}
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Self:
-        """Read what `as_json` wrote."""
+        """Return the report that `as_json` has stored."""
         counts = dict(fields["partitions"])
         named = {name: Named(**counts[name]) for name in ("changed", "vanished", "refused")}
         return cls(
@@ -113,17 +113,17 @@ class TableReport:
         )
 
     def row(self) -> tuple[str | int, ...]:
-        """Return the report as a line of a table."""
+        """Return the report as a table row; see `HEADERS`."""
         counts = self.partitions
         numbers = (counts.seen, counts.added, counts.changed.count, counts.vanished.count, counts.refused.count)
         return (self.table, self.outcome, *numbers, self.summary)
 
     @property
     def summary(self) -> str:
-        """What there is to say beyond the counts, in one line."""
+        """Remarks beyond the counts, in one line."""
         partitions = self.partitions
-        said = [self.reason or "", "; ".join(self.differences)]
+        remarks = [self.reason or "", "; ".join(self.differences)]
         for what, named in (("refused", partitions.refused), ("vanished", partitions.vanished)):
             if named.count:
-                said.append(f"{what}: {', '.join(named.first[:3])}{', …' if named.count > 3 else ''}")
-        return "; ".join(text for text in said if text)
+                remarks.append(f"{what}: {', '.join(named.first[:3])}{', …' if named.count > 3 else ''}")
+        return "; ".join(text for text in remarks if text)

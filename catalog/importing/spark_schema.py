@@ -1,4 +1,4 @@
-"""The columns of Spark's own tables, which stand in the table's parameters where Hive cannot hold them."""
+"""Columns of Spark's own tables, which Spark stores in table parameters if Hive cannot represent them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _PLACEHOLDER = (("col", "array<string>"),)
 
 _NAMES = {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}
 OWN_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""Metadata of a column of Spark's that is, or has, a char or varchar: its whole type."""
+"""The metadata field of Spark columns that contain a char or varchar: the complete type."""
 
 
 def spark_provider(parameters: Mapping[str, str]) -> str | None:
-    """Return what Spark calls the format of a table of its own, in lower case; None for Hive's tables."""
+    """Return Spark's name of the format of its own table, in lower case; None for Hive's tables."""
     provider = parameters.get(PROVIDER, "").lower()
     return provider if provider not in ("", "hive") else None
 
@@ -26,7 +26,7 @@ def spark_provider(parameters: Mapping[str, str]) -> str | None:
 def real_columns(
     columns: tuple[Column, ...], keys: tuple[Column, ...], parameters: Mapping[str, str]
 ) -> tuple[Column, ...]:
-    """Return the columns of a table's files: those that Hive has, or Spark's, where Hive only has a placeholder.
+    """Return the columns of a table's files: Spark's if Hive has only a placeholder, else Hive's.
 
     Source: Spark's `HiveExternalCatalog` (`DATASOURCE_SCHEMA`, `EMPTY_DATA_SCHEMA`).
     """
@@ -36,11 +36,11 @@ def real_columns(
     if text is None:
         return columns
     names = {key.name.lower() for key in keys}
-    return tuple(_column(each) for each in json.loads(text)["fields"] if each["name"].lower() not in names)
+    return tuple(_column(field) for field in json.loads(text)["fields"] if field["name"].lower() not in names)
 
 
 def _schema_text(parameters: Mapping[str, str]) -> str | None:
-    """Return the schema as JSON, which long ones are cut into parts of."""
+    """Return the schema as JSON, joined from its parts if it is long."""
     if (whole := parameters.get(_SCHEMA)) is not None:
         return whole
     count = parameters.get(f"{_SCHEMA}.numParts")
@@ -54,17 +54,17 @@ def _column(field: Mapping[str, Any]) -> Column:
     return Column(field["name"], metadata.get(OWN_TYPE) or _hive_type(field["type"]), metadata.get("comment"))
 
 
-def _hive_type(found: str | Mapping[str, Any]) -> str:
-    """Return a type of Spark's JSON as Hive writes it."""
-    if isinstance(found, str):
-        return _NAMES.get(found, found)
-    match found["type"]:
+def _hive_type(spark_type: str | Mapping[str, Any]) -> str:
+    """Return a type in Spark's JSON in Hive's notation."""
+    if isinstance(spark_type, str):
+        return _NAMES.get(spark_type, spark_type)
+    match spark_type["type"]:
         case "array":
-            return f"array<{_hive_type(found['elementType'])}>"
+            return f"array<{_hive_type(spark_type['elementType'])}>"
         case "map":
-            return f"map<{_hive_type(found['keyType'])},{_hive_type(found['valueType'])}>"
+            return f"map<{_hive_type(spark_type['keyType'])},{_hive_type(spark_type['valueType'])}>"
         case "struct":
-            inner = (f"{each['name']}:{_hive_type(each['type'])}" for each in found["fields"])
+            inner = (f"{field['name']}:{_hive_type(field['type'])}" for field in spark_type["fields"])
             return f"struct<{','.join(inner)}>"
         case other:
             return str(other)

@@ -1,4 +1,4 @@
-"""Making a table of the catalog what its source says it is."""
+"""Creation and update of the catalog's tables from a source's definition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 
 def find_table(definitions: Definitions, connection: Connection, definition: Definition) -> Table | None:
-    """Return the catalog's table of the same name; None when there is none, nor perhaps its database."""
+    """Return the catalog's table of the same name; None if the table or its database does not exist."""
     try:
         return definitions.get_table(definition.name, connection)
     except NotFoundError:
@@ -31,7 +31,7 @@ def create_table(definitions: Definitions, connection: Connection, definition: D
     """Create a table as its source defines it, in the caller's transaction.
 
     Raises:
-        InvalidRequestError: A name or a type cannot be used.
+        InvalidRequestError: A name or type is invalid.
     """
     return definitions.insert_table(
         connection,
@@ -49,10 +49,10 @@ def create_table(definitions: Definitions, connection: Connection, definition: D
 
 
 def unborn_table(definition: Definition) -> Table:
-    """Return what a table would be, for a dry run.
+    """Return a table as it would be created, for a dry run.
 
     Raises:
-        InvalidTableError, InvalidKeyTypeError: It cannot be created.
+        InvalidTableError, InvalidKeyTypeError: The table cannot be created.
     """
     if definition.columns or definition.view_text is None:
         check_columns(str(definition.name), definition.columns, definition.partition_keys)
@@ -71,50 +71,51 @@ def unborn_table(definition: Definition) -> Table:
 
 
 def refuse_other(table: Table, definition: Definition, *, is_adopted: bool) -> None:
-    """Refuse what is another table than the source's, and what no change can make that one.
+    """Refuse a table of another origin, and one that cannot be updated to the source's definition.
 
     Args:
-        is_adopted: A table that did not come from this entry of this source may become that, too.
+        is_adopted: Accept a table of another origin.
 
     Raises:
-        TableAlreadyExistsError: It came from elsewhere, and is not adopted.
-        UnsupportedSourceTableError: It is a view where the source has a table, or the other way round; it has a
-            partition scheme; or it has not as many partition keys, or has them in another order.
+        TableAlreadyExistsError: It has another origin, and `is_adopted` is false.
+        UnsupportedSourceTableError: It is a view and the source's is a table, or the other way round; it has a
+            partition scheme; or the number or order of its partition keys differs.
     """
-    origin, wanted = table.properties.get(SOURCE_PROPERTY), definition.properties[SOURCE_PROPERTY]
-    if origin != wanted and not is_adopted:
+    origin, address = table.properties.get(SOURCE_PROPERTY), definition.properties[SOURCE_PROPERTY]
+    if origin != address and not is_adopted:
         raise TableAlreadyExistsError(
-            f"table {table.full_name} exists, and came from {origin or 'no source'} instead of {wanted}; rename it, or "
-            "drop it, or ask for updates to make it what the source says"
+            f"table {table.full_name} exists, but was imported from {origin or 'no source'} instead of {address}; "
+            "rename or drop it, or ask for updates to replace its definition with the source's"
         )
     here, there = ([key.name for key in keys] for keys in (table.partition_keys, definition.partition_keys))
     reason = None
     if table.is_view != (definition.view_text is not None):
-        reason = "a view in the catalog, and a table" if table.is_view else "a table in the catalog, and a view"
+        reason = "a view in the catalog, but a table" if table.is_view else "a table in the catalog, but a view"
         reason += " in the source"
     elif table.is_iceberg:
-        reason = "an Iceberg table in the catalog, and a Hive table in the source"
+        reason = "an Iceberg table in the catalog, but a Hive table in the source"
     elif table.scheme is not None:
-        reason = f"a table with a partition scheme ({table.scheme.type} on {table.scheme.column}), which no source has"
+        scheme = f"{table.scheme.type} on {table.scheme.column}"
+        reason = f"a table with a partition scheme ({scheme}), which sources do not support"
     elif len(here) != len(there) or (here != there and sorted(here) == sorted(there)):
-        reason = f"partitioned by ({', '.join(here)}) in the catalog, and by ({', '.join(there)}) in the source"
+        reason = f"partitioned by ({', '.join(here)}) in the catalog, but by ({', '.join(there)}) in the source"
     if reason is not None:
         raise UnsupportedSourceTableError(
-            f"table {table.full_name} is {reason}; rename it, or drop it, and import it again"
+            f"table {table.full_name} is {reason}; rename or drop it, then import it again"
         )
 
 
 def differences(table: Table, definition: Definition) -> list[str]:
-    """Return what is defined otherwise in the catalog than in the source, in words."""
-    found = [*_column_differences("column", table.columns, definition.columns)]
-    found += _column_differences("partition key", table.partition_keys, definition.partition_keys)
-    found += [f"format: {table.format} here, {definition.format} there"] * (table.format is not definition.format)
+    """Return descriptions of the differences between the catalog's and the source's definition."""
+    descriptions = [*_column_differences("column", table.columns, definition.columns)]
+    descriptions += _column_differences("partition key", table.partition_keys, definition.partition_keys)
+    descriptions += [f"format: {table.format} here, {definition.format} there"] * (table.format is not definition.format)
     if comparable(table.location) != comparable(definition.location):
-        found.append(f"location: {table.location} here, {definition.location} there")
+        descriptions.append(f"location: {table.location} here, {definition.location} there")
     for what in ("kind", "description", "view_text", "buckets"):
         here, there = getattr(table, what), getattr(definition, what)
-        found += [f"{what.replace('_', ' ')}: {here} here, {there} there"] * (here != there)
-    return [*found, *_property_differences(table, definition)]
+        descriptions += [f"{what.replace('_', ' ')}: {here} here, {there} there"] * (here != there)
+    return [*descriptions, *_property_differences(table, definition)]
 
 
 def _property_differences(table: Table, definition: Definition) -> Iterator[str]:
@@ -125,9 +126,9 @@ def _property_differences(table: Table, definition: Definition) -> Iterator[str]
 
 
 def _column_differences(what: str, here: Sequence[Column], there: Sequence[Column]) -> Iterator[str]:
-    known, wanted = ({column.name: column for column in columns} for columns in (here, there))
-    for name in (*known, *(name for name in wanted if name not in known)):
-        old, new = known.get(name), wanted.get(name)
+    known, expected = ({column.name: column for column in columns} for columns in (here, there))
+    for name in (*known, *(name for name in expected if name not in known)):
+        old, new = known.get(name), expected.get(name)
         if old is None or new is None:
             yield f"{what} {name}: only {'there' if old is None else 'here'}"
         elif not _is_same_type(old.type, new.type):
@@ -135,7 +136,7 @@ def _column_differences(what: str, here: Sequence[Column], there: Sequence[Colum
         elif old.comment != new.comment:
             yield f"{what} {name}: another comment"
     order = [column.name for column in there]
-    if known.keys() == wanted.keys() and list(known) != order:
+    if known.keys() == expected.keys() and list(known) != order:
         yield f"{what}s: in the order {', '.join(known)} here, {', '.join(order)} there"
 
 
@@ -144,13 +145,13 @@ def _is_same_type(one: str, other: str) -> bool:
 
 
 def update_table(definitions: Definitions, connection: Connection, table: Table, definition: Definition) -> Table:
-    """Make a table that the caller holds exclusively what its source says.
+    """Update a table, which the caller has locked exclusively, to its source's definition.
 
-    Partitions keep their places, and their values have to stay the same under other types of keys.
+    Partitions keep their locations, and new types of keys must not change their values.
 
     Raises:
-        InvalidTableError: The value of a partition would not be the same any more.
-        IndexedKeyError: A partition index does not admit another key.
+        InvalidTableError: A value of a partition would change.
+        IndexedKeyError: A partition index prevents the change of a key.
     """
     keys = {old.name: new for old, new in zip(table.partition_keys, definition.partition_keys, strict=True)}
     if definition.view_text is None:
@@ -174,7 +175,7 @@ def update_table(definitions: Definitions, connection: Connection, table: Table,
 
 
 def _pin_formats(connection: Connection, table: Table) -> None:
-    """Write down the format of partitions that have none of their own, which would follow the table's new one."""
+    """Store the current format in partitions that use the table's, so that they do not follow its new format."""
     row = PartitionRow
     texts = connection.scalars(select(row.properties).where(row.table_id == table.id).distinct()).all()
     for text in texts:
@@ -186,5 +187,5 @@ def _pin_formats(connection: Connection, table: Table) -> None:
 
 
 def _own(table: Table) -> dict[str, str]:
-    """Return the properties that Calve itself gave a table."""
+    """Return the properties of a table that Calve has set."""
     return {name: value for name, value in table.properties.items() if name.startswith(RESERVED)}

@@ -170,7 +170,7 @@ def test_an_imported_table_knows_its_entry(catalog: Catalog, glue: GlueEndpoint,
     assert entry_of(catalog.get_table(str(NAME))) == (source.address, NAME)
     table = catalog.create_table("demo.own", columns=[("id", "int")])
     assert entry_of(table) is None
-    with pytest.raises(InvalidSourceError, match="names no table; import it again"):
+    with pytest.raises(InvalidSourceError, match="does not name a table; import it again"):
         entry_of(replace(table, properties={SOURCE_PROPERTY: "hms://x/sales"}))
 
 

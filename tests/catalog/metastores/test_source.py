@@ -204,10 +204,10 @@ def test_the_format_is_that_of_the_classes(classes: tuple[str, ...], expected: F
     [
         ({"storage": stored((PARQUET[0], "", ORC[2]))}, "correct one of them"),
         ({"storage": stored(("com.example.Input", "", PARQUET[2]))}, r"com\.example\.Input"),
-        ({"storage": HiveStorage("/data")}, "no format that the catalog knows"),
+        ({"storage": HiveStorage("/data")}, "unknown input format"),
         ({"storage": replace(stored(PARQUET), location=None)}, "has no location"),
         ({"table_type": "MATERIALIZED_VIEW"}, "MATERIALIZED_VIEW"),
-        ({"table_type": "VIRTUAL_VIEW"}, "view without a text"),
+        ({"table_type": "VIRTUAL_VIEW"}, "view without a SELECT"),
         ({"table_type": "VIRTUAL_VIEW", "view_text": "/* Presto View: eyJ9 */"}, "view of Trino or Presto"),
         ({"parameters": {"table_type": "ICEBERG"}}, "is an Iceberg table"),
         ({"parameters": {"table_type": "delta"}}, "is a Delta table"),

@@ -93,7 +93,7 @@ def test_what_was_committed_through_the_metastore_is_only_lost_when_told(catalog
     before = imported.table()
     migrate(catalog)
     imported.alter(metadata_location="elsewhere")
-    with pytest.raises(SourceEntryChangedError, match=r"parameters\.metadata_location ; nothing was changed.*lose_data"):
+    with pytest.raises(SourceEntryChangedError, match=r"parameters\.metadata_location; nothing was changed.*lose_data"):
         catalog.migrations.revert("r1", TABLE)
     assert catalog.get_table(TABLE).is_iceberg
     catalog.migrations.revert("r2", TABLE, lose_data=True)
