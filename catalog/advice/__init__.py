@@ -1,1 +1,1 @@
-"""Which partition scheme a table should have: measured by an engine, decided here."""
+"""Advice on partition schemes for tables, from measurements of an engine."""

@@ -1,8 +1,8 @@
-"""Which scheme each column of a table could have, what it would do for the queries, and which one is the best.
+"""Choice of a partition scheme: a candidate scheme for each column, its benefit for queries, and the best candidate.
 
-A column with few values becomes a list; dates and timestamps become ranges of the calendar; a column that queries
-compare with ranges becomes ranges of about equal rows, and one that they only compare with single values is hashed. How
-good that is, is the share of the rows that the queries read then, on average; skew and nulls count against it.
+A column with few values gets a list scheme; dates and timestamps get calendar ranges; a column that queries compare
+with ranges gets ranges with about equal row counts; a column that they compare only with single values gets a hash
+scheme. The score is the average share of rows that queries would not read, reduced by skew and nulls.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from catalog.types.key_types import DateType, FloatingType, TimestampType
 from catalog.types.ranges import Ranges
 
 FILES_A_PARTITION = 4
-"""So many files of the target size a partition shall have, about."""
+"""The approximate number of files of the target size in a partition."""
 
 FEWEST, MOST = 4, 64
-"""Partitions of a proposal."""
+"""The minimum and maximum number of partitions in a proposal."""
 
 _FEW_VALUES = 50
 _SORT_COLUMNS = 3
 _FOLLOWS = 1 / 3
-"""Another column follows a partition column whose usual range is found in less than this share of the rows."""
+"""A column follows the partition column if a typical range of it lies in at most this share of the rows."""
 
 _ALL = 1 - 1e-6
 _WINDOWS = 20
-"""Usual ranges: each has this part of the rows."""
+"""The number of typical ranges that the rows are divided into."""
 
 _DAYS = {"1 year": 365.25, "1 quarter": 91.3, "1 month": 30.44, "1 week": 7.0, "1 day": 1.0, "1 hour": 1 / 24}
 _MONTHS = {"1 year": 12, "1 quarter": 3, "1 month": 1}
@@ -51,13 +51,13 @@ _MONTHS = {"1 year": 12, "1 quarter": 3, "1 month": 1}
 
 @dataclass(frozen=True)
 class Candidate:
-    """A column as partition column.
+    """A column as a candidate for the partition column.
 
     Attributes:
-        scheme: None when the column is of no use as one.
-        queries_pruned: How many queries would read less than all.
-        read_share: The share of the rows that the queries read, on average; None without queries.
-        partition_skew: The rows of the largest partition by those of the average one.
+        scheme: The candidate scheme; None if the column is not suitable.
+        queries_pruned: The number of queries that would not read all rows.
+        read_share: The average share of rows that queries would read; None without queries.
+        partition_skew: The row count of the largest partition divided by the average.
     """
 
     column: ColumnProfile
@@ -68,29 +68,29 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """How good it is, from 0."""
+        """The score, from 0 (useless)."""
         if self.scheme is None:
             return 0.0
-        saved = _USUALLY_GOOD[self.scheme.type] if self.read_share is None else 1 - self.read_share
+        saved = _DEFAULT_SAVINGS[self.scheme.type] if self.read_share is None else 1 - self.read_share
         skew = max(1.0, self.partition_skew or 1.0)
         return saved * (1 - self.column.null_share) / math.sqrt(skew)
 
 
-_USUALLY_GOOD: Mapping[SchemeType, float] = {
+_DEFAULT_SAVINGS: Mapping[SchemeType, float] = {
     SchemeType.RANGE_INTERVAL: 0.9,
     SchemeType.LIST: 0.6,
     SchemeType.HASH: 0.4,
     SchemeType.RANGE: 0.3,
 }
-"""How good a scheme is if nobody says what is asked."""
+"""The assumed share of rows that queries skip, for tables without known queries."""
 
 
 @dataclass(frozen=True)
 class Following:
-    """A column whose values go with those of the partition column.
+    """A column whose values correlate with the partition column.
 
     Attributes:
-        read_share: The share of the rows in the partitions that a usual range of it is found in.
+        read_share: The average share of rows in the partitions that contain a typical range of the column.
     """
 
     column: str
@@ -99,28 +99,29 @@ class Following:
 
 def candidates(profile: TableProfile, target_bytes: int) -> list[Candidate]:
     """Return all columns of a table, the best partition column first."""
-    asked = [query for query in profile.queries if query.reads_table and query.error is None]
+    queries = [query for query in profile.queries if query.reads_table and query.error is None]
     count = partition_count(profile.size_bytes, target_bytes)
-    found = [_candidate(column, asked, count) for column in profile.columns]
-    return sorted(found, key=lambda each: (-each.score, each.column.name))
+    unsorted = [_candidate(column, queries, count) for column in profile.columns]
+    return sorted(unsorted, key=lambda candidate: (-candidate.score, candidate.column.name))
 
 
 def partition_count(size_bytes: int | None, target_bytes: int) -> int:
-    """Return how many partitions a table of this size should have."""
+    """Return the recommended number of partitions of a table of this size."""
     return max(FEWEST, min(MOST, math.ceil((size_bytes or 0) / (FILES_A_PARTITION * target_bytes))))
 
 
 def best(found: Sequence[Candidate]) -> Scheme | None:
-    """Return the scheme of the best candidate, with the columns to sort by; None when none is of use."""
+    """Return the scheme of the best candidate, with sort columns; None if no candidate is useful."""
     if not found or found[0].score <= 0 or found[0].scheme is None:
         return None
-    asked = sorted((each for each in found[1:] if each.queries_pruned), key=lambda each: -each.queries_pruned)
-    return replace(found[0].scheme, sort_columns=tuple(each.column.name for each in asked[:_SORT_COLUMNS]))
+    pruning = [candidate for candidate in found[1:] if candidate.queries_pruned]
+    pruning.sort(key=lambda candidate: -candidate.queries_pruned)
+    return replace(found[0].scheme, sort_columns=tuple(other.column.name for other in pruning[:_SORT_COLUMNS]))
 
 
 def _candidate(column: ColumnProfile, queries: Sequence[QueryProfile], count: int) -> Candidate:
     bounds = [query.bounds.get(column.name) for query in queries]
-    known = [each for each in bounds if each is not None and not only_not_null(each)]
+    known = [ranges for ranges in bounds if ranges is not None and not only_not_null(ranges)]
     scheme = _scheme(column, known, count)
     if scheme is None:
         return Candidate(column, None, len(known), None, None)
@@ -129,12 +130,12 @@ def _candidate(column: ColumnProfile, queries: Sequence[QueryProfile], count: in
     skew = max(shares.values(), default=0.0) * len(shares) if shares else None
     if not queries:
         return Candidate(column, scheme, 0, None, skew)
-    read = [_read_share(loaded, shares, each) for each in bounds]
+    read = [_read_share(loaded, shares, ranges) for ranges in bounds]
     return Candidate(column, scheme, sum(share < _ALL for share in read), sum(read) / len(read), skew)
 
 
 def as_loaded(column: ColumnProfile, scheme: Scheme) -> Scheme:
-    """Return a scheme with the partitions that come by themselves when the column's rows are loaded."""
+    """Return a scheme with the partitions that loading the column's rows would create automatically."""
     if isinstance(scheme, IntervalScheme) and column.sample:
         return scheme.extended_to(column.value_type.decode(column.sample[-1][0], 0)[0])
     return scheme
@@ -143,15 +144,15 @@ def as_loaded(column: ColumnProfile, scheme: Scheme) -> Scheme:
 def _read_share(scheme: Scheme, shares: Mapping[int, float], bounds: Ranges | None) -> float:
     if bounds is None:
         return 1.0
-    return min(1.0, sum(shares.get(each, 0.0) for each in scheme.partitions_in(bounds)))
+    return min(1.0, sum(shares.get(number, 0.0) for number in scheme.partitions_in(bounds)))
 
 
 def _partition_shares(column: ColumnProfile, scheme: Scheme) -> dict[int, float]:
-    """Return the share of all rows in each partition, by the sample."""
+    """Return the estimated share of all rows in each partition, from the sample."""
     shares: dict[int, float] = dict.fromkeys(scheme.ids, 0.0)
-    each_row = (1 - column.null_share) / max(1, len(column.sample))
+    row_share = (1 - column.null_share) / max(1, len(column.sample))
     for encoded, _ in column.sample:
-        shares[scheme.partition_of(column.value_type.decode(encoded, 0)[0])] += each_row
+        shares[scheme.partition_of(column.value_type.decode(encoded, 0)[0])] += row_share
     shares[DEFAULT_PARTITION] = shares.get(DEFAULT_PARTITION, 0.0) + column.null_share
     if scheme.type is not SchemeType.HASH and shares[DEFAULT_PARTITION] < 1e-9:
         del shares[DEFAULT_PARTITION]
@@ -162,7 +163,7 @@ def _partition_shares(column: ColumnProfile, scheme: Scheme) -> dict[int, float]
 
 
 def _scheme(column: ColumnProfile, bounds: Sequence[Ranges], count: int) -> Scheme | None:
-    """Return the scheme that a column would have; None if it has one value, or none that fits."""
+    """Return a column's candidate scheme; None if it has a single value, or no scheme fits."""
     if column.distinct_count < 2 or len({encoded for encoded, _ in column.sample}) < 2:
         return None
     for properties in _properties(column, bounds, count):
@@ -174,8 +175,8 @@ def _scheme(column: ColumnProfile, bounds: Sequence[Ranges], count: int) -> Sche
 
 
 def _properties(column: ColumnProfile, bounds: Sequence[Ranges], count: int) -> Iterator[dict[str, str]]:
-    """Yield the TBLPROPERTIES that could do, the best first."""
-    has_ranges = any(not each.is_point for ranges in bounds for each in ranges)
+    """Yield TBLPROPERTIES of possible schemes, the best first."""
+    has_ranges = any(not key_range.is_point for ranges in bounds for key_range in ranges)
     is_time = isinstance(column.value_type, DateType | TimestampType)
     if is_time and (interval := _interval(column, count)) is not None:
         yield interval
@@ -192,7 +193,7 @@ def _list(texts: Iterable[str]) -> str:
 
 
 def _groups(column: ColumnProfile, count: int) -> str:
-    """Return a group for each frequent value, and groups of others up to about the same share."""
+    """Return list groups: one for each very frequent value, and groups of other values with about equal shares."""
     groups: list[list[str]] = []
     share = 0.0
     for text, own in column.frequent:
@@ -205,7 +206,7 @@ def _groups(column: ColumnProfile, count: int) -> str:
 
 
 def _interval(column: ColumnProfile, count: int) -> dict[str, str] | None:
-    """Return ranges of the calendar, as many as wanted, about; None if no step gives that."""
+    """Return TBLPROPERTIES of about `count` calendar ranges; None if no step gives such a number."""
     least, greatest = (column.sample[position][1] for position in (0, -1))
     days = (_day(column, greatest) - _day(column, least)) or 1 / 24
     steps = [text for text in _DAYS if text != "1 hour" or isinstance(column.value_type, TimestampType)]
@@ -224,7 +225,7 @@ def _day(column: ColumnProfile, text: str) -> float:
 
 
 def _first_bound(text: str, step: str) -> str:
-    """Return the first moment of the step behind the one that a value is in."""
+    """Return the first moment of the calendar step after the one that contains a value."""
     moment = datetime.fromisoformat(text.strip()[:19])
     if step in _MONTHS:
         months = (moment.year * 12 + moment.month - 1) // _MONTHS[step] * _MONTHS[step] + _MONTHS[step]
@@ -239,26 +240,26 @@ def _first_bound(text: str, step: str) -> str:
 
 
 def following(profile: TableProfile, scheme: Scheme, spread: Sequence[PartitionSpread]) -> list[Following]:
-    """Return the columns whose minima and maxima per file would prune, if the table had a scheme; the best first."""
-    rows = max(1, sum(each.row_count for each in spread))
-    found = []
+    """Return the columns whose file statistics would prune files under a scheme, the best first."""
+    rows = max(1, sum(partition.row_count for partition in spread))
+    columns = []
     for column in profile.columns:
         if column.name == scheme.column or len(column.sample) < _WINDOWS or column.distinct_count < 2:
             continue
         extremes = [
-            (each.row_count / rows, _encode(column, low), _encode(column, high))
-            for each in spread
-            for low, high in [each.extremes.get(column.name, ("", ""))]
-            if column.name in each.extremes
+            (partition.row_count / rows, _encode(column, low), _encode(column, high))
+            for partition in spread
+            for low, high in [partition.extremes.get(column.name, ("", ""))]
+            if column.name in partition.extremes
         ]
         windows = list(_windows(column))
         if not windows:
             continue
-        read = [sum(share for share, low, high in extremes if overlapping(each, low, high)) for each in windows]
+        read = [sum(share for share, low, high in extremes if overlapping(ranges, low, high)) for ranges in windows]
         average = sum(read) / len(read)
         if average <= _FOLLOWS:
-            found.append(Following(column.name, average))
-    return sorted(found, key=lambda each: (each.read_share, each.column))
+            columns.append(Following(column.name, average))
+    return sorted(columns, key=lambda follower: (follower.read_share, follower.column))
 
 
 def _encode(column: ColumnProfile, text: str) -> bytes:
@@ -266,7 +267,7 @@ def _encode(column: ColumnProfile, text: str) -> bytes:
 
 
 def _windows(column: ColumnProfile) -> Iterator[Ranges]:
-    """Yield usual ranges of a column: each has as many rows as the others."""
+    """Yield typical ranges of a column, with about equal row counts."""
     cuts = sorted({column.sample[number * len(column.sample) // _WINDOWS][0] for number in range(_WINDOWS)})
     for low, high in zip(cuts, [*cuts[1:], b"\xff"], strict=True):
         yield window(low, high)

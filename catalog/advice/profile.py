@@ -1,4 +1,4 @@
-"""What was measured of a table and of the queries that read it."""
+"""Measurements of a table and of the queries that read it."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from catalog.types.key_types import KeyType, KeyValueError
 from catalog.types.ranges import KeyRange, Ranges
 
 _FREQUENT = 64
-"""The most frequent values that are kept of each column."""
+"""The number of most frequent values to keep for each column."""
 
 
 @dataclass(frozen=True)
 class ColumnProfile:
-    """The values of one column.
+    """The distribution of one column's values.
 
     Attributes:
-        type: As Hive writes it; its values compare.
-        distinct_count: About how many different values there are, null not counted.
-        null_share: Of all rows, 0 to 1.
-        sample: Some values, ascending: texts as the catalog writes them, with their bytes.
+        type: The comparable type in Hive's notation.
+        distinct_count: The approximate number of distinct values, without null.
+        null_share: The share of nulls in all rows, 0 to 1.
+        sample: Some values in ascending order: their encoded bytes and their strings as the catalog writes them.
     """
 
     name: str
@@ -36,7 +36,7 @@ class ColumnProfile:
     def of_sample(
         cls, name: str, column_type: str, distinct_count: int, null_share: float, texts: Sequence[str | None]
     ) -> ColumnProfile:
-        """Return the profile of a column of which some rows' values are known; null is among them."""
+        """Return the profile of a column from a sample of its values, including nulls."""
         value_type = parse_column_type(column_type)
         assert value_type is not None
         sample = []
@@ -47,25 +47,25 @@ class ColumnProfile:
 
     @property
     def value_type(self) -> KeyType:
-        """The type that values compare by."""
-        found = parse_column_type(self.type)
-        assert found is not None
-        return found
+        """The type by which values are compared."""
+        value_type = parse_column_type(self.type)
+        assert value_type is not None
+        return value_type
 
     @cached_property
     def frequent(self) -> list[tuple[str, float]]:
-        """The most frequent values and their shares of all rows, the greatest first."""
+        """The most frequent values with their shares of all rows, in descending order."""
         counts = Counter(text for _, text in self.sample)
         rows = max(1, len(self.sample))
         return [(text, count / rows * (1 - self.null_share)) for text, count in counts.most_common(_FREQUENT)]
 
     @property
     def largest_share(self) -> float:
-        """The share of all rows that have the most frequent value."""
+        """The share of the most frequent value in all rows."""
         return self.frequent[0][1] if self.frequent else 0.0
 
     def quantiles(self, count: int) -> list[str]:
-        """Return up to `count` - 1 different values that cut the rows into about equal parts, ascending."""
+        """Return up to `count` - 1 distinct values, ascending, that divide the rows into about equal parts."""
         cuts: dict[bytes, str] = {}
         for number in range(1, count):
             encoded, text = self.sample[number * len(self.sample) // count] if self.sample else (b"", "")
@@ -83,13 +83,13 @@ def _encoded(value_type: KeyType, text: str) -> bytes | None:
 
 @dataclass(frozen=True)
 class QueryProfile:
-    """What one query asks of the table.
+    """The conditions of one query on the table.
 
     Attributes:
         text: The query.
         reads_table: Whether it reads the table at all.
-        bounds: Column → the ranges that its values have to be in. A column that is compared with nothing is not there.
-        error: Why nothing is known of it; None if it could be understood.
+        bounds: Column → the ranges of matching values. Columns without conditions are missing.
+        error: The reason why the query was not understood; None if it was.
     """
 
     text: str
@@ -100,12 +100,12 @@ class QueryProfile:
 
 @dataclass(frozen=True)
 class TableProfile:
-    """What was measured of a table.
+    """The measurements of a table.
 
     Attributes:
         table: `database.name`.
-        size_bytes: Of its data files; None when the catalog does not know.
-        columns: Those whose values compare, in the table's order.
+        size_bytes: The total size of its data files; None if unknown.
+        columns: The columns with comparable values, in the table's order.
     """
 
     table: str
@@ -117,10 +117,10 @@ class TableProfile:
 
 @dataclass(frozen=True)
 class PartitionSpread:
-    """What one partition would hold.
+    """The rows that one partition of a scheme would contain.
 
     Attributes:
-        extremes: Column → its least and greatest value, as texts; one of nulls only is not there.
+        extremes: Column → its least and greatest value, as strings; columns with only nulls are missing.
     """
 
     partition_id: int
@@ -129,15 +129,15 @@ class PartitionSpread:
 
 
 def only_not_null(ranges: Ranges) -> bool:
-    """Say whether ranges keep out nothing but null."""
+    """Return whether ranges exclude only null."""
     return len(ranges) == 1 and ranges[0].low <= b"\x01" and ranges[0].high >= b"\xff"
 
 
 def overlapping(ranges: Ranges, low: bytes, high: bytes) -> bool:
-    """Say whether bytes from `low` to `high`, both inclusive, touch one of the ranges."""
-    return any(each.low <= high and low < each.high for each in ranges)
+    """Return whether the values from `low` to `high`, both inclusive, overlap one of the ranges."""
+    return any(key_range.low <= high and low < key_range.high for key_range in ranges)
 
 
 def window(low: bytes, high: bytes) -> Ranges:
-    """Return the range between two encoded values, the second exclusive."""
+    """Return the range from one encoded value to another, which is exclusive."""
     return (KeyRange(low, high),)

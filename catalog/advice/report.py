@@ -1,4 +1,4 @@
-"""What to tell somebody who asks how a table should be partitioned."""
+"""Report on how a table should be partitioned."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ _SHOWN = 20
 
 
 class Measuring(Protocol):
-    """Reads a table to measure it; `catalog.statements.engine.Engine` can."""
+    """Measures tables; implemented by `catalog.statements.engine.Engine`."""
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
-        """Measure a table's columns, and what queries ask of it."""
+        """Measure a table's columns and the conditions of queries on it."""
         ...
 
     def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
-        """Say what each partition would hold, if the table had a scheme."""
+        """Return what each partition would contain under a scheme."""
         ...
 
 
 @dataclass(frozen=True)
 class TuningReport:
-    """How a table should be partitioned, and why.
+    """The recommended partitioning of a table, with reasons.
 
     Attributes:
+        profile: The measurements.
         candidates: All columns, the best partition column first.
-        scheme: What is proposed; None when no column is of use.
-        statement: The CREATE TABLE of an equal table with this scheme.
-        following: Columns whose minima and maxima per file would prune, too.
-        rebalancing: What should be done about the partitions that the table has; None without a scheme.
+        scheme: The proposed scheme; None if no column is suitable.
+        statement: The CREATE TABLE statement of an equal table with this scheme.
+        following: Columns whose file statistics would prune files, too.
+        rebalancing: Proposals for the table's existing partitions; None without a scheme.
     """
 
     profile: TableProfile
@@ -49,30 +50,32 @@ class TuningReport:
     rebalancing: Advice | None
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the report as JSON values."""
         profile = self.profile
         return {
             "table": profile.table,
             "rows": profile.row_count,
             "bytes": profile.size_bytes,
-            "columns": [_candidate_json(each) for each in self.candidates],
+            "columns": [_candidate_json(candidate) for candidate in self.candidates],
             "scheme": None if self.scheme is None else self.scheme.as_json(),
             "statement": self.statement,
-            "following": [{"column": each.column, "read_share": round(each.read_share, 4)} for each in self.following],
+            "following": [
+                {"column": follower.column, "read_share": round(follower.read_share, 4)} for follower in self.following
+            ],
             "queries": [
                 {
-                    "query": each.text,
-                    "reads_table": each.reads_table,
-                    "columns": sorted(each.bounds),
-                    "error": each.error,
+                    "query": query.text,
+                    "reads_table": query.reads_table,
+                    "columns": sorted(query.bounds),
+                    "error": query.error,
                 }
-                for each in profile.queries
+                for query in profile.queries
             ],
             "rebalancing": None if self.rebalancing is None else self.rebalancing.as_json(),
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield what follows the table of the columns, as text."""
+        """Yield the lines of text after the table of columns."""
         for query in self.profile.queries:
             if query.error is not None:
                 yield f"Not understood: {query.error}"
@@ -82,10 +85,11 @@ class TuningReport:
             yield "No column would make a sensible partition column."
         else:
             yield from ("", "Proposed:", "", *self.statement.splitlines(), "")
-        for each in self.following[:_SHOWN]:
+        for follower in self.following[:_SHOWN]:
             yield (
-                f"{each.column} follows {self.scheme.column if self.scheme else ''}: a usual range of it is found in "
-                f"{_percent(each.read_share)} of the rows; as a sort column it prunes files by their minima and maxima."
+                f"{follower.column} follows {self.scheme.column if self.scheme else ''}: a typical range of it lies in "
+                f"{_percent(follower.read_share)} of the rows; as a sort column it prunes files by their minima and "
+                "maxima."
             )
         if self.rebalancing is not None:
             for proposal in self.rebalancing.proposals:
@@ -94,21 +98,21 @@ class TuningReport:
                 yield f"Partition {number} is too large; the DAG rebalance_advisor finds where to split it."
 
     def rows(self) -> list[tuple[str, ...]]:
-        """Return a row for each column: name, type, values, nulls, largest, queries pruned, rows read, scheme."""
-        asked = sum(query.reads_table and query.error is None for query in self.profile.queries)
+        """Return a row for each column, with the values of `HEADERS`."""
+        query_count = sum(query.reads_table and query.error is None for query in self.profile.queries)
         return [
             (
-                each.column.name,
-                each.column.type,
-                f"{each.column.distinct_count:,}",
-                _percent(each.column.null_share),
-                _percent(each.column.largest_share),
-                f"{each.queries_pruned} of {asked}" if asked else "",
-                "" if each.read_share is None else _percent(each.read_share),
-                "" if each.partition_skew is None else f"{each.partition_skew:.1f}",
-                _in_short(each.scheme),
+                candidate.column.name,
+                candidate.column.type,
+                f"{candidate.column.distinct_count:,}",
+                _percent(candidate.column.null_share),
+                _percent(candidate.column.largest_share),
+                f"{candidate.queries_pruned} of {query_count}" if query_count else "",
+                "" if candidate.read_share is None else _percent(candidate.read_share),
+                "" if candidate.partition_skew is None else f"{candidate.partition_skew:.1f}",
+                _in_short(candidate.scheme),
             )
-            for each in self.candidates
+            for candidate in self.candidates
         ]
 
 
@@ -118,28 +122,28 @@ HEADERS = ("COLUMN", "TYPE", "VALUES", "NULLS", "LARGEST", "QUERIES", "ROWS READ
 def advise_table(
     engine: Measuring, table: Table, queries: Sequence[str], database: str, rebalancing: Advice | None
 ) -> TuningReport:
-    """Measure a table, and say how it should be partitioned.
+    """Measure a table, and return the recommended partitioning.
 
     Raises:
-        CatalogError: It cannot be read.
+        CatalogError: The table cannot be read.
     """
     profile = engine.profile(table, queries, database)
-    found = candidates(profile, target_file_bytes(table))
-    scheme = best(found)
+    ranked = candidates(profile, target_file_bytes(table))
+    scheme = best(ranked)
     followers: list[Following] = []
     statement = None
     if scheme is not None:
-        followers = following(profile, scheme, engine.spread(table, as_loaded(found[0].column, scheme)))
+        followers = following(profile, scheme, engine.spread(table, as_loaded(ranked[0].column, scheme)))
         if not scheme.sort_columns and followers:
-            scheme = replace(scheme, sort_columns=tuple(each.column for each in followers[:2]))
+            scheme = replace(scheme, sort_columns=tuple(follower.column for follower in followers[:2]))
         statement = create_statement(table, scheme)
-    return TuningReport(profile, tuple(found), scheme, statement, tuple(followers), rebalancing)
+    return TuningReport(profile, tuple(ranked), scheme, statement, tuple(followers), rebalancing)
 
 
 def create_statement(table: Table, scheme: Scheme) -> str:
     """Return the statement that creates a table with the same columns and a scheme, under another name."""
-    every = (*table.columns, *table.partition_keys)
-    columns = [f"{quoted_name(each.name)} {each.type}" for each in every if each.name != scheme.column]
+    others = [column for column in (*table.columns, *table.partition_keys) if column.name != scheme.column]
+    columns = [f"{quoted_name(column.name)} {column.type}" for column in others]
     properties = scheme.properties()
     if scheme.sort_columns:
         properties |= {"SORT_COLUMNS": ", ".join(scheme.sort_columns)}
