@@ -109,7 +109,9 @@ def differences(table: Table, definition: Definition) -> list[str]:
     """Return descriptions of the differences between the catalog's and the source's definition."""
     descriptions = [*_column_differences("column", table.columns, definition.columns)]
     descriptions += _column_differences("partition key", table.partition_keys, definition.partition_keys)
-    descriptions += [f"format: {table.format} here, {definition.format} there"] * (table.format is not definition.format)
+    descriptions += [f"format: {table.format} here, {definition.format} there"] * (
+        table.format is not definition.format
+    )
     if comparable(table.location) != comparable(definition.location):
         descriptions.append(f"location: {table.location} here, {definition.location} there")
     for what in ("kind", "description", "view_text", "buckets"):

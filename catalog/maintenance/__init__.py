@@ -1,1 +1,1 @@
-"""What accumulates, and nobody needs any more: files, journaled operations, leftovers of index builds."""
+"""Removal of obsolete files, journaled operations and leftovers of index builds; maintenance of Iceberg tables."""

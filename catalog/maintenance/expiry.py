@@ -1,6 +1,6 @@
-"""The journal of operations: ending those that nobody works on any more, and forgetting those that ended long ago.
+"""Expiry of the journal: ends abandoned operations, and removes those that ended long ago.
 
-An operation stays as long as a folder of its files is there, because the folder is judged by it.
+An operation stays as long as a folder of its files exists, because vacuum judges the folder by it.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ _BATCH = 1_000
 def expire_operations(
     storage: Storage, definitions: Definitions, operations: Operations, before_ms: int, *, is_dry_run: bool
 ) -> ExpiryReport:
-    """End abandoned operations, and remove those that ended before some time; see `Maintenance.expire_operations`."""
-    abandoned = [each for each in operations.abandoned() if is_dry_run or operations.give_up_abandoned(each)]
+    """End abandoned operations, and remove those that ended before a time; see `Maintenance.expire_operations`."""
+    abandoned = [
+        operation for operation in operations.abandoned() if is_dry_run or operations.give_up_abandoned(operation)
+    ]
     in_use: set[int] | None = None
     problems: list[str] = []
     removed = kept = 0
     for batch in _batches(storage, _is_expired(before_ms)):
         if in_use is None:
             in_use = _numbers_in_use(storage, definitions, problems)
-        going = [] if problems else [number for number in batch if number not in in_use]
-        kept += len(batch) - len(going)
-        removed += len(going) if is_dry_run else _remove(storage, going, before_ms)
+        removable = [] if problems else [number for number in batch if number not in in_use]
+        kept += len(batch) - len(removable)
+        removed += len(removable) if is_dry_run else _remove(storage, removable, before_ms)
     if not is_dry_run:
         with storage.write() as connection:
             expire_approvals(connection, before_ms)
-    return ExpiryReport(is_dry_run, tuple(each.id for each in abandoned), removed, kept, tuple(problems))
+    return ExpiryReport(is_dry_run, tuple(operation.id for operation in abandoned), removed, kept, tuple(problems))
 
 
 def _is_expired(before_ms: int) -> ColumnElement[bool]:
-    # Until vacuum has deleted the folder of a dropped table, the operation is all that tells of it.
-    is_purge_to_do = and_(
+    # Until vacuum has deleted the folder of a dropped table, only the operation records that it must be deleted.
+    is_unfinished_purge = and_(
         OperationRow.kind.in_((OperationKind.DROP_TABLE, OperationKind.DROP_PARTITIONS)),
         OperationRow.state == OperationState.COMMITTED,
     )
     return and_(
         OperationRow.state.not_in(UNFINISHED),
         OperationRow.heartbeat_at_ms <= before_ms,
-        not_(is_purge_to_do),
+        not_(is_unfinished_purge),
     )
 
 
@@ -72,7 +74,7 @@ def _batches(storage: Storage, condition: ColumnElement[bool]) -> Iterator[list[
 
 
 def _numbers_in_use(storage: Storage, definitions: Definitions, problems: list[str]) -> set[int]:
-    """Return the operations that have a folder below the location of a table, whatever it was called then."""
+    """Return the operations that have a folder below the current location of any table."""
     numbers: set[int] = set()
     for table in definitions.list_tables():
         if table.is_view:
@@ -87,12 +89,12 @@ def _numbers_in_use(storage: Storage, definitions: Definitions, problems: list[s
 
 
 def _remove(storage: Storage, numbers: list[int], before_ms: int) -> int:
-    """Remove operations and their jobs, unless one was begun again meanwhile."""
+    """Remove operations and their jobs, except operations that were begun again meanwhile."""
     with storage.write() as connection:
         chosen = among(connection, OperationRow.number, numbers)
         expired = delete(OperationRow).where(chosen, _is_expired(before_ms)).returning(OperationRow.number)
         removed = connection.scalars(expired).all()
-        # Of loads whose staging folder somebody else has deleted.
+        # Reservations of loads whose staging folder was deleted by others.
         connection.execute(
             delete(StagedPartitionRow).where(among(connection, StagedPartitionRow.operation_number, removed))
         )

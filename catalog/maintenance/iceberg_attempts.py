@@ -1,19 +1,19 @@
-"""Deleting the metadata of Iceberg tables that did not come to be, or that are Hive tables again.
+"""Deletion of Iceberg metadata of migrations that failed or were reverted.
 
-A migration's stage writes into the folder of its attempt (`catalog.migration.staging`), and a metadata file beside it.
+A migration's stage writes into the folder of its attempt (`catalog.migration.staging`), and a metadata file next to it.
 The folder is judged by its operation:
 
-| the operation | the attempt that was committed | other attempts |
+| the operation | the committed attempt | other attempts |
 | --- | --- | --- |
-| COMMITTED, CLEANED | stays while an Iceberg table names it; goes when the table is a Hive table again | go |
-| FAILED | | go: a retry writes into another one |
-| at work | | go if their attempt has failed |
-| not known, or older than the table | stays: somebody else left it there | stays |
+| COMMITTED, CLEANED | kept while an Iceberg table refers to it; deleted after a revert | deleted |
+| FAILED | | deleted: a retry writes into another folder |
+| running | | deleted if the attempt has failed |
+| unknown, or older than the table | kept: it belongs to others | kept |
 
-Of a folder that stays, the metadata go that no Iceberg table names: of appends that were killed, or that another commit
-came before. What any table names stays, wherever that table is (`catalog.iceberg.reachability`); so does all that the
-table's entry in a metastore may name. Nothing goes that is younger than the grace period. Only these folders are looked
-into: neither data files nor what engines have written beside them are touched.
+In a kept folder, metadata that no Iceberg table refers to are deleted: they belong to appends that were killed or lost
+to a conflicting commit. Everything that any table refers to is kept, wherever that table is
+(`catalog.iceberg.reachability`), and so is everything that the table's entry in a metastore may refer to. Files younger
+than the grace period are kept. Only these folders are examined: data files and files of engines are never touched.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _KINDS = (OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
 
 @dataclass(frozen=True)
 class _Attempt:
-    """The folder of an attempt, below a location."""
+    """The folder of an attempt, relative to a location."""
 
     location: str
     name: str
@@ -52,18 +52,18 @@ class _Attempt:
 
 
 def metadata_locations(connection: Connection, table: Table) -> set[str]:
-    """Return where migrations of a table have written metadata: its own location, and those of their targets."""
+    """Return the locations where migrations of a table have written metadata: its own, and those of their targets."""
     query = select(OperationRow.request).where(OperationRow.table_id == table.id, OperationRow.kind.in_(_KINDS))
     return {table.location, *(location for request in connection.scalars(query) if (location := request["location"]))}
 
 
 def operation_numbers(storage: Storage, location: Folder) -> set[int]:
-    """Return the migrations that have the folder of an attempt below a location."""
+    """Return the numbers of migrations that have an attempt's folder below a location."""
     return {number for _, number, _ in attempt_names(storage, location)}
 
 
 def attempt_locations(connection: Connection) -> set[str]:
-    """Return where migrations of any table have written metadata, besides the tables' own locations."""
+    """Return the locations of targets where migrations of any table have written metadata."""
     query = select(OperationRow.request).where(OperationRow.kind.in_(_KINDS))
     return {location for request in connection.scalars(query) if (location := request["location"])}
 
@@ -71,14 +71,14 @@ def attempt_locations(connection: Connection) -> set[str]:
 def delete_old_metadata(
     storage: Storage, reachability: Reachability, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
 ) -> None:
-    """Delete what migrations of a table, or into it, have written, and what no Iceberg table names.
+    """Delete metadata written by migrations of a table that no Iceberg table refers to.
 
     Args:
-        cutoff_ms: What was written, or worked on, since stays.
+        cutoff_ms: Keep folders that were written or used after this time.
 
     Raises:
-        OSError, ValueError: The file system refuses.
-        UnreadableMetadataError: It is not known what an Iceberg table names that may be here.
+        OSError, ValueError: The file system refused.
+        UnreadableMetadataError: Metadata of an Iceberg table that may refer to these files cannot be read.
     """
     with storage.read() as connection:
         locations = metadata_locations(connection, table)
@@ -91,7 +91,7 @@ def delete_old_metadata(
 
 
 class _Sweeper:
-    """Clears the folders of attempts."""
+    """Deletes obsolete metadata in the folders of attempts."""
 
     def __init__(self, storage: Storage, reachability: Reachability, table: Table, cutoff_ms: int) -> None:
         self._storage = storage
@@ -100,14 +100,14 @@ class _Sweeper:
         self._cutoff_ms = cutoff_ms
 
     def clear(self, folder: Folder, attempt: _Attempt, is_dry_run: bool) -> tuple[int, int]:
-        """Return how many files went, or would go, and their bytes."""
+        """Clear the folder of an attempt; return the number and bytes of the files that were, or would be, deleted."""
         files = folder.all_files(attempt.name)
         first = folder.file_info(attempt_metadata(attempt.location, attempt.name))
         all_files = [*files, *([] if first is None else [first])]
         if any(file.modified_at_ms > self._cutoff_ms for file in all_files):
             return 0, 0
         with self._storage.read() as connection:
-            # What stays though nobody names it stays in any case.
+            # A folder that is kept without references is kept in any case.
             if self._judge(connection, attempt, is_named=False) is Verdict.KEEP:
                 return 0, 0
         named = self._reachability.reached(f"{attempt.location}/{file.path}" for file in all_files)
@@ -116,7 +116,7 @@ class _Sweeper:
         with self._storage.read() as connection:
             if self._judge(connection, attempt, is_named=True) is Verdict.KEEP:
                 return 0, 0
-        # No commit can come to have them: it has what was there when it began, and what it writes itself.
+        # No future commit can refer to them: it refers only to files of the current metadata and to its own.
         unnamed = [
             file for file in files if file.path.endswith(_METADATA) and f"{attempt.location}/{file.path}" not in named
         ]
@@ -131,7 +131,7 @@ class _Sweeper:
             with self._storage.write() as connection:
                 if self._judge(connection, attempt, is_named=False, hold=True) is not Verdict.DELETE:
                     return 0, 0
-                # Without the list of what was staged it cannot be committed, should the operation go on.
+                # Without the list of staged files the attempt cannot be committed, even if the operation continues.
                 forget_staged(folder, attempt.name)
             folder.delete_file(attempt_metadata(attempt.location, attempt.name))
             folder.delete(attempt.name)
@@ -141,7 +141,7 @@ class _Sweeper:
         writer = read_writers(connection, {attempt.number}, hold=hold).get(attempt.number)
         report = connection.scalar(select(OperationRow.report).where(OperationRow.number == attempt.number)) or {}
         if PREPARE in report and self._table.is_iceberg:
-            # Engines commit through the table's entry in a metastore, and these metadata are not looked into.
+            # Engines commit through the table's entry in a metastore, and reachability does not read those metadata.
             return Verdict.KEEP
         return judge(
             attempt.attempt,
@@ -152,7 +152,7 @@ class _Sweeper:
         )
 
     def _since(self, connection: Connection, attempt: _Attempt) -> int:
-        # A target was created by the operation itself, or has nothing to do with when the table was created.
+        # Only folders in the Hive table's own location can be older than the table; for targets its age is irrelevant.
         is_own = attempt.location == self._table.location and not self._table.is_iceberg
         return created_at_ms(connection, self._table) if is_own else 0
 

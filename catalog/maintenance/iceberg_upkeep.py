@@ -1,4 +1,4 @@
-"""What keeps an Iceberg table small and quick: Iceberg's own procedures, as statements for Spark."""
+"""Maintenance of Iceberg tables with Iceberg's own procedures, as statements for Spark."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ _DELETING = tuple(f"CALL {CATALOG}.system.{name}(" for name in ("expire_snapshot
 
 
 @dataclass(frozen=True)
-class Upkeep:
-    """What a form of `maintain_iceberg` says.
+class TableMaintenance:
+    """The fields of a form of `maintain_iceberg`.
 
     Attributes:
         tables: Names and patterns, see `catalog.tables.patterns`.
-        partition_fields: Changes of the partition spec, such as `ADD PARTITION FIELD days(at)`; files keep theirs until
-            they are rewritten.
-        rewrite_data_files: Put small files together.
-        target_file_mib: How large files become, in MiB; None for what the table says.
-        expire_snapshots: Forget snapshots, and delete the files that only they have.
-        older_than_days: Those of this age.
-        retain_last: How many stay whatever their age.
-        remove_orphan_files: Delete files below the table's location that no snapshot has, once they are
+        partition_fields: Changes of the partition spec, such as `ADD PARTITION FIELD days(at)`; existing files keep
+            their spec until they are rewritten.
+        rewrite_data_files: Compact small files.
+        target_file_mib: The target size of files in MiB; None for the table's setting.
+        expire_snapshots: Expire snapshots, and delete the files that only they refer to.
+        older_than_days: The minimum age of expired snapshots.
+        retain_last: The number of latest snapshots to keep regardless of age.
+        remove_orphan_files: Delete files below the table's location that no snapshot refers to, if they are at least
             `orphan_days` old.
-        dry_run: Only say what would be run.
+        orphan_days: The minimum age of deleted orphan files.
+        dry_run: Only report the statements that would be run.
     """
 
     tables: Sequence[str]
@@ -59,10 +60,10 @@ class Upkeep:
 
     @classmethod
     def read(cls, form: Mapping[str, Any]) -> Self:
-        """Return what a form says.
+        """Return the fields of a form.
 
         Raises:
-            WrongFieldError: A field is missing, unknown, or not right.
+            WrongFieldError: A field is missing, unknown or invalid.
         """
         require_known(form, list(cls.__dataclass_fields__))
         if not (tables := texts("tables", form.get("tables"))):
@@ -86,68 +87,69 @@ class Upkeep:
 
     @property
     def deletes_files(self) -> bool:
-        """Say whether files may be deleted."""
+        """Whether the statements may delete files."""
         return self.expire_snapshots or self.remove_orphan_files
 
     def statements(
         self, table: str, now: datetime, *, may_delete: bool = True, hidden: str | None = None
     ) -> Iterator[str]:
-        """Yield the statements for one table, in their order.
+        """Yield the statements for one table, in execution order.
 
         Args:
             table: `database.table`.
-            now: In UTC; ages are counted from it.
-            may_delete: False leaves out those that delete files.
-            hidden: The table's hidden folder (`catalog.iceberg.places`), in which orphans are looked for, too.
+            now: The time in UTC from which ages are counted.
+            may_delete: False to omit statements that delete files.
+            hidden: The table's hidden folder (`catalog.iceberg.places`), to search it for orphan files, too.
         """
         database, name = TableName.parse(table)
         for change in self.partition_fields:
             yield f"{_ALTER}{CATALOG}.`{database}`.`{name}` {change}"
-        named = f"table => '`{database}`.`{name}`'"
+        argument = f"table => '`{database}`.`{name}`'"
         if self.rewrite_data_files:
             size = self.target_file_mib
             options = f", options => map('target-file-size-bytes', '{size * _MEBIBYTE}')" if size else ""
-            yield f"CALL {CATALOG}.system.rewrite_data_files({named}{options})"
+            yield f"CALL {CATALOG}.system.rewrite_data_files({argument}{options})"
         if self.expire_snapshots and may_delete:
             then = _before(now, self.older_than_days)
-            yield f"CALL {CATALOG}.system.expire_snapshots({named}, {then}, retain_last => {self.retain_last})"
+            yield f"CALL {CATALOG}.system.expire_snapshots({argument}, {then}, retain_last => {self.retain_last})"
         if self.remove_orphan_files and may_delete:
             then = _before(now, self.orphan_days)
-            # Without it, Iceberg collects the paths of all orphans in the driver; with it, it returns up to 20,000.
-            orphans = f"CALL {CATALOG}.system.remove_orphan_files({named}, {then}, stream_results => true"
+            # Without stream_results, Iceberg collects all orphan paths in the driver; with it, only up to 20,000.
+            orphans = f"CALL {CATALOG}.system.remove_orphan_files({argument}, {then}, stream_results => true"
             yield f"{orphans})"
             if hidden is not None:
-                # Iceberg looks into no hidden folder unless told to.
+                # By default, Iceberg skips hidden folders.
                 place = hidden.replace("\\", "\\\\").replace("'", "\\'")
                 yield f"{orphans}, location => '{place}')"
 
 
 def deletes_files(statement: str) -> bool:
-    """Return whether one of `Upkeep.statements` deletes files."""
+    """Return whether one of `TableMaintenance.statements` deletes files."""
     return statement.startswith(_DELETING)
 
 
 def changes_spec(statement: str) -> bool:
-    """Return whether one of `Upkeep.statements` changes the partition spec, and so fails when it is run again."""
+    """Return whether one of `TableMaintenance.statements` changes the partition spec, so that it fails if repeated."""
     return statement.startswith(_ALTER)
 
 
 def sharing_tables(connection: Connection, table: Table, tables: Iterable[Table]) -> list[str]:
-    """Return the other tables that need files of an Iceberg table: Hive tables whose files it was given, and others.
+    """Return the other tables that share files with an Iceberg table, for instance the Hive table of a snapshot.
 
-    Iceberg knows nothing of them: once it has rewritten such a file, it deletes it with the last snapshot that has it.
+    Iceberg does not know about them: after it has rewritten a shared file, it deletes the file with the last snapshot
+    that refers to it.
 
     Args:
-        tables: All of the catalog.
+        tables: All tables of the catalog.
     """
     shared = [(reach_key(location), f"{database}.{name}") for location, database, name in shared_locations(connection)]
     mine = [location for location, name in shared if name == table.full_name]
     others = (other for other in tables if other.full_name != table.full_name and other.kind is not TableKind.VIEW)
     reaches = ((other.full_name, reach_key(other.location)) for other in others) if mine else ()
-    found = {name for name, reach in reaches if any(overlap(reach, location) for location in mine)}
+    sharing = {name for name, reach in reaches if any(overlap(reach, location) for location in mine)}
     root = reach_key(table.location)
-    found |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
-    return sorted(found)
+    sharing |= {name for location, name in shared if name != table.full_name and overlap(location, root)}
+    return sorted(sharing)
 
 
 def _before(now: datetime, days: float) -> str:

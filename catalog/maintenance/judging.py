@@ -1,4 +1,4 @@
-"""Whether the files of an operation's attempt may still be needed."""
+"""Decision whether the files of an operation's attempt may still be needed."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from catalog.storage.schema import JobRow, OperationRow, TableRow
 
 
 class Verdict(StrEnum):
-    """What becomes of the folder of an attempt."""
+    """The decision about an attempt's folder."""
 
     KEEP = "keep"
     SWEEP = "sweep"
-    """The files that are not known go."""
+    """Delete only files that are not known."""
     DELETE = "delete"
 
 
@@ -28,8 +28,8 @@ class Writer:
     """An operation that wrote files.
 
     Attributes:
-        touched_at_ms: When somebody last worked on it.
-        attempts: The latest attempt at each of its steps.
+        touched_at_ms: The time of its last heartbeat or change.
+        attempts: The number and state of the latest attempt at each of its steps.
     """
 
     state: OperationState
@@ -41,12 +41,14 @@ class Writer:
 def judge(
     attempt: int, writer: Writer | None, *, has_known_files: bool, table_created_at_ms: int, cutoff_ms: int
 ) -> Verdict:
-    """Say what becomes of the folder of an attempt.
+    """Return the decision about the folder of an attempt.
 
     Args:
-        attempt: At which of the operation's steps is not known.
-        writer: The operation; None when the journal does not have it.
-        cutoff_ms: When the grace period began.
+        attempt: The number of the attempt; its step is unknown.
+        writer: The operation; None if the journal does not have it.
+        has_known_files: A table of the catalog refers to files in the folder.
+        table_created_at_ms: The creation time of the table; older operations belong to another table.
+        cutoff_ms: The start of the grace period.
     """
     if writer is None or writer.created_at_ms < table_created_at_ms or writer.touched_at_ms > cutoff_ms:
         return Verdict.KEEP
@@ -58,7 +60,7 @@ def judge(
 
 
 def _may_commit(attempt: int, writer: Writer) -> bool:
-    """Say whether what an attempt wrote may become visible; of a FAILED operation, whoever goes on writes it anew."""
+    """Return whether an attempt may still commit its files; a retry of a FAILED operation writes new files."""
     if attempt > max((number for number, _ in writer.attempts), default=0):
         return True
     if writer.state is OperationState.FAILED:
@@ -67,18 +69,18 @@ def _may_commit(attempt: int, writer: Writer) -> bool:
 
 
 def created_at_ms(connection: Connection, table: Table) -> int:
-    """Return when a table was created."""
+    """Return the creation time of a table."""
     return connection.scalar(select(TableRow.created_at_ms).where(TableRow.id == table.id)) or 0
 
 
 def committed_operations(
     connection: Connection, table: Table, kinds: Collection[OperationKind], after_ms: int, cutoff_ms: int
 ) -> set[int]:
-    """Return the operations on a table that have committed, of which perhaps nothing is left to clear up.
+    """Return the committed operations on a table, which become CLEANED if none of their files is left to delete.
 
     Args:
-        after_ms: When the table was created; one of the same name may have been there before.
-        cutoff_ms: When the grace period began.
+        after_ms: The creation time of the table; older operations belong to another table.
+        cutoff_ms: The start of the grace period.
     """
     query = select(OperationRow.number).where(
         OperationRow.table_id == table.id,
@@ -91,10 +93,10 @@ def committed_operations(
 
 
 def read_writers(connection: Connection, numbers: Collection[int], *, hold: bool = False) -> dict[int, Writer]:
-    """Return the operations of some numbers; those that the journal does not have are left out.
+    """Return the operations with these numbers that the journal has.
 
     Args:
-        hold: Let nobody begin a step of theirs, or commit one, until the end of the transaction.
+        hold: Lock them, so that none of their steps begins or commits before the end of the transaction.
     """
     writers = {}
     for batch in batched(sorted(numbers)):

@@ -1,4 +1,4 @@
-"""`Maintenance`: clear away what nobody needs any more. Everything can be killed at any point and run again."""
+"""`Maintenance`: removes obsolete files and records. All methods can be killed at any point and repeated."""
 
 from __future__ import annotations
 
@@ -27,41 +27,44 @@ if TYPE_CHECKING:
     from catalog.iceberg.reachability import Reachability
 
 GRACE = timedelta(hours=24)
-"""How long a file stays that was replaced: for so long a reader may go on that began before."""
+"""The time that replaced files are kept, which limits how long readers may run."""
 
 RETENTION = timedelta(days=90)
-"""How long ended operations stay in the journal."""
+"""The time that ended operations stay in the journal."""
 
 
 class Maintenance:
     """Maintenance of one catalog and its files."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, loading: Loading) -> None:
-        """Take the database, the definitions in it, the journal, and what knows of staged loads."""
+        """Store the storage, the definitions in it, the journal, and the loads."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
         self._loading = loading
 
     def vacuum(self, table: str | None = None, *, grace: timedelta = GRACE, dry_run: bool = False) -> VacuumReport:
-        """Delete the files that no table has, and that are older than a grace period; see `Catalog.vacuum`."""
+        """Delete obsolete files that are older than a grace period; see `Catalog.vacuum`."""
         cutoff_ms = self._storage.now_ms() - _milliseconds("the grace period", grace)
         chosen = None if table is None else self._definitions.get_table(table)
         tally = Tally()
         purged = self._finish_purges(table, tally, dry_run)
-        tables = [each for each in self._definitions.list_tables() if not each.is_view] if chosen is None else [chosen]
+        if chosen is None:
+            tables = [candidate for candidate in self._definitions.list_tables() if not candidate.is_view]
+        else:
+            tables = [chosen]
         reachability = self._reachability(tables)
         delete_retired_files(self._storage, reachability, chosen, cutoff_ms, tally, is_dry_run=dry_run)
-        cleaned = sum(self._vacuum_location(each, reachability, cutoff_ms, tally, dry_run) for each in tables)
+        cleaned = sum(self._vacuum_location(other, reachability, cutoff_ms, tally, dry_run) for other in tables)
         return VacuumReport(dry_run, tally.tables, tuple(purged), cleaned, tuple(tally.problems))
 
     def _reachability(self, tables: Iterable[Table]) -> Reachability:
-        # Imported late: PyIceberg takes longer to import than answering a statement.
+        # Imported late: importing PyIceberg takes longer than answering a statement.
         from catalog.iceberg.reachability import Reachability
 
         with self._storage.read() as connection:
             elsewhere = retired_folders(connection) | attempt_locations(connection)
-        return Reachability(self._storage, {*elsewhere, *(each.location for each in tables)})
+        return Reachability(self._storage, {*elsewhere, *(table.location for table in tables)})
 
     def _finish_purges(self, table: str | None, tally: Tally, is_dry_run: bool) -> list[str]:
         if table is not None:
@@ -87,7 +90,10 @@ class Maintenance:
     def _vacuum_location(
         self, table: Table, reachability: Reachability, cutoff_ms: int, tally: Tally, is_dry_run: bool
     ) -> int:
-        """Clear up below a table's location; return how many operations are CLEANED. One table stops no other."""
+        """Delete obsolete files below a table's location; return the number of CLEANED operations.
+
+        Failures are recorded, so that one table does not affect others.
+        """
         if table.is_view:
             return 0
         try:
@@ -102,45 +108,45 @@ class Maintenance:
                 self._storage, self._operations, self._loading, table, cutoff_ms, tally, is_dry_run=is_dry_run
             )
         except (OSError, ValueError, CatalogError) as error:
-            tally.problems.append(f"{table.full_name}: {table.location} could not be cleared up: {error}")
+            tally.problems.append(f"{table.full_name}: {table.location} could not be vacuumed: {error}")
             return 0
 
     def expire_operations(self, *, older_than: timedelta = RETENTION, dry_run: bool = False) -> ExpiryReport:
-        """End operations that nobody works on any more, and forget those that ended long ago.
+        """End abandoned operations, and remove operations that ended long ago.
 
-        Unfinished operations that nobody works on any more (`Operations.abandoned`) have FAILED then, with the code
-        ABANDONED; a retry takes them up again. Ended ones are removed with their jobs, in batches, unless files of
-        theirs are there that vacuum judges by them.
+        Abandoned operations (`Operations.abandoned`) become FAILED with the code ABANDONED; a retry continues them.
+        Ended operations are removed with their jobs, in batches, unless vacuum still needs them to judge their files.
 
         Args:
-            older_than: Since when nobody has touched those that are removed.
+            older_than: The minimum time since the last heartbeat or change of removed operations.
+            dry_run: Only report what would be changed.
 
         Raises:
-            InvalidRequestError: The time is below 0.
+            InvalidRequestError: The time is negative.
         """
         before_ms = self._storage.now_ms() - _milliseconds("the time that operations are kept", older_than)
         return expire_operations(self._storage, self._definitions, self._operations, before_ms, is_dry_run=dry_run)
 
     def clear_failed_builds(self, *, dry_run: bool = False) -> dict[str, list[str]]:
-        """Remove what builds of partition indexes left: DELETING indexes, items of FAILED ones, and old FAILED ones.
+        """Remove leftovers of index builds: DELETING indexes, items of FAILED ones, and old FAILED ones.
 
         Returns:
-            Table → names of the indexes, of which something was there.
+            Table → names of the indexes that had leftovers.
         """
-        found = {}
+        leftovers = {}
         for table in self._definitions.list_tables():
             if (
                 table.partition_keys
                 and not table.is_iceberg
                 and (names := building.ended_leftovers(self._storage, table))
             ):
-                found[table.full_name] = names
+                leftovers[table.full_name] = names
                 if not dry_run:
                     building.clear_ended(self._storage, table)
-        return found
+        return leftovers
 
 
 def _milliseconds(what: str, time: timedelta) -> int:
     if time < timedelta(0):
-        raise InvalidRequestError(f"{what} is {time}; it is 0 or more")
+        raise InvalidRequestError(f"{what} is {time}; set it to 0 or more")
     return time // timedelta(milliseconds=1)

@@ -1,21 +1,20 @@
-"""Deleting the files below a table's location that no table knows.
+"""Deletion of orphan files: files below a table's location that no table knows.
 
-A job writes into the folder of its attempt, named by `catalog.operations.attempts`; only the commit makes the files
-known. So a folder is judged by its operation:
+A job writes into the folder of its attempt, named by `catalog.operations.attempts`; the commit makes the files known.
+The folder is judged by its operation:
 
 | the operation | a folder without known files | a folder with known files |
 | --- | --- | --- |
-| COMMITTED, CLEANED | goes: another attempt committed, or all files were retired | loses the files that are not known |
-| FAILED | goes: a retry writes into another one | |
-| at work | goes if its attempt has failed | |
-| not known, or older than the table | stays: somebody else left it there | stays |
+| COMMITTED, CLEANED | deleted: another attempt committed, or all files were retired | unknown files are deleted |
+| FAILED | deleted: a retry writes into another folder | |
+| running | deleted if its attempt has failed | |
+| unknown, or older than the table | kept: it belongs to others | kept |
 
-A file that is not known beside known ones comes from a task that Spark tried twice, or is the job's own list of what it
-wrote. Nothing goes that is younger than the grace period, neither an operation's folder nor a file. An operation of
-which nothing is left to clear up is CLEANED, and its folder is only looked into again when all its files are retired.
+An unknown file among known ones comes from a task that Spark has run twice, or is the job's manifest. Folders and files
+younger than the grace period are kept. An operation becomes CLEANED when none of its files is left to delete; its
+folder is examined again only after all its files are retired.
 
-What the catalog says is read in one state of it, so that an operation and the files that its commit made known fit
-together.
+Operations and known files are read in one transaction, so that they are consistent.
 """
 
 from __future__ import annotations
@@ -45,19 +44,19 @@ if TYPE_CHECKING:
 
 _KINDS = (OperationKind.LOAD_ROWS, OperationKind.REBALANCE)
 _FILES_AT_ONCE = 50_000
-"""Known files that are in memory at once, unless a single folder has more."""
+"""The maximum number of known files in memory, unless a single folder has more."""
 
 _FOLDERS_AT_ONCE = 5_000
 
 
 @dataclass(frozen=True)
 class Place:
-    """A folder that is the location of a table, nearly always of a single one.
+    """The location of a table, which in rare cases several tables share.
 
     Attributes:
-        table_ids: The tables.
-        spellings: The folder as locations may be written.
-        created_at_ms: When the last of the tables was created.
+        table_ids: The ids of the tables.
+        spellings: The possible spellings of the location.
+        created_at_ms: The creation time of the newest of the tables.
     """
 
     table: Table
@@ -71,8 +70,8 @@ class AttemptFolder:
     """The folder of an attempt.
 
     Attributes:
-        known_count: How many of its files a table has, or had.
-        writer: Its operation; None when the journal has none of this number.
+        known_count: The number of its files that a table has or had.
+        writer: Its operation; None if the journal does not have it.
     """
 
     name: str
@@ -84,7 +83,7 @@ class AttemptFolder:
 
 @dataclass
 class _Cleared:
-    """What was deleted, and the operations of which something is left."""
+    """Totals of deleted files, and the operations that still have files to delete."""
 
     file_count: int = 0
     size_bytes: int = 0
@@ -106,11 +105,13 @@ def delete_orphans(
     *,
     is_dry_run: bool,
 ) -> int:
-    """Delete the orphans of a table with a partition scheme; return how many operations are CLEANED now, or would be.
+    """Delete the orphan files of a table with a partition scheme; return the number of CLEANED operations.
+
+    A dry run returns the number of operations that would become CLEANED.
 
     Raises:
-        OSError, ValueError: The file system refuses; what was deleted until then is counted.
-        UnreadableMetadataError: It is not known what an Iceberg table names that may be here.
+        OSError, ValueError: The file system refused; files deleted before are counted.
+        UnreadableMetadataError: Metadata of an Iceberg table that may refer to these files cannot be read.
     """
     location = Folder(table.location)
     names = list(attempts_among(storage, location.folders("")))
@@ -118,26 +119,28 @@ def delete_orphans(
         place = _place(connection, table)
         folders = _folders(connection, place, names)
         cleanable = committed_operations(connection, table, _KINDS, place.created_at_ms, cutoff_ms)
-    orphanage = _Orphanage(storage, reachability, place, location, cutoff_ms, is_dry_run)
+    deletion = _OrphanDeletion(storage, reachability, place, location, cutoff_ms, is_dry_run)
     cleared = _Cleared()
     try:
-        orphanage.clear(folders, cleared)
+        deletion.run(folders, cleared)
     finally:
         tally.add(TableVacuum(table.full_name, orphan_files=cleared.file_count, orphan_bytes=cleared.size_bytes))
     is_committed = {
-        each.number for each in folders if each.writer is not None and each.writer.state is OperationState.COMMITTED
+        folder.number
+        for folder in folders
+        if folder.writer is not None and folder.writer.state is OperationState.COMMITTED
     }
     done = sorted((cleanable | is_committed) - cleared.unclear)
     return len(done) if is_dry_run else operations.clean(done)
 
 
 def _place(connection: Connection, table: Table) -> Place:
-    wanted = comparable(table.location)
+    location = comparable(table.location)
     query = select(TableRow.id, TableRow.location, TableRow.created_at_ms)
-    rows = [row for row in connection.execute(query) if comparable(row.location) == wanted]
-    spellings = {table.location, wanted, *(row.location for row in rows)}
-    if wanted.startswith("/"):
-        spellings |= {f"file:{wanted}", f"file://{wanted}"}
+    rows = [row for row in connection.execute(query) if comparable(row.location) == location]
+    spellings = {table.location, location, *(row.location for row in rows)}
+    if location.startswith("/"):
+        spellings |= {f"file:{location}", f"file://{location}"}
     created_at_ms = max((row.created_at_ms for row in rows), default=0)
     return Place(table, tuple(row.id for row in rows), tuple(sorted(spellings)), created_at_ms)
 
@@ -159,8 +162,8 @@ def _folders(connection: Connection, place: Place, names: Sequence[AttemptName])
     ]
 
 
-class _Orphanage:
-    """The folders below one table's location, which are cleared one by one."""
+class _OrphanDeletion:
+    """Deletes the orphan files below one table's location, folder by folder."""
 
     def __init__(
         self,
@@ -178,22 +181,22 @@ class _Orphanage:
         self._cutoff_ms = cutoff_ms
         self._is_dry_run = is_dry_run
 
-    def clear(self, folders: Iterable[AttemptFolder], cleared: _Cleared) -> None:
-        verdicts = {each: self._judge(each, each.writer) for each in folders}
-        at_stake = {each.name for each, verdict in verdicts.items() if verdict is not Verdict.KEEP}
-        others = self._used_by_others(at_stake) | self._reached(at_stake)
+    def run(self, folders: Iterable[AttemptFolder], cleared: _Cleared) -> None:
+        verdicts = {folder: self._judge(folder, folder.writer) for folder in folders}
+        candidates = {folder.name for folder, verdict in verdicts.items() if verdict is not Verdict.KEEP}
+        needed = self._used_by_others(candidates) | self._reached(candidates)
         to_sweep = []
-        for each, verdict in verdicts.items():
-            if verdict is Verdict.KEEP or each.name in others:
-                cleared.unclear.add(each.number)
+        for folder, verdict in verdicts.items():
+            if verdict is Verdict.KEEP or folder.name in needed:
+                cleared.unclear.add(folder.number)
             elif verdict is Verdict.DELETE:
-                self._delete(each, cleared)
+                self._delete(folder, cleared)
             else:
-                to_sweep.append(each)
-        for some in _portions(to_sweep):
-            known = self._known_paths(some)
-            for each in some:
-                self._sweep(each, known, cleared)
+                to_sweep.append(folder)
+        for portion in _portions(to_sweep):
+            known = self._known_paths(portion)
+            for folder in portion:
+                self._sweep(folder, known, cleared)
 
     def _judge(self, folder: AttemptFolder, writer: Writer | None) -> Verdict:
         return judge(
@@ -205,7 +208,7 @@ class _Orphanage:
         )
 
     def _used_by_others(self, names: set[str]) -> set[str]:
-        """Return those of some folders in which another table or a partition has its files."""
+        """Return the folders, among some, in which another table or a partition has its files."""
         if not names:
             return set()
         with self._storage.read() as connection:
@@ -213,7 +216,7 @@ class _Orphanage:
             return names & {neighbour.path.partition("/")[0] for neighbour in inside if neighbour.path}
 
     def _reached(self, names: set[str]) -> set[str]:
-        """Return those of some folders in which an Iceberg table has its files."""
+        """Return the folders, among some, that contain files of an Iceberg table."""
         root = self._place.table.location
         paths = {f"{root}/{name}": name for name in names}
         return {paths[path] for path in self._reachability.reached(paths)} if paths else set()
@@ -232,9 +235,10 @@ class _Orphanage:
         cleared.size_bytes += sum(file.size_bytes for file in files)
 
     def _take(self, folder: AttemptFolder) -> bool:
-        """Take a folder from whoever might commit it after all, because the operation was begun again just now.
+        """Delete the manifest of a folder, so that the operation cannot commit it even if it was begun again.
 
-        Without the list of its files nobody can.
+        Returns:
+            Whether the folder may still be deleted.
         """
         with self._storage.write() as connection:
             writer = read_writers(connection, {folder.number}, hold=True).get(folder.number)
@@ -256,8 +260,8 @@ class _Orphanage:
             cleared.size_bytes += file.size_bytes
 
     def _known_paths(self, folders: Sequence[AttemptFolder]) -> set[str]:
-        """Return the known files of some folders, as they are now: only vacuum itself forgets one."""
-        numbers, names = [each.number for each in folders], [each.name for each in folders]
+        """Return the current known files of some folders; only vacuum itself removes files from the known ones."""
+        numbers, names = [folder.number for folder in folders], [folder.name for folder in folders]
         of_attempt = func.split_part(RetiredFileRow.path, "/", 1).in_(names)
         data = select(DataFileRow.path).where(DataFileRow.table_id.in_(self._place.table_ids))
         retired = select(RetiredFileRow.path).where(RetiredFileRow.folder.in_(self._place.spellings), of_attempt)
@@ -267,14 +271,14 @@ class _Orphanage:
 
 
 def _portions(folders: Iterable[AttemptFolder]) -> Iterator[list[AttemptFolder]]:
-    """Yield folders, so many at a time that their known files fit into memory, and their names into one statement."""
+    """Yield portions of folders whose known files fit into memory and whose names fit into one statement."""
     for batch in batched(folders, _FOLDERS_AT_ONCE):
         portion: list[AttemptFolder] = []
         count = 0
-        for each in batch:
-            if portion and count + each.known_count > _FILES_AT_ONCE:
+        for folder in batch:
+            if portion and count + folder.known_count > _FILES_AT_ONCE:
                 yield portion
                 portion, count = [], 0
-            portion.append(each)
-            count += each.known_count
+            portion.append(folder)
+            count += folder.known_count
         yield portion

@@ -1,4 +1,4 @@
-"""What maintenance did, or in a dry run would do."""
+"""Reports of maintenance, also of dry runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TableVacuum:
-    """What vacuum deleted of one table.
+    """The files of one table that vacuum has deleted.
 
     Attributes:
-        table: `database.name`, at the time when its files were retired.
-        retired_files, retired_bytes: Files that were replaced, or went with their partitions.
-        orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and of jobs' own.
-        staging_folders: Folders of loads that were given up, or were interrupted after their commit.
+        table: `database.name` at the time when its files were retired.
+        retired_files, retired_bytes: Files that were replaced, or dropped with their partitions.
+        orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and manifests.
+        staging_folders: Folders of loads that were abandoned, or interrupted after their commit.
     """
 
     table: str
@@ -26,25 +26,25 @@ class TableVacuum:
     staging_folders: int = 0
 
     def __add__(self, other: TableVacuum) -> TableVacuum:
-        """Return both together, under the name of this one."""
-        names = [each.name for each in fields(self) if each.name != "table"]
+        """Return the sum of both, under the name of this table."""
+        names = [column.name for column in fields(self) if column.name != "table"]
         return TableVacuum(self.table, **{name: getattr(self, name) + getattr(other, name) for name in names})
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the report as JSON values."""
+        return {column.name: getattr(self, column.name) for column in fields(self)}
 
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What vacuum did.
+    """The report of a vacuum.
 
     Attributes:
-        is_dry_run: Nothing was deleted, and the counts say what would be.
-        tables: The tables of which something was deleted, by name.
-        purged: Dropped tables whose folder was still there.
-        operations_cleaned: Operations of which nothing is left to clear up.
-        problems: What could not be looked at or deleted, and why; the next vacuum tries again.
+        is_dry_run: Nothing was deleted; the counts describe what would be deleted.
+        tables: The tables with deleted files, sorted by name.
+        purged: Dropped tables and partitions whose purge was finished.
+        operations_cleaned: The number of operations that have no files left to delete.
+        problems: What could not be read or deleted, with reasons; the next vacuum tries again.
     """
 
     is_dry_run: bool
@@ -55,48 +55,48 @@ class VacuumReport:
 
     @property
     def total(self) -> TableVacuum:
-        """Of all tables together."""
+        """The sum of all tables."""
         return sum(self.tables, TableVacuum("all"))
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the report as JSON values."""
         return {
             "dry_run": self.is_dry_run,
-            "tables": [each.as_json() for each in self.tables],
+            "tables": [table.as_json() for table in self.tables],
             "purged": list(self.purged),
             "operations_cleaned": self.operations_cleaned,
             "problems": list(self.problems),
         }
 
     def __str__(self) -> str:
-        """Return the report as text, a line a table."""
+        """Return the report as text, one line per table."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
         done = "would be deleted" if self.is_dry_run else "deleted"
-        for each in self.tables:
+        for table in self.tables:
             facts = [
-                f"{each.retired_files:,} replaced file(s), {each.retired_bytes:,} bytes" * bool(each.retired_files),
-                f"{each.orphan_files:,} orphan(s), {each.orphan_bytes:,} bytes" * bool(each.orphan_files),
-                f"{each.staging_folders:,} staging folder(s)" * bool(each.staging_folders),
+                f"{table.retired_files:,} replaced file(s), {table.retired_bytes:,} bytes" * bool(table.retired_files),
+                f"{table.orphan_files:,} orphan(s), {table.orphan_bytes:,} bytes" * bool(table.orphan_files),
+                f"{table.staging_folders:,} staging folder(s)" * bool(table.staging_folders),
             ]
-            yield f"{each.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
+            yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"
         for name in self.purged:
-            yield f"{name}, dropped with PURGE: {done}: the files left"
+            yield f"{name}, dropped with PURGE: {done}: the remaining files"
         if not self.tables and not self.purged:
             yield "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE."
 
 
 @dataclass(frozen=True)
 class ExpiryReport:
-    """What became of old operations.
+    """The report of the expiry of operations.
 
     Attributes:
-        is_dry_run: Nothing was changed, and the counts say what would be.
-        abandoned: Operations that nobody worked on any more, and that have FAILED now.
-        removed: Ended operations that are not in the journal any more.
-        kept: Ended operations that are as old, and stay because files of theirs are there.
-        problems: What could not be looked at, and why; operations that may concern it stay.
+        is_dry_run: Nothing was changed; the counts describe what would be changed.
+        abandoned: Abandoned operations, which are FAILED now.
+        removed: The number of ended operations removed from the journal.
+        kept: The number of equally old operations that stay because files of theirs exist.
+        problems: What could not be read, with reasons; all operations stay then.
     """
 
     is_dry_run: bool
@@ -106,7 +106,7 @@ class ExpiryReport:
     problems: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return the report as JSON values."""
         return {
             "dry_run": self.is_dry_run,
             "abandoned": list(self.abandoned),
@@ -117,18 +117,18 @@ class ExpiryReport:
 
 
 class Tally:
-    """Adds up what is deleted, table by table."""
+    """Totals of deleted files, table by table."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create empty totals."""
         self._tables: dict[str, TableVacuum] = {}
         self.problems: list[str] = []
 
     def add(self, deleted: TableVacuum) -> None:
-        """Count what was deleted of a table."""
+        """Add deleted files of a table."""
         self._tables[deleted.table] = self._tables.get(deleted.table, TableVacuum(deleted.table)) + deleted
 
     @property
     def tables(self) -> tuple[TableVacuum, ...]:
-        """What was deleted, by table; those of which nothing was are left out."""
-        return tuple(each for _, each in sorted(self._tables.items()) if each != TableVacuum(each.table))
+        """The tables with deleted files, sorted by name."""
+        return tuple(table for _, table in sorted(self._tables.items()) if table != TableVacuum(table.table))

@@ -1,6 +1,7 @@
-"""Deleting the files that tables do not have any more, when no reader can be at work on them.
+"""Deletion of retired files, after the grace period for readers.
 
-The file goes first and its row afterwards: who is killed in between finds the row again, and no file.
+The file is deleted before its row: after a kill in between, the next vacuum finds the row again, and a missing file is
+no error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHOWN = 5
 
 
 def retired_folders(connection: Connection) -> set[str]:
-    """Return the locations of tables that have, or had when they were dropped, retired files."""
+    """Return the locations of existing and dropped tables that have retired files."""
     return set(connection.scalars(select(RetiredFileRow.folder).distinct()))
 
 
@@ -41,9 +42,10 @@ def delete_retired_files(
     *,
     is_dry_run: bool,
 ) -> None:
-    """Delete the files that were retired until then; of one table, under whatever name, or of all, dropped ones too.
+    """Delete the files that were retired before a time, of one table or of all, including dropped ones.
 
-    A file that an Iceberg table names stays until that is no longer so.
+    A table is identified by its id, so its files are found after it was renamed. Files that an Iceberg table refers to
+    stay.
     """
     condition = _condition(table, cutoff_ms)
     if is_dry_run:
@@ -55,14 +57,14 @@ def delete_retired_files(
     for batch in _batches(storage, condition):
         batch = _unreached(reachability, batch, blocked)
         outcomes = list(in_parallel(_delete_file, batch))
-        gone = [row for row, problem in zip(batch, outcomes, strict=True) if problem is None]
+        deleted = [row for row, problem in zip(batch, outcomes, strict=True) if problem is None]
         with storage.write() as connection:
-            ids = [row.id for row in gone]
+            ids = [row.id for row in deleted]
             connection.execute(delete(RetiredFileRow).where(among(connection, RetiredFileRow.id, ids)))
         sizes: Counter[str] = Counter()
-        for row in gone:
+        for row in deleted:
             sizes[row.table_name] += row.size_bytes
-        for name, files in Counter(row.table_name for row in gone).items():
+        for name, files in Counter(row.table_name for row in deleted).items():
             tally.add(TableVacuum(name, retired_files=files, retired_bytes=sizes[name]))
         problems = [problem for problem in outcomes if problem is not None]
         count += len(problems)
@@ -73,19 +75,19 @@ def delete_retired_files(
 
 
 def _unreached(reachability: Reachability, batch: Sequence[Row[Any]], blocked: dict[str, str]) -> Sequence[Row[Any]]:
-    """Return the files that no Iceberg table names; those of folders of which that is not known are left out."""
+    """Return the files that no Iceberg table refers to, without folders for which this is unknown."""
     folders: dict[str, list[Row[Any]]] = {}
     for row in batch:
         folders.setdefault(row.folder, []).append(row)
-    free = []
+    unreached = []
     for folder, rows in folders.items():
         try:
             reached = reachability.reached(f"{folder}/{row.path}" for row in rows)
         except UnreadableMetadataError as error:
             blocked[folder] = f"{folder}: replaced files stay: {error}"
             continue
-        free += [row for row in rows if f"{folder}/{row.path}" not in reached]
-    return free
+        unreached += [row for row in rows if f"{folder}/{row.path}" not in reached]
+    return unreached
 
 
 def _condition(table: Table | None, cutoff_ms: int) -> ColumnElement[bool]:
@@ -115,7 +117,7 @@ def _batches(storage: Storage, condition: ColumnElement[bool]) -> Iterator[Seque
 
 
 def _delete_file(row: Row[Any]) -> str | None:
-    """Delete a file that may be gone already; return why it could not be."""
+    """Delete a file, which may be missing already; return an error message, or None."""
     try:
         _folder(row.folder).delete_file(row.path)
     except (CatalogError, OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Discarding what loads of tables without a partition scheme have left in their staging folders.
+"""Deletion of staging folders left by loads of tables without a partition scheme.
 
-The next load of a table begins with that, too (`Loading.discard_staging`), but perhaps none comes. Here the table is in
-use: a short transaction makes sure that nobody publishes a folder, and its files are deleted afterwards.
+The next load of a table also does this (`Loading.discard_staging`), but there may be none. The table may be in use
+here: a short transaction withdraws the attempt, so that no process can publish its folder; then the files are deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KINDS = (OperationKind.ADD_PARTITIONS, OperationKind.APPEND_ROWS)
 
 
 def staged_operations(storage: Storage, location: Folder) -> set[int]:
-    """Return the operations that have something staged below a table's location."""
+    """Return the numbers of operations that have staging folders below a table's location."""
     return {number for _, number, _ in attempts_among(storage, location.folders(STAGING))}
 
 
@@ -39,13 +39,13 @@ def discard_old_staging(
     *,
     is_dry_run: bool,
 ) -> int:
-    """Discard what loads have staged that were given up, or have committed; return how many operations are CLEANED now.
+    """Delete staging folders of abandoned and committed loads; return the number of CLEANED operations.
 
     Args:
-        cutoff_ms: What somebody has worked on since stays.
+        cutoff_ms: Keep folders of operations that were active after this time.
 
     Raises:
-        OSError, ValueError: The file system refuses.
+        OSError, ValueError: The file system refused.
     """
     location = Folder(table.location)
     staged = staged_attempts(storage, table)

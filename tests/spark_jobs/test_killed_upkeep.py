@@ -1,4 +1,4 @@
-"""Upkeep of Iceberg tables that dies between Iceberg's commit and its own record of it."""
+"""Maintenance of Iceberg tables that dies between Iceberg's commit and its own record of it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 from catalog import Catalog
 from catalog.errors import CatalogError
 from catalog.iceberg.jdbc import EXTENSIONS, catalog_settings
-from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.maintenance.iceberg_upkeep import TableMaintenance
 from catalog.operations.failpoints import DIE_AT, Point
 from catalog.operations.job_requests import MaintainIcebergJob
 from catalog.operations.records import OperationKind
@@ -60,7 +60,7 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
         job = MaintainIcebergJob(operation_id=operation, step="m", attempt=1, table=NAME, statements=statements)
         return maintain_iceberg(session, catalog, job)  # type: ignore[arg-type]
 
-    statements = list(Upkeep.read(form).statements(NAME, None))  # type: ignore[arg-type]
+    statements = list(TableMaintenance.read(form).statements(NAME, None))  # type: ignore[arg-type]
     deaths = 0
     for _ in statements:
         with (
@@ -96,7 +96,7 @@ def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[s
         os.utime(orphan, (0, 0))
     form = {"tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False, "remove_orphan_files": True}
     catalog.operations.begin("orphans", OperationKind.MAINTAIN_ICEBERG, NAME)
-    statements = list(Upkeep.read(form).statements(NAME, datetime.now(UTC)))
+    statements = list(TableMaintenance.read(form).statements(NAME, datetime.now(UTC)))
     (answer,) = run("orphans", statements)["answers"]
     left = sum(1 for _ in folder.glob("orphan-*"))
     return {"rows": len(answer["rows"]), "row_count": answer["row_count"], "left": left}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog, Table
-    from catalog.maintenance.iceberg_upkeep import Upkeep
+    from catalog.maintenance.iceberg_upkeep import TableMaintenance
 
 JOB = "maintain_iceberg"
 _SHOWN = 50
@@ -30,7 +30,7 @@ STATEMENTS = "statements"
 class PlanIcebergUpkeepOperator(FormOperator):
     """Finds the tables, and says in its log which statements are run on them; changes nothing.
 
-    The form is the run's: the fields of `catalog.maintenance.iceberg_upkeep.Upkeep`.
+    The form is the run's: the fields of `catalog.maintenance.iceberg_upkeep.TableMaintenance`.
 
     Returns:
         The Iceberg tables that have something to run; none in a dry run. Another XCom, `statements`, has all tables:
@@ -196,18 +196,20 @@ def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
     return key_of(table.id, table.version, deleting)
 
 
-def _plan(catalog: Catalog, context: Context, table: str | None = None) -> tuple[Upkeep, list[dict[str, Any]]]:
+def _plan(
+    catalog: Catalog, context: Context, table: str | None = None
+) -> tuple[TableMaintenance, list[dict[str, Any]]]:
     """Return what a run's form asks for, and the statements for each of its tables, or for one.
 
     Raises:
         WrongFieldError: A field is not right, or the form does not mean that table.
     """
-    from catalog.maintenance.iceberg_upkeep import Upkeep
+    from catalog.maintenance.iceberg_upkeep import TableMaintenance
     from catalog.tables.patterns import matching_tables, require_meant
 
     # Ages are counted from the start of the run, so that a task that is run again asks for the same.
     now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
-    upkeep = Upkeep.read(context["params"])
+    upkeep = TableMaintenance.read(context["params"])
     if table is not None:
         require_meant(table, upkeep.tables, "tables")
     tables = {known.full_name: known for known in catalog.list_tables()}
@@ -223,7 +225,9 @@ def _plan(catalog: Catalog, context: Context, table: str | None = None) -> tuple
     return upkeep, planned
 
 
-def _planned(catalog: Catalog, upkeep: Upkeep, table: Table, tables: Iterable[Table], now: datetime) -> dict[str, Any]:
+def _planned(
+    catalog: Catalog, upkeep: TableMaintenance, table: Table, tables: Iterable[Table], now: datetime
+) -> dict[str, Any]:
     from catalog.iceberg.places import hidden_location
     from catalog.maintenance.iceberg_upkeep import sharing_tables
 

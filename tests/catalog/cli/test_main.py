@@ -220,4 +220,4 @@ def test_vacuum_ends_with_an_error_when_something_is_left(catalog: Catalog) -> N
     hashed_table(catalog, "demo.far", location="nowhere://host/t")
     done = calve("vacuum")
     assert (done.exit_code, done.stdout) == (1, NOTHING)
-    assert done.stderr.startswith("FilesNotDeletedError: demo.far: nowhere://host/t could not be cleared up: ")
+    assert done.stderr.startswith("FilesNotDeletedError: demo.far: nowhere://host/t could not be vacuumed: ")

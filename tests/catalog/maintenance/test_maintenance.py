@@ -134,7 +134,7 @@ def test_a_location_that_cannot_be_listed_is_named_and_stops_no_other(catalog: C
     hashed_table(catalog, "demo.far", location="nowhere://host/t")
     Load(catalog, table, "one").begin().write().fail()
     (problem,) = catalog.vacuum(grace=NOW).problems
-    assert "demo.far: nowhere://host/t could not be cleared up" in problem
+    assert "demo.far: nowhere://host/t could not be vacuumed" in problem
     assert on_disk(table.location) == set()
 
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from catalog.cli.main import main
 from catalog.errors import WrongFieldError
-from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.maintenance.iceberg_upkeep import TableMaintenance
 from catalog.settings.fields import days, hours
 
 ODD_AGES = [math.nan, math.inf, -math.inf, 1e300, 1e9, -1, 10**4_000, True, "24", None, [1]]
@@ -44,7 +44,7 @@ def test_an_age_may_be_a_fraction() -> None:
 )
 def test_a_wrong_field_of_the_upkeep_is_named(field: str, value: Any) -> None:
     with pytest.raises(WrongFieldError, match=f"^{field}: "):
-        Upkeep.read({"tables": ["d.*"], "orphan_days": 3, field: value})
+        TableMaintenance.read({"tables": ["d.*"], "orphan_days": 3, field: value})
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "1e300"])

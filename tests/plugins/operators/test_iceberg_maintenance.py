@@ -24,7 +24,7 @@ from calve_airflow.operators.iceberg_maintenance import (
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog
 from catalog.iceberg.jdbc import jdbc_settings
-from catalog.maintenance.iceberg_upkeep import Upkeep
+from catalog.maintenance.iceberg_upkeep import TableMaintenance
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.records import OperationKind, OperationState
 from tests.support.iceberg_tables import NAME, append, make_orders, migrate
@@ -284,7 +284,7 @@ def test_a_field_that_is_not_right_is_named(catalog: Catalog, fields: dict[str, 
 
 def test_the_form_offers_what_there_is() -> None:
     offered = {name: param.value for name, param in forms.iceberg_params().items() if name != "tables"}
-    assert Upkeep.read({**offered, "tables": [NAME]}) == Upkeep(tables=(NAME,))
+    assert TableMaintenance.read({**offered, "tables": [NAME]}) == TableMaintenance(tables=(NAME,))
 
 
 def test_the_database_is_reached_through_jdbc_with_its_password() -> None:

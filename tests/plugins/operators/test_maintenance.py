@@ -127,7 +127,7 @@ def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) 
     hashed_table(catalog, "demo.far", location="nowhere://host/t")
     rows, failure = summarise(run())
     assert failure is not None
-    assert failure.startswith("1 of 1 failed: demo.far: nowhere://host/t could not be cleared up")
+    assert failure.startswith("1 of 1 failed: demo.far: nowhere://host/t could not be vacuumed")
     assert rows[0]["outcome"] in failure
 
 
