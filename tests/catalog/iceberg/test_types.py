@@ -139,7 +139,7 @@ def test_what_iceberg_cannot_hold_is_refused_with_the_reason(text: str, problem:
 
 def test_timestamps_are_refused_where_nothing_says_what_they_are() -> None:
     for text in ("timestamp", "array<timestamp>"):
-        with pytest.raises(HiveTypeError, match="'with zone' or those 'without zone'"):
+        with pytest.raises(HiveTypeError, match="'with zone' or 'without zone'"):
             convert(text, None)
     assert convert("timestamp_ntz", None).type == TimestampType()
 
