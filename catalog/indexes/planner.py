@@ -41,12 +41,12 @@ class Skip:
     tails: Ranges
     otherwise: ScanPlan | None
 
-    def prefix(self, found: bytes, heads: Ranges) -> KeyRange:
-        """Return the range of a prefix with a value of the skipped key, of which `found` is the stored bytes."""
-        if is_cut(found):
-            return KeyRange(found, after_prefix(found), text=f"a {self.name} too long for an index key")
-        head = next(head for head in heads if found.startswith(head.low))
-        piece = found[len(head.low) :]
+    def prefix(self, stored: bytes, heads: Ranges) -> KeyRange:
+        """Return the range of a prefix with a value of the skipped key, of which `stored` has the bytes."""
+        if is_cut(stored):
+            return KeyRange(stored, after_prefix(stored), text=f"a {self.name} too long for an index key")
+        head = next(head for head in heads if stored.startswith(head.low))
+        piece = stored[len(head.low) :]
         value = decode_value(self.key_type, piece)
         text = f"{self.name} is null" if value is None else f"{self.name} = {self.key_type.format(value)}"
         return head.extended(KeyRange(piece, after_prefix(piece), is_point=True, text=text))
@@ -117,8 +117,8 @@ def ranges_behind(prefixes: Sequence[KeyRange], skip: Skip) -> Ranges:
     if len(prefixes) * len(tails) > MAXIMUM_RANGES:
         tails = [_hull(tails)]
     # A cut value is not followed by a next key.
-    behind = ([prefix] if is_cut(prefix.low) else map(prefix.extended, tails) for prefix in prefixes)
-    return stored_ranges(chain.from_iterable(behind))
+    continued = ([prefix] if is_cut(prefix.low) else map(prefix.extended, tails) for prefix in prefixes)
+    return stored_ranges(chain.from_iterable(continued))
 
 
 def _index_plan(table: Table, index: PartitionIndex, expression: Expression) -> ScanPlan | str:
@@ -173,11 +173,11 @@ class _IndexPlanner:
         plain = None
         if heads.bound:
             plain = self._made(expression, left_by(heads), stored_ranges(heads.ranges), bound_keys=len(heads.bound))
-        unbound, *behind = self._positions[len(heads.bound) :] or (None,)
-        if unbound is None or not heads.is_open or not behind or behind[0] not in bounds:
+        unbound, *rest = self._positions[len(heads.bound) :] or (None,)
+        if unbound is None or not heads.is_open or not rest or rest[0] not in bounds:
             return plain
         tails = _Run()
-        tails.follow(behind, bounds)
+        tails.follow(rest, bounds)
         both = heads.together_with(tails)
         skip = Skip(self._table.key_names[unbound], self._table.key_types[unbound], tails.ranges, plain)
         return self._made(expression, left_by(both), heads.ranges, skip, bound_keys=len(both.bound))

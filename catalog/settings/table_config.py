@@ -250,8 +250,8 @@ def wanted_indexes(existing: Iterable[Table], tables: Sequence[str] = (), indexe
     )
 
 
-def _without_empty(wanted: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Mapping[str, list[str]]]:
-    return {table: indexes for table, indexes in wanted.items() if indexes}
+def _without_empty(indexes_by_table: Mapping[str, Mapping[str, list[str]]]) -> dict[str, Mapping[str, list[str]]]:
+    return {table: indexes for table, indexes in indexes_by_table.items() if indexes}
 
 
 def _fitting(indexes: Mapping[str, list[str]], table: Table) -> dict[str, list[str]]:

@@ -170,7 +170,7 @@ class DataFileRow(Base):
 
 
 class RetiredFileRow(Base):
-    """A file that no table references any more, kept until vacuum for readers that started before it was retired.
+    """A file that is no longer referenced, kept until vacuum for readers that started before it was retired.
 
     `table_id` is the table that had it, whatever its current name; `table_name` its name at that time.
     """

@@ -59,20 +59,20 @@ def check_revision(storage: Storage) -> None:
         )
 
 
-def refuse_newer(storage: Storage, found: str | None) -> None:
+def refuse_newer(storage: Storage, revision: str | None) -> None:
     """Check that the schema was not created by a newer version of Calve.
 
     Args:
-        found: The schema's revision; None when it has none.
+        revision: The schema's revision; None when it has none.
 
     Raises:
         CatalogVersionError: It was.
     """
     expected = newest_revision()
-    if found is not None and found > expected:
+    if revision is not None and revision > expected:
         raise CatalogVersionError(
-            f"the catalog {shown_url(storage.url)} has schema revision {found}, created by a newer version of Calve; "
-            f"this version supports {expected} at most. Upgrade Calve"
+            f"the catalog {shown_url(storage.url)} has schema revision {revision}, created by a newer version of "
+            f"Calve; this version supports {expected} at most. Upgrade Calve"
         )
 
 

@@ -121,7 +121,7 @@ class _Matching:
         self._has_ids = any(_has_id(column) for column in columns)
 
     def fields(
-        self, parent: int, wanted: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool
+        self, parent: int, expected: Sequence[NestedField], columns: Sequence[FileColumn], inside: str, repeated: bool
     ) -> None:
         by_name: dict[str, FileColumn] = {}
         for column in columns:
@@ -132,7 +132,7 @@ class _Matching:
                     f"columns {inside + other.name!r} and {inside + column.name!r} are ambiguous, "
                     "because column names are case-insensitive; rewrite the file with one of them",
                 )
-        for field in wanted:
+        for field in expected:
             match = by_name.pop(field.name.lower(), None)
             if match is None:
                 continue
@@ -150,7 +150,7 @@ class _Matching:
         for name, part in zip(names, column.parts, strict=True):
             self._unknown(parent, part, (*path, name))
 
-    def column(self, field_id: int, wanted: IcebergType, column: FileColumn, name: str, repeated: bool) -> None:
+    def column(self, field_id: int, expected: IcebergType, column: FileColumn, name: str, repeated: bool) -> None:
         if self._has_ids and column.field_id != field_id:
             own = "no field id, though others have one" if column.field_id is None else f"field id {column.field_id}"
             raise self._error(
@@ -158,40 +158,41 @@ class _Matching:
                 f"column {name!r} has {own}, and the Iceberg table's column has {field_id}; Iceberg's readers use "
                 "the ids in files. Rewrite the file without field ids",
             )
-        match wanted:
+        match expected:
             case StructType() if column.kind == "struct":
-                self.fields(field_id, wanted.fields, column.parts, f"{name}.", repeated)
+                self.fields(field_id, expected.fields, column.parts, f"{name}.", repeated)
             case ListType() if column.kind == "list":
-                self.column(wanted.element_id, wanted.element_type, column.parts[0], f"{name}.element", True)
+                self.column(expected.element_id, expected.element_type, column.parts[0], f"{name}.element", True)
             case MapType() if column.kind == "map":
-                self.column(wanted.key_id, wanted.key_type, column.parts[0], f"{name}.key", True)
-                self.column(wanted.value_id, wanted.value_type, column.parts[1], f"{name}.value", True)
-            case PrimitiveType() if self._fits(wanted, column, name):
-                self.found.append(Found(field_id, wanted, column, repeated, name))
+                self.column(expected.key_id, expected.key_type, column.parts[0], f"{name}.key", True)
+                self.column(expected.value_id, expected.value_type, column.parts[1], f"{name}.value", True)
+            case PrimitiveType() if self._fits(expected, column, name):
+                self.found.append(Found(field_id, expected, column, repeated, name))
             case _:
-                raise self._incompatible(wanted, column, name)
+                raise self._incompatible(expected, column, name)
 
-    def _fits(self, wanted: PrimitiveType, column: FileColumn, name: str) -> bool:
-        if isinstance(wanted, DecimalType) and column.kind == "decimal" and column.scale == wanted.scale:
-            if column.precision <= wanted.precision:
+    def _fits(self, expected: PrimitiveType, column: FileColumn, name: str) -> bool:
+        if isinstance(expected, DecimalType) and column.kind == "decimal" and column.scale == expected.scale:
+            if column.precision <= expected.precision:
                 return True
-            raise self._wider(wanted, column, name)
-        if column.kind == _WIDER.get(type(wanted)):
-            raise self._wider(wanted, column, name)
-        return column.kind in _FITTING.get(type(wanted), ())
+            raise self._wider(expected, column, name)
+        if column.kind == _WIDER.get(type(expected)):
+            raise self._wider(expected, column, name)
+        return column.kind in _FITTING.get(type(expected), ())
 
-    def _wider(self, wanted: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
+    def _wider(self, expected: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
         return self._error(
             FileProblem.WIDER_COLUMN,
-            f"column {name!r} is {column.type}, wider than the table's {wanted}; rewrite the file, or change the "
+            f"column {name!r} is {column.type}, wider than the table's {expected}; rewrite the file, or change the "
             "table's column to the wider type",
         )
 
-    def _incompatible(self, wanted: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
+    def _incompatible(self, expected: IcebergType, column: FileColumn, name: str) -> UnusableFileError:
         reason = f": {_REASONS[column.kind]}" if column.kind in _REASONS else ""
         return self._error(
             FileProblem.INCOMPATIBLE_COLUMN,
-            f"column {name!r} is {column.type}, which cannot be read as the table's {wanted}{reason}; rewrite the file",
+            f"column {name!r} is {column.type}, which cannot be read as the table's {expected}{reason}; rewrite the "
+            "file",
         )
 
     def _check_unknown_id(self, column: FileColumn, name: str) -> None:
@@ -218,7 +219,7 @@ def _has_id(column: FileColumn) -> bool:
     return column.field_id is not None or any(map(_has_id, column.parts))
 
 
-def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:
+def match_columns(fields: Sequence[NestedField], columns: Sequence[FileColumn], path: str) -> Match:
     """Match the table's columns with a file's. Either may have columns that the other lacks.
 
     Args:
@@ -230,7 +231,7 @@ def match_columns(wanted: Sequence[NestedField], columns: Sequence[FileColumn], 
     """
     matching = _Matching(columns, path)
     matching.check_reserved(columns)
-    matching.fields(0, wanted, columns, "", False)
+    matching.fields(0, fields, columns, "", False)
     if columns and not matching.common_count:
         shown = ", ".join(column.name for column in columns[:_SHOWN])
         raise UnusableFileError(

@@ -262,11 +262,11 @@ def _file_column(name: str, types: Sequence[Any], position: int) -> FileColumn:
     return FileColumn(name, type_name, kind, position, parts, own.precision, own.scale, field_id)
 
 
-def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
+def _bounds_of(common: Found, tail: OrcTail) -> _BoundsOf | None:
     """Return the conversion of a column's statistics to bounds; its type is compatible with the table's."""
-    if tail.footer.writer == _JAVA and tail.writer_version < _java_version_needed(found):
+    if tail.footer.writer == _JAVA and tail.writer_version < _java_version_needed(common):
         return None
-    match found.type:
+    match common.type:
         case IntegerType():
             return lambda known: _whole(known.whole, bounds.INT.lower)
         case LongType():
@@ -276,7 +276,7 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
         case StringType():
             return _text
         case FloatType() | DoubleType():
-            how = bounds.FLOAT if isinstance(found.type, FloatType) else bounds.DOUBLE
+            how = bounds.FLOAT if isinstance(common.type, FloatType) else bounds.DOUBLE
             # These writers omit the minimum if there is a NaN, and never write a sum.
             needs_sum = tail.footer.writer not in (_PRESTO, _TRINO)
             return lambda known: _floating(known.floating, how, needs_sum)
@@ -289,12 +289,12 @@ def _bounds_of(found: Found, tail: OrcTail) -> _BoundsOf | None:
     return None
 
 
-def _java_version_needed(found: Found) -> int:
+def _java_version_needed(common: Found) -> int:
     """Return the first version of ORC's Java writer whose minima and maxima of a column are correct."""
-    match found.type:
+    match common.type:
         case TimestampType() | TimestamptzType():
             return _JAVA_UTC_TIMESTAMPS
-        case DecimalType() if found.column.precision <= _SHORT_DECIMAL_DIGITS:
+        case DecimalType() if common.column.precision <= _SHORT_DECIMAL_DIGITS:
             return _JAVA_RIGHT_SHORT_DECIMALS
     return _JAVA_RIGHT_MAXIMA
 

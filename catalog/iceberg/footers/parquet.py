@@ -380,10 +380,10 @@ def _varint(number: int) -> bytes:
     return bytes((*encoded, number))
 
 
-def _bounds_of(leaf: Any, found: Found) -> Bounds | None:
+def _bounds_of(leaf: Any, common: Found) -> Bounds | None:
     """Return the conversion of a column's footer values to bounds; its type is compatible with the table's."""
     physical = leaf.physical_type
-    match found.type:
+    match common.type:
         case DecimalType():
             return bounds.DECIMAL if physical in ("INT32", "INT64") else bounds.DECIMAL_OF_BYTES
         case StringType():
