@@ -106,7 +106,7 @@ def _advice(table: Table, request: MigrationRequest, target: Target) -> str:
     if request.kind is OperationKind.MIGRATE:
         return (
             f"move them into a table of the same columns and add its files to {target.full_name} (EXECUTE "
-            "add_files_from_table), or stop all writers, revert, and migrate again"
+            "add_files_from_table), or stop all writers, then revert and migrate again"
         )
     return (
         f"add them: ALTER TABLE {target.full_name} EXECUTE add_files_from_table(schema_name => '{table.database}', "

@@ -136,8 +136,7 @@ def _rename(
     except IntegrityError:
         path = partition_path(table.key_names, values)
         raise PartitionAlreadyExistsError(
-            f"table {table.full_name} has a partition {path} already; nothing was renamed. Choose other values, or "
-            "drop it"
+            f"table {table.full_name} has a partition {path}; nothing was renamed. Choose other values, or drop it"
         ) from None
     refuse_reserved(connection, table, [new.identity])
     for index, key in zip(indexes, new.index_keys, strict=True):

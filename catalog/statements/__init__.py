@@ -1,5 +1,5 @@
-"""The SQL front door: statements on databases, tables, partitions and rows, read here and run on the catalog.
+"""The SQL front door: statements on databases, tables, partitions and rows.
 
-`splitting` cuts a script, `parser` reads one statement into a value of `model`, and a `session.Session` runs it. What
-needs Spark goes to an `engine.Engine`, which is started by the first statement that needs it.
+`splitting` splits a script, `parser` parses one statement into a value of `model`, and a `session.Session` runs it.
+Work that needs Spark goes to an `engine.Engine`, which starts with the first statement that needs it.
 """

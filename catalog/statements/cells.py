@@ -1,4 +1,4 @@
-"""Literals as values of a column's type, exactly: nothing is rounded, cut, or becomes null."""
+"""Exact conversion of literals to a column's type, without rounding, truncation or silent nulls."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from catalog.types.key_types import (
 
 
 class CellError(ValueError):
-    """A literal is not a value of a column's type; the message says why."""
+    """A literal is not a value of a column's type; the message tells the reason."""
 
 
 def cell_text(type_name: str, literal: Literal) -> str | None:
-    """Return a literal as the text that Spark's cast reads as the same value; bytes in hexadecimal digits.
+    """Return a literal as a string that Spark's cast converts to the same value; bytes in hexadecimal digits.
 
-    A text is a value of any type whose texts it is one of; so is a number of a text's.
+    A string literal is accepted for every type that can parse it, and a number literal for string types.
 
     Raises:
-        CellError: It is not a value of the type.
+        CellError: The literal is not a value of the type.
     """
     if literal.text is None:
         return None
@@ -58,11 +58,11 @@ def _bytes(literal: Literal) -> str:
         return literal.text or ""
     if literal.kind is LiteralKind.TEXT:
         return (literal.text or "").encode().hex()
-    raise CellError(f"{_shown(literal)} is a {literal.kind}; bytes are written X'1A2B', or as a text")
+    raise CellError(f"{_shown(literal)} is a {literal.kind}; write bytes as X'1A2B' or as a string")
 
 
 def _plain(number: str) -> str:
-    """Return a number without an exponent or superfluous zeros; one of very many digits is left to be refused."""
+    """Return a number without an exponent or superfluous zeros; return very long ones unchanged, to be refused."""
     value = Decimal(number)
     if not value:
         return "0"
@@ -77,31 +77,39 @@ _NUMBERS = frozenset({LiteralKind.TEXT, LiteralKind.NUMBER})
 
 @lru_cache(maxsize=256)
 def _writer(type_name: str) -> tuple[KeyType, frozenset[LiteralKind], Callable[[str], str]]:
-    """Return a type, which literals it takes, and what writes a text of it in the one way that Spark's cast reads.
+    """Return a type, the kinds of literals it accepts, and a function from a string to the form for Spark's cast.
 
     Raises:
-        CellError: No literal is of such a type.
+        CellError: The type has no literals.
     """
-    found = parse_column_type(type_name)
-    match found:
+    column_type = parse_column_type(type_name)
+    match column_type:
         case None:
-            raise CellError("no literal is of this type; use INSERT INTO … SELECT, or NULL")
+            raise CellError("this type has no literals; use INSERT INTO … SELECT, or NULL")
         case StringType():
             kinds = frozenset(LiteralKind) - {LiteralKind.BINARY}
-            return found, kinds, lambda text: found.text_of(found.parse(text))
+            return column_type, kinds, lambda text: column_type.text_of(column_type.parse(text))
         case IntegerType():
-            return found, _NUMBERS, lambda text: str(found.parse(text))
+            return column_type, _NUMBERS, lambda text: str(column_type.parse(text))
         case DecimalType():
-            return found, _NUMBERS, lambda text: found.format(found.parse(text))
+            return column_type, _NUMBERS, lambda text: column_type.format(column_type.parse(text))
         case FloatingType():
-            return found, _NUMBERS, lambda text: _floating(found, text)
+            return column_type, _NUMBERS, lambda text: _floating(column_type, text)
         case DateType():
-            return found, frozenset({LiteralKind.TEXT, LiteralKind.DATE}), lambda text: _unquoted(found, text)
+            return (
+                column_type,
+                frozenset({LiteralKind.TEXT, LiteralKind.DATE}),
+                lambda text: _unquoted(column_type, text),
+            )
         case TimestampType():
             kinds = frozenset({LiteralKind.TEXT, LiteralKind.DATE, LiteralKind.TIMESTAMP})
-            return found, kinds, lambda text: _unquoted(found, text)
+            return column_type, kinds, lambda text: _unquoted(column_type, text)
         case _:
-            return found, frozenset({LiteralKind.TEXT, LiteralKind.BOOLEAN}), lambda text: _unquoted(found, text)
+            return (
+                column_type,
+                frozenset({LiteralKind.TEXT, LiteralKind.BOOLEAN}),
+                lambda text: _unquoted(column_type, text),
+            )
 
 
 def _unquoted(column_type: KeyType, text: str) -> str:
@@ -111,5 +119,5 @@ def _unquoted(column_type: KeyType, text: str) -> str:
 def _floating(column_type: FloatingType, text: str) -> str:
     value = column_type.number(column_type.parse(text))
     if math.isinf(value) and any(character.isdigit() for character in text):
-        raise CellError(f"{text[:40]!r} is more than a {column_type} holds")
+        raise CellError(f"{text[:40]!r} exceeds the range of {column_type}")
     return repr(value)

@@ -1,4 +1,4 @@
-"""What the functions that run statements share."""
+"""The context of statement execution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from catalog.statements.model import Statement, TableReference
 
 @contextmanager
 def pointing_at(statement: Statement, field: str) -> Iterator[None]:
-    """Let errors of a block point at the place of a field, if they point nowhere else."""
+    """Set the position of errors in a block to the place of a field, unless they have a position."""
     try:
         yield
     except CatalogError as error:
@@ -31,11 +31,11 @@ class Context:
 
     Attributes:
         catalog: The catalog that statements run on.
-        database: Where tables without a database are.
-        text: The statement that is run.
-        operation_id: Of the operation that the statement makes, if it makes one; None for a new one.
-        requested_by: Who asks, for the journal of operations.
-        confirmation: Is asked before a statement deletes files, or loses what was written to an Iceberg table.
+        database: The database of table names without one.
+        text: The current statement.
+        operation_id: The id for an operation that the statement creates; None for a new id.
+        requested_by: The requester, for the journal of operations.
+        confirmation: Asked before a statement deletes files, or loses data written to an Iceberg table.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Context:
         requested_by: str | None,
         confirmation: Confirmation | None,
     ) -> None:
-        """Take the catalog, the first database, what starts the engine, who asks, and what confirms deletions."""
+        """Create a context; `start` starts the engine."""
         self.catalog = catalog
         self.database = database
         self.text = ""
@@ -61,7 +61,7 @@ class Context:
         """The engine, started by the first statement that needs it.
 
         Raises:
-            EngineUnavailableError: There is none.
+            EngineUnavailableError: No engine is installed.
         """
         if self._engine is None:
             self._engine = self._start(self.catalog)
@@ -72,13 +72,13 @@ class Context:
         return f"{table.database or self.database}.{table.name}"
 
     def make_default_database(self, database: str | None) -> None:
-        """Create the database `default` if it is meant and nobody has yet: Hive and Spark have it always."""
+        """Create the database `default` if a statement uses it: in Hive and Spark it always exists."""
         if (database or self.database) == DEFAULT_DATABASE:
             self.catalog.create_database(DEFAULT_DATABASE, if_not_exists=True)
 
     @contextmanager
     def operation(self) -> Iterator[NewOperation]:
-        """Yield the statement's operation for a block; an error ends it, so that it holds no table."""
+        """Yield the statement's operation for a block; an error ends the operation, which releases its table."""
         operation_id = self.operation_id or f"sql__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}__{uuid4().hex[:12]}"
         try:
             yield NewOperation(operation_id, self.requested_by)

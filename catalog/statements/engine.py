@@ -1,7 +1,7 @@
-"""What runs the statements that the catalog alone cannot: those that read or write rows, or build a large index.
+"""The interface of engines, which run the statements that read or write rows or build large indexes.
 
-The catalog does not know Spark: an engine is an installed entry point of the group `calve.engine`, a class that takes
-the catalog.
+The catalog does not depend on Spark: an engine is a class that takes the catalog, installed as an entry point of the
+group `calve.engine`.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ ENGINES = "calve.engine"
 
 @dataclass(frozen=True)
 class NewOperation:
-    """The operation that a statement makes: its id, and who asks."""
+    """The operation that a statement creates: its id and the requester."""
 
     id: str
     requested_by: str | None = None
 
 
 class Engine(Protocol):
-    """Runs what needs a cluster. Errors are `CatalogError`s, those of the engine itself `EngineError`s."""
+    """Runs work that needs a cluster. Errors are `CatalogError`s; those of the engine itself are `EngineError`s."""
 
     def select(self, query: str, database: str) -> StatementResult:
-        """Return the answer of a SELECT.
+        """Return the result of a SELECT.
 
         Args:
-            database: Where tables without a database are.
+            database: The database of table names without one.
         """
         ...
 
     def insert_values(
         self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
     ) -> Mapping[str, Any]:
-        """Add rows to a table, all or none.
+        """Add rows to a table, all or nothing.
 
         Args:
-            rows: One text for each column, the partition keys last, as a cast reads it: bytes in hexadecimal digits.
+            rows: One string per column for a cast, the partition keys last; bytes in hexadecimal digits.
 
         Returns:
-            A report, with the number of rows under `rows`.
+            A report with the number of `rows`.
         """
         ...
 
@@ -67,26 +67,26 @@ class Engine(Protocol):
         columns: Sequence[str] = (),
         values: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
-        """Add the rows of a SELECT to a table, all or none.
+        """Add the rows of a SELECT to a table, all or nothing.
 
         Args:
-            columns: The columns that the SELECT's stand for, in order; the others are null. Empty for all.
-            values: Values of partition keys that hold for all rows; the SELECT does not give them.
+            columns: The target columns of the SELECT's columns, in order; the others are null. Empty for all.
+            values: Constant values of partition keys, which the SELECT does not return.
         """
         ...
 
     def load_data(
         self, operation: NewOperation, table: Table, path: str, options: Mapping[str, str]
     ) -> Mapping[str, Any]:
-        """Add the rows of files to a table, all or none.
+        """Add the rows of files to a table, all or nothing.
 
         Args:
-            options: Names in capital letters.
+            options: Options, with names in upper case.
         """
         ...
 
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
-        """Change a table's partitions where rows have to be moved."""
+        """Run a change of partitions that moves rows."""
         ...
 
     def migrate(
@@ -97,51 +97,51 @@ class Engine(Protocol):
         *,
         verified_partitions: int | None = None,
     ) -> Mapping[str, Any]:
-        """Make the files of a Hive table an Iceberg table's; done again, it returns the same report.
+        """Run a migration; repeated, return the same report.
 
         Args:
-            verified_partitions: How many partitions are compared before the flip; None for all.
+            verified_partitions: The number of partitions to compare before the flip; None for all.
 
         Returns:
-            The report of `catalog.migration.migrations.Migrations.flip`, with what was verified and passed over.
+            The report of `catalog.migration.migrations.Migrations.flip`, with verified partitions and skipped files.
         """
         ...
 
     def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:
-        """Build a CREATING partition index; return how it ended."""
+        """Build a CREATING partition index, and return it in its final state."""
         ...
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
-        """Measure the columns of a table, and what queries ask of it.
+        """Measure the columns of a table, and the conditions of queries on it.
 
         Args:
-            queries: SELECTs; one that cannot be understood is no error.
-            database: Where tables without a database are.
+            queries: SELECTs; those that cannot be analysed are reported, not raised.
+            database: The database of table names without one.
         """
         ...
 
     def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
-        """Say what each partition would hold, if a table had a scheme."""
+        """Return what each partition would contain under a scheme."""
         ...
 
     def close(self) -> None:
-        """Give everything back that was started."""
+        """Release all resources of the engine."""
         ...
 
 
 def start_engine(catalog: Catalog) -> Engine:
-    """Return the installed engine over a catalog; what it takes to run is started when it is needed.
+    """Return the installed engine for a catalog; the engine starts its resources on demand.
 
     Raises:
-        EngineUnavailableError: There is none, or what it is made of is not installed.
+        EngineUnavailableError: No engine is installed, or its dependencies are missing.
     """
-    found = sorted(entry_points(group=ENGINES), key=lambda each: each.name)
-    if not found:
+    engines = sorted(entry_points(group=ENGINES), key=lambda entry_point: entry_point.name)
+    if not engines:
         raise EngineUnavailableError(
-            "this statement needs Spark, and no engine is installed beside the catalog; install calve with pyspark"
+            "this statement needs Spark, but no engine is installed; install calve with pyspark"
         )
     try:
-        make = found[0].load()
+        make = engines[0].load()
     except ImportError as error:
         raise EngineUnavailableError(
             f"this statement needs Spark, which is not installed here ({error}); install pyspark"

@@ -1,4 +1,4 @@
-"""Statements as values: what each one asks, not how it was written."""
+"""Statements as values, independent of their notation."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from catalog.model import Buckets, Column, IndexDefinition
 
 
 class TableReference(NamedTuple):
-    """A table as a statement names it; without a database, the session's is meant."""
+    """A table name in a statement; without a database, the session's database applies."""
 
     database: str | None
     name: str
 
 
 class LiteralKind(StrEnum):
-    """How a literal is written."""
+    """The kind of a literal."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -34,9 +34,9 @@ class Literal:
     """A literal.
 
     Attributes:
-        text: What it says, without quotes and escapes; a number as it was written, bytes in hexadecimal digits, and
-            None for NULL.
-        position: Where it stands in the statement's text.
+        text: Its value without quotes and escapes: a number as it was written, bytes in hexadecimal digits, None for
+            NULL.
+        position: Its position in the statement's text.
     """
 
     kind: LiteralKind
@@ -54,7 +54,7 @@ class KeyCondition:
 
 
 PartitionValues = Mapping[str, str | None]
-"""Partition key → value, as `PARTITION (k='v')` gives them; None is null."""
+"""Partition key → value, as in `PARTITION (k='v')`; None is null."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class Statement:
     """A statement.
 
     Attributes:
-        places: Name of a field, or of a property in capital letters → where it stands in the statement's text.
+        places: Name of a field, or of a property in upper case → its position in the statement's text.
     """
 
     places: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
@@ -99,7 +99,7 @@ class DropDatabase(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class UseDatabase(Statement):
-    """USE: the database of tables without one, for the rest of the session."""
+    """USE: sets the session's database for table names without one."""
 
     name: str
 
@@ -121,7 +121,7 @@ class DescribeDatabase(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class ShowTables(Statement):
-    """SHOW TABLES; without a database, the session's is meant."""
+    """SHOW TABLES; without a database, the session's database applies."""
 
     database: str | None = None
 
@@ -144,8 +144,8 @@ class CreateTable(TableStatement):
 
     Attributes:
         stored_by: The name in STORED BY, as it was written; None without this clause.
-        format: The name in STORED AS, in capital letters, or what a class of Hive's stands for; None without either.
-        delimiters: What ROW FORMAT DELIMITED says, under the names of Hive's properties.
+        format: The name in STORED AS in upper case, or the format of a Hive class; None without either.
+        delimiters: The settings of ROW FORMAT DELIMITED, by the names of Hive's properties.
     """
 
     columns: tuple[Column, ...] = ()
@@ -167,7 +167,7 @@ class CreateView(TableStatement):
     """CREATE VIEW.
 
     Attributes:
-        columns: (name, comment) pairs; empty for the names of the query.
+        columns: (name, comment) pairs; empty to use the names of the query.
         query: The SELECT as it was written.
     """
 
@@ -218,7 +218,7 @@ class AddColumns(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeColumn(TableStatement):
-    """ALTER TABLE … CHANGE COLUMN, and RENAME COLUMN, which gives no type."""
+    """ALTER TABLE … CHANGE COLUMN, and RENAME COLUMN, which has no type."""
 
     name: str
     new_name: str
@@ -308,7 +308,7 @@ class AddValuePartitions(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class DropValuePartitions(TableStatement):
-    """ALTER TABLE … DROP [IF EXISTS] PARTITION (k='v', …), …; each with the conditions that its partitions meet."""
+    """ALTER TABLE … DROP [IF EXISTS] PARTITION (k='v', …), …; each with the conditions on its partitions."""
 
     partitions: tuple[tuple[KeyCondition, ...], ...]
     if_exists: bool = False
@@ -355,7 +355,7 @@ class ShowPartitions(TableStatement):
     """SHOW PARTITIONS.
 
     Attributes:
-        values: What some of the keys are, in Hive's way of asking; empty for all.
+        values: Values of some keys, in Hive's notation; empty for all partitions.
         where: The filter as it was written; None for all.
     """
 
@@ -375,7 +375,7 @@ class RepairTable(TableStatement):
     """MSCK REPAIR TABLE.
 
     Attributes:
-        mode: add the partitions whose folders are there, drop those whose folders are gone, or both, sync.
+        mode: `add` partitions whose folders exist, `drop` those whose folders do not exist, or `sync` for both.
     """
 
     mode: str = "add"
@@ -410,11 +410,12 @@ class ShowIndexes(TableStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class MigrationStatement(TableStatement):
-    """A statement that makes files of a Hive table an Iceberg table's.
+    """A statement that migrates the files of a Hive table to Iceberg.
 
     Attributes:
         options: Fields of `catalog.migration.requests.MigrationRequest`, as they were written.
-        verified_partitions: How many partitions are compared before the flip; None for all.
+        verify: Compare both sides before the flip.
+        verified_partitions: The number of partitions to compare before the flip; None for all.
     """
 
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -432,7 +433,7 @@ class SnapshotTable(MigrationStatement):
     """CALL iceberg.system.snapshot.
 
     Attributes:
-        target: The Iceberg table to be; without a database, it goes beside the Hive table.
+        target: The new Iceberg table; by default in the Hive table's database.
     """
 
     target: TableReference
@@ -440,11 +441,11 @@ class SnapshotTable(MigrationStatement):
 
 @dataclass(frozen=True, kw_only=True)
 class AddFilesFromTable(MigrationStatement):
-    """ALTER TABLE … EXECUTE add_files_from_table, about the Iceberg table.
+    """ALTER TABLE … EXECUTE add_files_from_table, on the Iceberg table.
 
     Attributes:
         source: The Hive table.
-        partitions: What some of its keys are; None for all partitions.
+        partitions: Values of some of its keys; None for all partitions.
     """
 
     source: TableReference
@@ -456,7 +457,7 @@ class RevertTable(TableStatement):
     """CALL iceberg.system.revert.
 
     Attributes:
-        lose_data: Also when Iceberg commits have written data since.
+        lose_data: Revert even if Iceberg commits have written data since.
     """
 
     lose_data: bool = False
@@ -470,8 +471,8 @@ class InsertStatement(TableStatement):
     """An INSERT INTO.
 
     Attributes:
-        columns: The columns that values are given for, in order; empty for all.
-        values: Values of partition keys that hold for all rows.
+        columns: The columns that get values, in order; empty for all.
+        values: Constant values of partition keys.
     """
 
     columns: tuple[str, ...] = ()
@@ -497,7 +498,7 @@ class LoadData(TableStatement):
     """LOAD DATA INPATH.
 
     Attributes:
-        options: Names in capital letters.
+        options: Options, with names in upper case.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""From the text of a statement to its value. The grammar is read by Lark; `translation` gives it its meaning."""
+"""Parsing of statements: Lark parses the grammar, and `translation` converts the tree to a value of `model`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from catalog.statements.splitting import unclosed_comment, without_comments
 from catalog.statements.translation import Translator
 
 MAXIMUM_LENGTH = 4_000_000
-"""Longest statement, in characters."""
+"""The maximum length of a statement in characters."""
 
 MAXIMUM_TOKENS = 200_000
-"""Most names, literals and signs in a statement; so many are read in a few seconds."""
+"""The maximum number of names, literals and signs in a statement; parsing them takes a few seconds."""
 
 _QUOTED = re.compile(r"""'(?:[^'\\]+|''|\\.)*+'|"(?:[^"\\]+|""|\\.)*+"|`[^`]*+`""", re.DOTALL)
 _TOKEN = re.compile(rf"{_QUOTED.pattern}|\w+|[^\w\s]", re.DOTALL)
@@ -52,7 +52,7 @@ _SAID = {
     "NUMBER": "a number",
     "OPERATOR": "a comparison",
     "QUERY": "SELECT",
-    "QUOTED": "a text in quotes",
+    "QUOTED": "a string in quotes",
     "RPAR": "')'",
     "RSQB": "']'",
     "_ARROW": "'=>'",
@@ -83,24 +83,26 @@ _ELSEWHERE = {
     "UPDATE": None,
     "VACUUM": None,
 }
-"""First words of statements of other systems → what to do instead."""
+"""First words of statements of other systems → advice on what to do instead."""
 
 
 def parse_statement(text: str) -> Statement:
-    """Return the statement that a text is; it may end with blanks and comments, but with no semicolon.
+    """Parse a statement; the text may end with blanks and comments, but not with a semicolon.
 
     Raises:
-        StatementSyntaxError: The text is not in the grammar.
-        UnsupportedStatementError: It is SQL that is done elsewhere, or in another way.
+        StatementSyntaxError: The text does not match the grammar.
+        UnsupportedStatementError: It is SQL that Calve does not support, or does in another way.
         StatementTooLongError: It is longer than `MAXIMUM_LENGTH`, or has more than `MAXIMUM_TOKENS`.
-        UnknownTypeError: A column has a type that there is not.
-        InvalidIdentifierError: A name cannot be used.
-        InvalidLocationError: A location has a password in it. It is refused here, before a journal has the statement.
+        UnknownTypeError: A column has an unknown type.
+        InvalidIdentifierError: A name is not allowed.
+        InvalidLocationError: A location contains a password; refused here, before the statement is journaled.
     """
     _check_size(text)
-    if found := _SURROGATE.search(text):
+    if surrogate := _SURROGATE.search(text):
         raise StatementSyntaxError(
-            f"{found.group()!r} is no character; the statement is not in the encoding UTF-8", text, found.start()
+            f"{surrogate.group()!r} is not a character; the statement is not in the encoding UTF-8",
+            text,
+            surrogate.start(),
         )
     plain = without_comments(text)
     try:
@@ -125,7 +127,7 @@ def _refuse_passwords(statement: Statement) -> None:
 
 
 def _locations(statement: Statement) -> Iterator[tuple[str, str]]:
-    """Yield the locations that a statement names, each with the name of its field or property."""
+    """Yield the locations in a statement, each with the name of its field or property."""
     for name in ("location", "path"):
         if location := getattr(statement, name, None):
             yield name, location
@@ -142,13 +144,13 @@ def _locations(statement: Statement) -> Iterator[tuple[str, str]]:
 def _check_size(text: str) -> None:
     if len(text) > MAXIMUM_LENGTH:
         raise StatementTooLongError(
-            f"the statement has {len(text):,} characters; at most {MAXIMUM_LENGTH:,} are read", text
+            f"the statement has {len(text):,} characters, more than the maximum of {MAXIMUM_LENGTH:,}", text
         )
-    # So many tokens need as many characters.
+    # Each token has at least one character, so short texts need no count.
     if len(text) > MAXIMUM_TOKENS and (count := sum(1 for _ in _TOKEN.finditer(text))) > MAXIMUM_TOKENS:
         raise StatementTooLongError(
-            f"the statement has {count:,} names, literals and signs; at most {MAXIMUM_TOKENS:,} are read. Load many "
-            "rows with LOAD DATA",
+            f"the statement has {count:,} names, literals and signs, more than the maximum of {MAXIMUM_TOKENS:,}. Load "
+            "many rows with LOAD DATA",
             text,
         )
 
@@ -163,17 +165,17 @@ def _syntax_error(error: UnexpectedInput, text: str, plain: str) -> StatementErr
     position = _position(error, plain)
     if (start := unclosed_comment(text)) is not None and position >= start:
         return StatementSyntaxError("a comment is not closed", text, start)
-    found = _WORD.match(plain, position)
-    if found is None:
+    word_match = _WORD.match(plain, position)
+    if word_match is None:
         return StatementSyntaxError(f"the statement ends too early{_hint(error)}", text, position)
-    if found.group() in "'\"`" and not _QUOTED.match(plain, position):
+    if word_match.group() in "'\"`" and not _QUOTED.match(plain, position):
         return StatementSyntaxError("a quote is not closed", text, position)
-    if not plain[:position].strip() and (word := found.group().upper()) in _ELSEWHERE:
+    if not plain[:position].strip() and (word := word_match.group().upper()) in _ELSEWHERE:
         advice = _ELSEWHERE[word]
         return UnsupportedStatementError(
             f"{word} is no statement here{'' if advice is None else '; ' + advice}", text, position
         )
-    return StatementSyntaxError(f"{found.group()[:40]!r} cannot be read{_hint(error)}", text, position)
+    return StatementSyntaxError(f"{word_match.group()[:40]!r} cannot be read{_hint(error)}", text, position)
 
 
 def _position(error: UnexpectedInput, plain: str) -> int:
@@ -185,12 +187,12 @@ def _position(error: UnexpectedInput, plain: str) -> int:
 
 
 def _hint(error: UnexpectedInput) -> str:
-    """Return what can stand in the place of what cannot be read."""
+    """Return a hint about the tokens that are allowed at the position of a syntax error."""
     allowed: set[str] = set(getattr(error, "allowed", None) or ())
     is_word = False
     if isinstance(error, UnexpectedToken):
         allowed = set(error.accepts or error.expected)
         is_word = "NAME" in allowed and error.token.type != "NAME" and _NAME.fullmatch(error.token) is not None
-    wanted = sorted({_SAID.get(name, name) for name in allowed if name not in _UNSAID})
-    shown = ", ".join(wanted[:_LONGEST_HINT]) + (", …" if len(wanted) > _LONGEST_HINT else "")
-    return (f"; expected {shown}" if wanted else "") + ("; names like this need backquotes" if is_word else "")
+    expected = sorted({_SAID.get(name, name) for name in allowed if name not in _UNSAID})
+    shown = ", ".join(expected[:_LONGEST_HINT]) + (", …" if len(expected) > _LONGEST_HINT else "")
+    return (f"; expected {shown}" if expected else "") + ("; names like this need backquotes" if is_word else "")

@@ -1,4 +1,4 @@
-"""What statements answer, for people and as JSON."""
+"""Results of statements, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from catalog.errors import CatalogError
 from catalog.statements.splitting import StatementText
 
 Cell: TypeAlias = "str | int | float | bool | list[Cell] | dict[str, Cell] | None"
-"""A value of an answer, as JSON has them: dates, times and decimals as text, bytes in hexadecimal digits."""
+"""A JSON value of a result: dates, times and decimals as strings, bytes in hexadecimal digits."""
 
 
 @dataclass(frozen=True)
 class StatementResult:
-    """The answer of a statement; of one that only changes something, without columns.
+    """The result of a statement; it has no columns if the statement returns no rows.
 
     Attributes:
-        brief_columns: How many of the columns are printed unless more is asked for; None for all.
-        text: What is printed for people instead of the rows.
-        is_data: The rows are a table's, in which a null is printed as NULL.
+        brief_columns: The number of columns in the short text form; None for all.
+        text: The text form, if it differs from a table of the rows.
+        is_data: The rows come from a table, so null is printed as NULL.
     """
 
     columns: tuple[str, ...] = ()
@@ -32,16 +32,16 @@ class StatementResult:
 
 
 DONE = StatementResult()
-"""The answer of a statement that has nothing to tell."""
+"""The result of a statement that returns nothing."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a statement ended: with an answer, or with an error.
+    """The outcome of a statement: a result or an error.
 
     Attributes:
-        answer: None when there is an error.
-        error: None when there is an answer; its `position` is one in the statement's text.
+        answer: The result; None after an error.
+        error: The error, with a `position` in the statement's text; None after success.
     """
 
     statement: StatementText
@@ -49,10 +49,10 @@ class Outcome:
     error: CatalogError | None = None
 
     def as_dict(self, *, most_rows: int | None = None) -> dict[str, Cell]:
-        """Return plain values for JSON.
+        """Return the outcome as JSON values.
 
         Args:
-            most_rows: Leave further rows out, and tell their number under `rows_left_out`; None for all.
+            most_rows: The maximum number of rows; `rows_left_out` counts the others. None for all.
         """
         if self.error is not None:
             return {
@@ -63,15 +63,15 @@ class Outcome:
                 "position": self.error.position,
             }
         answer = self.answer or DONE
-        found: dict[str, Cell] = {
+        fields: dict[str, Cell] = {
             "statement": self.statement.text,
             "ok": True,
             "columns": list(answer.columns),
             "rows": [list(row) for row in answer.rows[:most_rows]],
         }
         if most_rows is not None and len(answer.rows) > most_rows:
-            found["rows_left_out"] = len(answer.rows) - most_rows
-        return found
+            fields["rows_left_out"] = len(answer.rows) - most_rows
+        return fields
 
     def as_json(self) -> str:
         """Return one line of JSON."""
@@ -79,7 +79,7 @@ class Outcome:
 
 
 def as_text(answer: StatementResult, *, is_long: bool = False) -> list[str]:
-    """Return an answer's lines for people: bare ones for one column, else a table under its headings."""
+    """Return the lines of a result's text form: plain values for one column, else a table with headings."""
     if answer.text is not None:
         return answer.text.splitlines()
     shown = len(answer.columns) if is_long or answer.brief_columns is None else answer.brief_columns

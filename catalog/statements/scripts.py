@@ -1,4 +1,4 @@
-"""Scripts as the steps of an operation: what was done is done once, however often the script is run."""
+"""Scripts as steps of an operation, so that a repeated run skips the statements that were finished."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from catalog.statements.session import Session
 from catalog.statements.splitting import StatementText, split
 
 MOST_ROWS = 1_000
-"""Rows of each answer that are recorded."""
+"""The maximum number of recorded rows of each result."""
 
 
 def subject(script: str, database: str = DEFAULT_DATABASE) -> str:
-    """Return the table that a script is about, for the journal: the first that a statement names.
+    """Return the first table that a script names, for the journal.
 
-    Of a script that names none, or that cannot be read, a name that no table has.
+    For a script that names no table, or that cannot be parsed, return a name that no table can have.
     """
     for text in split(script):
         try:
@@ -38,13 +38,13 @@ def subject(script: str, database: str = DEFAULT_DATABASE) -> str:
 def run_script(
     catalog: Catalog, session: Session, operation_id: str, script: str, *, keep_going: bool = False
 ) -> list[dict[str, Any]]:
-    """Run a script's statements, each as a step of an operation that was begun; return their outcomes.
+    """Run a script's statements, each as a step of an existing operation; return their outcomes.
 
-    Statements that an earlier run of the operation has finished are not run again. One that was interrupted is: rows
-    are added once even so, while for instance CREATE TABLE finds its table then.
+    Skips statements that an earlier run of the operation has finished, and repeats an interrupted one. Repeating does
+    not add rows twice, but for instance CREATE TABLE may fail because its table exists.
 
     Args:
-        keep_going: Go on after an error; otherwise it is raised at once.
+        keep_going: Continue after an error; otherwise raise it at once.
 
     Returns:
         `Outcome.as_dict` of each statement, with at most `MOST_ROWS` rows.
@@ -67,12 +67,12 @@ def run_script(
 
 
 def step_of(number: int) -> str:
-    """Return the step that a script's statement is, counted from 1."""
+    """Return the step of a script's statement, numbered from 1."""
     return f"statement-{number}"
 
 
 def operation_of(operation_id: str, number: int) -> str:
-    """Return the id of the operation that a script's statement makes, if it makes one."""
+    """Return the id for an operation that a script's statement creates."""
     return f"{operation_id}/{step_of(number)}"
 
 
@@ -91,6 +91,6 @@ def _run_once(
 
 
 def _is_of_session(text: StatementText) -> bool:
-    """Say whether a statement changes nothing but its session, which is another one each time."""
+    """Return whether a statement only changes its session, so that each run must repeat it."""
     statement: Statement = parse_statement(text.text)
     return isinstance(statement, UseDatabase)

@@ -1,4 +1,4 @@
-"""`Session`: runs statements one after the other, on one catalog and, where it is needed, one engine."""
+"""`Session`: runs statements one after the other on one catalog and, if needed, one engine."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.DatabaseNotFoundError, e.TableNotFoundError), ("target", "table", "name", "database")),
     ((e.NotFoundError, e.AlreadyExistsError, e.ConflictError, e.NotATableError, e.UnsupportedFormatError), _TABLE),
 )
-"""Error → the fields of a statement, or properties, of which the first that it has is what the error is about."""
+"""Error classes → fields and properties of a statement; the first one present is the place of the error."""
 
 
 class Session:
-    """Runs statements. Not for several threads at once."""
+    """Runs statements; not thread-safe."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class Session:
         requested_by: str | None = None,
         confirmation: Confirmation | None = None,
     ) -> None:
-        """Take the catalog, and how statements run on it.
+        """Create a session on a catalog.
 
         Args:
-            database: Where tables without a database are, until USE names another.
+            database: The database of table names without one, until USE changes it.
             start: Starts the engine when a statement needs it.
-            requested_by: Who asks, for the journal of operations.
-            confirmation: Is asked before a statement deletes files, or loses what was written to an Iceberg table.
+            requested_by: The requester, for the journal of operations.
+            confirmation: Asked before a statement deletes files, or loses data written to an Iceberg table.
         """
         first = normalise_identifier(database, "database")
         self._context = Context(catalog, first, start, requested_by, confirmation)
@@ -86,11 +86,11 @@ class Session:
         """Run one statement.
 
         Args:
-            operation_id: Of the operation that it makes, if it makes one: asked again under the same id, rows are not
-                added twice. None for a new one.
+            operation_id: The id for an operation that it creates: repeating the statement with the same id does not
+                add rows twice. None for a new id.
 
         Raises:
-            CatalogError: It cannot be read or run; `position` tells the place in the text, if there is one.
+            CatalogError: The statement is invalid or failed; `position` is the place in the text, if known.
         """
         self._context.text, self._context.operation_id = text, operation_id
         statement = parse_statement(text)
@@ -102,10 +102,10 @@ class Session:
             raise
 
     def run(self, script: str, *, keep_going: bool = False) -> Iterator[Outcome]:
-        """Run the statements of a script, each when its outcome is asked for.
+        """Run the statements of a script lazily, and yield their outcomes.
 
         Args:
-            keep_going: Go on after an error; otherwise that one's outcome is the last.
+            keep_going: Continue after an error; otherwise its outcome is the last.
         """
         for statement in split(script):
             try:
@@ -117,13 +117,13 @@ class Session:
 
 
 def position_of(error: e.CatalogError, places: Mapping[str, int]) -> int | None:
-    """Return the place of an error in the statement."""
+    """Return the position of an error in the statement."""
     if error.position is None:
         for classes, names in _PLACES:
             if isinstance(error, classes):
                 return next((places[name] for name in names if name in places), None)
         return None
-    # A filter and a query are read apart from the statement.
+    # Filters and queries are parsed separately, so their positions are relative to their start.
     if isinstance(error, e.ExpressionError):
         return error.position + places.get("where", places.get("query", 0))
     if isinstance(error, e.InvalidQueryError | e.TableNotFoundError):

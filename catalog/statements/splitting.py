@@ -1,4 +1,4 @@
-"""A script as its statements, which end with a semicolon."""
+"""Splitting of scripts into statements, which end with a semicolon."""
 
 from __future__ import annotations
 
@@ -16,13 +16,11 @@ _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 @dataclass(frozen=True)
 class StatementText:
-    """The text of one statement: from its first word to its last, without the semicolon.
-
-    Comments before the first word and after the last are left out; those between are kept.
+    """The text of one statement, without the semicolon and without leading and trailing comments.
 
     Attributes:
-        offset: Where it begins in the script, in characters from 0.
-        line: The line of the script in which it begins, from 1.
+        offset: Its start in the script, in characters from 0.
+        line: The line of the script in which it starts, from 1.
     """
 
     text: str
@@ -31,9 +29,9 @@ class StatementText:
 
 
 def split(script: str) -> Iterator[StatementText]:
-    """Yield the statements of a script; a semicolon in quotes or in a comment ends none.
+    """Yield the statements of a script; ignore semicolons in quotes and comments.
 
-    A quote or comment that is not closed reaches to the end of the script: what is behind it might be its text.
+    An unclosed quote or comment extends to the end of the script, because all text after it may belong to it.
     """
     line = counted = 0
     first = last = -1
@@ -49,7 +47,7 @@ def split(script: str) -> Iterator[StatementText]:
 
 
 def without_comments(text: str) -> str:
-    """Return a statement with blanks in the place of comments, so that all other characters stay where they are."""
+    """Return a statement with comments replaced by blanks, so that all other characters keep their positions."""
     parts, done = [], 0
     for kind, start, end in _pieces(text):
         if kind == "comment":
@@ -59,7 +57,7 @@ def without_comments(text: str) -> str:
 
 
 def unclosed_comment(text: str) -> int | None:
-    """Return where a comment begins that is not closed; None when there is none."""
+    """Return the position of an unclosed comment; None if there is none."""
     for kind, start, end in _pieces(text):
         if kind == "comment" and end == len(text) and text.startswith("/*", start) and _comment_end(text, start) < 0:
             return start
@@ -69,12 +67,12 @@ def unclosed_comment(text: str) -> int | None:
 def _pieces(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield kind, start and end of each piece: quoted, comment, end (a semicolon), blank, or other."""
     position = 0
-    while found := _PIECE.match(text, position):
-        end = found.end()
-        if found.lastgroup == "comment" and found.group() == "/*":
+    while match := _PIECE.match(text, position):
+        end = match.end()
+        if match.lastgroup == "comment" and match.group() == "/*":
             end = _comment_end(text, position)
             end = len(text) if end < 0 else end
-        yield found.lastgroup or "other", position, end
+        yield match.lastgroup or "other", position, end
         position = end
 
 

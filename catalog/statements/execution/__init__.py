@@ -1,4 +1,4 @@
-"""How statements run, by what they are about: one function for each class of statement."""
+"""Execution of statements: one function for each class of statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases, and what tables they have."""
+"""Execution of statements on databases, and of SHOW TABLES."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def use_database(context: Context, statement: m.UseDatabase) -> StatementResult:
 
 def show_databases(context: Context, _statement: m.ShowDatabases) -> StatementResult:
     """Run SHOW DATABASES."""
-    return StatementResult(("database",), [[each.name] for each in context.catalog.list_databases()])
+    return StatementResult(("database",), [[database.name] for database in context.catalog.list_databases()])
 
 
 def describe_database(context: Context, statement: m.DescribeDatabase) -> StatementResult:
     """Run DESCRIBE DATABASE."""
-    found = context.catalog.get_database(statement.name)
-    facts = [("Database", found.name), ("Comment", found.description), ("Location", found.location)]
-    facts += [(f"Property {name}", value) for name, value in sorted(found.properties.items())]
+    database = context.catalog.get_database(statement.name)
+    facts = [("Database", database.name), ("Comment", database.description), ("Location", database.location)]
+    facts += [(f"Property {name}", value) for name, value in sorted(database.properties.items())]
     return StatementResult(("info_name", "info_value"), [list(fact) for fact in facts])
 
 
 def show_tables(context: Context, statement: m.ShowTables) -> StatementResult:
-    """Run SHOW TABLES: of each table whether it is one of Hive or of Iceberg, and where Iceberg's metadata is."""
+    """Run SHOW TABLES, which also returns the type of each table (Hive, Iceberg or view) and Iceberg's metadata."""
     context.make_default_database(statement.database)
-    found = context.catalog.list_tables(statement.database or context.database)
+    tables = context.catalog.list_tables(statement.database or context.database)
     return StatementResult(
         ("database", "table", "type", "metadata_location"),
         [
-            [each.database, each.name, _VIEW if each.is_view else each.table_type, each.metadata_location]
-            for each in found
+            [table.database, table.name, _VIEW if table.is_view else table.table_type, table.metadata_location]
+            for table in tables
         ],
     )

@@ -1,4 +1,4 @@
-"""DESCRIBE and SHOW CREATE TABLE."""
+"""Execution of DESCRIBE and SHOW CREATE TABLE."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = ("col_name", "data_type", "comment")
 
 
 def describe_table(context: Context, statement: m.DescribeTable) -> StatementResult:
-    """Run DESCRIBE; in the form of Hive and Spark, all columns first and those that partition the table again."""
+    """Run DESCRIBE; as in Hive and Spark, list all columns and then repeat the partition columns."""
     table = context.catalog.get_table(context.name(statement.table))
     columns, keys = _parts(table)
     rows: list[list[Cell]] = [_described(column) for column in (*columns, *keys)]
@@ -42,13 +42,13 @@ def _described(column: Column) -> list[Cell]:
 
 
 def _parts(table: Table) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Return a table's columns, and those that its rows are placed by."""
+    """Return a table's columns, and its partition keys or the partition column of its scheme."""
     if table.scheme is None:
         return table.columns, table.partition_keys
     name = table.scheme.column
     return (
-        tuple(each for each in table.columns if each.name != name),
-        tuple(each for each in table.columns if each.name == name),
+        tuple(column for column in table.columns if column.name != name),
+        tuple(column for column in table.columns if column.name == name),
     )
 
 
@@ -82,9 +82,9 @@ def _partition_facts(context: Context, table: Table) -> Iterator[tuple[str, str 
         yield "Sort Columns", ", ".join(table.scheme.sort_columns)
         partitions = context.catalog.scheme_partitions(table.full_name)
         yield "Partitions", str(len(partitions))
-        yield "Rows", str(sum(each.row_count for each in partitions))
-        yield "Size in Bytes", str(sum(each.size_bytes for each in partitions))
-        yield "Files", str(sum(each.file_count for each in partitions))
+        yield "Rows", str(sum(partition.row_count for partition in partitions))
+        yield "Size in Bytes", str(sum(partition.size_bytes for partition in partitions))
+        yield "Files", str(sum(partition.file_count for partition in partitions))
     elif table.partition_keys:
         total = count_visible(context.catalog.storage, table)
         yield "Partition Type", "VALUE"
@@ -100,8 +100,8 @@ def _count(number: int | None) -> str:
 
 
 def _index_texts(context: Context, table: Table) -> list[str]:
-    found = context.catalog.get_partition_indexes(table.full_name)
-    return [f"{each.name} ({', '.join(each.keys)}) {each.state}" for each in found]
+    indexes = context.catalog.get_partition_indexes(table.full_name)
+    return [f"{index.name} ({', '.join(index.keys)}) {index.state}" for index in indexes]
 
 
 def _pairs(properties: Mapping[str, str]) -> str:
@@ -112,9 +112,9 @@ def _pairs(properties: Mapping[str, str]) -> str:
 
 
 def show_create_table(context: Context, statement: m.ShowCreateTable) -> StatementResult:
-    """Run SHOW CREATE TABLE: a statement that creates an equal table, but for the ids of its partitions.
+    """Run SHOW CREATE TABLE, which returns a statement that creates an equal table, except for partition ids.
 
-    Of an Iceberg table it is Hive's statement for one, with the location of its metadata; only for reading.
+    For an Iceberg table, it is Hive's statement with the location of its metadata, which Calve cannot run.
     """
     table = context.catalog.get_table(context.name(statement.table))
     text = _create_view(table) if table.is_view else _create_table(context, table)
@@ -122,7 +122,7 @@ def show_create_table(context: Context, statement: m.ShowCreateTable) -> Stateme
 
 
 def _create_view(table: Table) -> str:
-    columns = ", ".join(f"{quoted_name(each.name)}{_comment(each.comment)}" for each in table.columns)
+    columns = ", ".join(f"{quoted_name(column.name)}{_comment(column.comment)}" for column in table.columns)
     lines = [f"CREATE VIEW {_full_name(table)}{f' ({columns})' if columns else ''}"]
     lines += [*_description(table), *_properties(without_records(table.properties)), f"AS {table.view_text}"]
     return "\n".join(lines)
@@ -175,9 +175,9 @@ def _indexes(context: Context, table: Table) -> list[str]:
     if not table.partition_keys or table.is_iceberg:
         return []
     states = (IndexState.CREATING, IndexState.ACTIVE)
-    found = [each for each in context.catalog.get_partition_indexes(table.full_name) if each.state in states]
-    texts = [f"{quoted_name(each.name)} ({', '.join(map(quoted_name, each.keys))})" for each in found]
-    return [f"PARTITION INDEX {', '.join(texts)}"] if texts else []
+    indexes = [index for index in context.catalog.get_partition_indexes(table.full_name) if index.state in states]
+    definitions = [f"{quoted_name(index.name)} ({', '.join(map(quoted_name, index.keys))})" for index in indexes]
+    return [f"PARTITION INDEX {', '.join(definitions)}"] if definitions else []
 
 
 def _buckets(buckets: Buckets | None) -> list[str]:

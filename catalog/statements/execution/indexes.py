@@ -1,4 +1,4 @@
-"""Partition indexes."""
+"""Execution of statements on partition indexes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog.statements.context import Context
 from catalog.statements.results import DONE, StatementResult
 
 LARGE_TABLE = 100_000
-"""Partitions; the index of a table with more is built by the engine."""
+"""The number of partitions above which the engine builds an index."""
 
 
 def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
@@ -19,7 +19,7 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
     catalog, name = context.catalog, context.name(statement.table)
     table = catalog.get_table(name)
     is_large = count_visible(catalog.storage, table).partitions > LARGE_TABLE
-    # Without an engine nothing is begun.
+    # Start the engine first: if there is none, no index is created.
     engine = context.engine if is_large else None
     created = _create(catalog, name, statement)
     if engine is None:
@@ -31,11 +31,11 @@ def create_index(context: Context, statement: m.CreateIndex) -> StatementResult:
 
 
 def _create(catalog: Catalog, table: str, statement: m.CreateIndex) -> PartitionIndex:
-    """Return a new index; or the one that is being built like this, whose build goes on then."""
+    """Return a new index; or an equal one that is being built, to continue its build."""
     try:
         return catalog.create_partition_index(table, statement.index, statement.keys)
     except IndexAlreadyExistsError:
-        known = {each.name: each for each in catalog.get_partition_indexes(table)}.get(statement.index)
+        known = {index.name: index for index in catalog.get_partition_indexes(table)}.get(statement.index)
         if known is None or known.state is not IndexState.CREATING or known.keys != statement.keys:
             raise
         return known
@@ -57,6 +57,6 @@ def drop_index(context: Context, statement: m.DropIndex) -> StatementResult:
 
 def show_indexes(context: Context, statement: m.ShowIndexes) -> StatementResult:
     """Run SHOW PARTITION INDEXES."""
-    found = context.catalog.get_partition_indexes(context.name(statement.table))
-    rows = [[each.name, ", ".join(each.keys), str(each.state), _failure(each)] for each in found]
+    indexes = context.catalog.get_partition_indexes(context.name(statement.table))
+    rows = [[index.name, ", ".join(index.keys), str(index.state), _failure(index)] for index in indexes]
     return StatementResult(("index", "keys", "state", "failure"), rows)

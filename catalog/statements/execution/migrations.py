@@ -1,4 +1,4 @@
-"""Hive tables that become Iceberg tables, and back."""
+"""Execution of migrations and reverts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def revert(context: Context, statement: m.RevertTable) -> StatementResult:
             confirmation=context.confirmation,
         )
     table, lost = context.catalog.get_table(name), report["lost"]
-    lines = [f"{table.full_name} is the Hive table again; its Iceberg metadata was {report['metadata_location']}"]
+    lines = [f"{table.full_name} is a Hive table again; its Iceberg metadata was {report['metadata_location']}"]
     lines += _lost(lost)
     columns = ("table", "metadata_location", "rows_added_lost", "rows_deleted_lost")
     row = [table.full_name, report["metadata_location"], lost["rows_added"], lost["rows_deleted"]]
@@ -55,23 +55,23 @@ def revert(context: Context, statement: m.RevertTable) -> StatementResult:
 def _lost(lost: Mapping[str, Any]) -> Iterator[str]:
     if lost["snapshots"]:
         yield (
-            f"{lost['snapshots']:,} commit(s) had written data since: {lost['rows_added']:,} row(s) added and "
-            f"{lost['rows_deleted']:,} deleted, which it does not know"
+            f"{lost['snapshots']:,} commit(s) since the migration are lost: {lost['rows_added']:,} row(s) added and "
+            f"{lost['rows_deleted']:,} deleted"
         )
     if not lost["is_traceable"]:
-        yield "whether all of its files are there cannot be told: run MSCK, or look whether it can be read"
+        yield "files of the table may be missing; run MSCK, or check that the table can be read"
 
 
 def _request(statement: m.MigrationStatement, kind: OperationKind, **fields: Any) -> MigrationRequest:
-    said = statement.options
+    options = statement.options
     return MigrationRequest(
         kind=kind,
-        recursive_directory=cast(RecursiveDirectory, said.get("recursive_directory", "fail")),
-        timestamps=cast("Timestamps | None", said.get("timestamps")),
-        unusable_files=OnUnusable(said.get("unusable_files", OnUnusable.FAIL)),
-        duplicate_files=OnDuplicate(said.get("duplicate_files", OnDuplicate.FAIL)),
-        target_location=said.get("target_location"),
-        flip_source=bool(said.get("flip_source", False)),
+        recursive_directory=cast(RecursiveDirectory, options.get("recursive_directory", "fail")),
+        timestamps=cast("Timestamps | None", options.get("timestamps")),
+        unusable_files=OnUnusable(options.get("unusable_files", OnUnusable.FAIL)),
+        duplicate_files=OnDuplicate(options.get("duplicate_files", OnDuplicate.FAIL)),
+        target_location=options.get("target_location"),
+        flip_source=bool(options.get("flip_source", False)),
         verify=statement.verify,
         **fields,
     )
@@ -80,31 +80,31 @@ def _request(statement: m.MigrationStatement, kind: OperationKind, **fields: Any
 def _migrate(
     context: Context, statement: m.MigrationStatement, source: m.TableReference, request: MigrationRequest
 ) -> StatementResult:
-    """Plan, stage, verify and flip; what cannot be migrated is refused before Spark is started."""
+    """Plan, stage, verify and flip; refuse tables that cannot be migrated before Spark is started."""
     catalog = context.catalog
     place = "source" if "source" in statement.places else "table"
     with pointing_at(statement, place):
         table = catalog.get_table(context.name(source))
         if table.scheme is not None:
-            # A plan says why, and elsewhere such an error is about the change.
+            # Raises an error that points at the source; for errors raised later, the position would be wrong.
             catalog.migrations.plan(table.full_name, request)
     with context.operation() as operation:
         known = catalog.operations.find(operation.id)
         warnings: tuple[str, ...] = ()
-        # Once it is made, the table does not fit the request any more.
+        # After the commit, planning again would refuse the table, because it is an Iceberg table now.
         if known is None or not known.is_committed:
             warnings = catalog.migrations.plan(table.full_name, request, operation_id=operation.id).warnings
         report = context.engine.migrate(operation, table, request, verified_partitions=statement.verified_partitions)
     counted = f"{report['files']:,} file(s) with {report['rows']:,} row(s)"
     is_addition = request.kind is OperationKind.ADD_FILES
     lines = [
-        f"{report['target']} has {counted} of {table.full_name} now"
+        f"{report['target']} now has {counted} of {table.full_name}"
         if is_addition
-        else f"{report['target']} is an Iceberg table of {counted}",
+        else f"{report['target']} is now an Iceberg table with {counted}",
         f"metadata: {report['metadata_location']}",
         *_verified(report),
         *(f"warning: {warning}" for warning in (*warnings, *report.get("warnings", ()))),
-        *_passed_over(report),
+        *_skipped(report),
     ]
     verified = report.get("partitions_verified")
     row = [*(report[name] for name in ("target", "files", "rows", "bytes")), verified, report["metadata_location"]]
@@ -114,15 +114,15 @@ def _migrate(
 def _verified(report: Mapping[str, Any]) -> Iterator[str]:
     count = report.get("partitions_verified")
     yield (
-        "what Hive and Iceberg read was not compared"
+        "the rows of Hive and Iceberg were not compared"
         if count is None
-        else f"what Hive and Iceberg read was compared in {count:,} of {report['partitions_total']:,} partition(s)"
+        else f"the rows of Hive and Iceberg were compared in {count:,} of {report['partitions_total']:,} partition(s)"
     )
 
 
-def _passed_over(report: Mapping[str, Any]) -> Iterator[str]:
+def _skipped(report: Mapping[str, Any]) -> Iterator[str]:
     if report.get("problem_count"):
-        yield f"{report['problem_count']:,} file(s) were passed over:"
-        yield from (f"  {each['path']}: {each['message']} ({each['problem']})" for each in report["problems"])
+        yield f"{report['problem_count']:,} file(s) were skipped:"
+        yield from (f"  {file['path']}: {file['message']} ({file['problem']})" for file in report["problems"])
     if report.get("duplicates"):
-        yield f"{report['duplicates']:,} file(s) were there already and were left out"
+        yield f"{report['duplicates']:,} file(s) were skipped, because the table already has them"

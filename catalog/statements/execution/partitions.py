@@ -1,4 +1,4 @@
-"""Partitions: list, explain, and those of values also add, change and drop."""
+"""Execution of statements that list and explain partitions, and that add, change and drop value partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _COLUMNS = ("partition", "row_count", "size_bytes", "file_count")
 
 
 def show_partitions(context: Context, statement: m.ShowPartitions) -> StatementResult:
-    """Run SHOW PARTITIONS: of schemes in their logical order, of values in the order of these."""
+    """Run SHOW PARTITIONS, in the logical order of a scheme or in the order of partition values."""
     table = context.catalog.get_table(context.name(statement.table))
     rows = _of_scheme(context, table, statement) if table.scheme else _of_values(context, table, statement)
     return StatementResult(_COLUMNS, rows, brief_columns=1)
@@ -28,36 +28,46 @@ def show_partitions(context: Context, statement: m.ShowPartitions) -> StatementR
 def _of_scheme(context: Context, table: Table, statement: m.ShowPartitions) -> list[list[Cell]]:
     if statement.values:
         raise _no_keys(table, "write WHERE with a condition on its columns")
-    found = context.catalog.scheme_partitions(table.full_name, statement.where)
-    rows: list[list[Cell]] = [[each.text, each.row_count, each.size_bytes, each.file_count] for each in found]
+    partitions = context.catalog.scheme_partitions(table.full_name, statement.where)
+    rows: list[list[Cell]] = [
+        [partition.text, partition.row_count, partition.size_bytes, partition.file_count] for partition in partitions
+    ]
     if table.scheme is None or table.scheme.type is not SchemeType.HASH or statement.where is not None:
         return rows
-    # All together have one line.
-    totals: list[Cell] = [sum(each.row_count for each in found), sum(each.size_bytes for each in found)]
-    return [[line, *totals, sum(each.file_count for each in found)] for line in table.scheme.lines()]
+    # All hash partitions share one line.
+    totals: list[Cell] = [
+        sum(partition.row_count for partition in partitions),
+        sum(partition.size_bytes for partition in partitions),
+    ]
+    return [[line, *totals, sum(partition.file_count for partition in partitions)] for line in table.scheme.lines()]
 
 
 def _of_values(context: Context, table: Table, statement: m.ShowPartitions) -> list[list[Cell]]:
     values = spec_values(table, statement.values)
     condition = spec_filter(table, values) if statement.where is None else statement.where
-    found: Iterable[Partition] = context.catalog.get_partitions(table.full_name, condition)
+    partitions: Iterable[Partition] = context.catalog.get_partitions(table.full_name, condition)
     if statement.values:
         keys = [_sort_key(key_type) for key_type in table.key_types]
-        found = [
-            each
-            for each in found
-            if all(keys[number](each.values[number]) == keys[number](text) for number, text in values.items())
+        partitions = [
+            partition
+            for partition in partitions
+            if all(keys[number](partition.values[number]) == keys[number](text) for number, text in values.items())
         ]
-    return [[each.name(table), each.row_count, each.size_bytes, each.file_count] for each in _in_order(table, found)]
+    return [
+        [partition.name(table), partition.row_count, partition.size_bytes, partition.file_count]
+        for partition in _in_order(table, partitions)
+    ]
 
 
 def _in_order(table: Table, partitions: Iterable[Partition]) -> list[Partition]:
     known = [Memo(_sort_key(key_type)) for key_type in table.key_types]
-    return sorted(partitions, key=lambda each: tuple(memo[text] for memo, text in zip(known, each.values, strict=True)))
+    return sorted(
+        partitions, key=lambda partition: tuple(memo[text] for memo, text in zip(known, partition.values, strict=True))
+    )
 
 
 def _sort_key(key_type: KeyType) -> Callable[[str | None], tuple[int, KeyValue]]:
-    """Return what sorts texts as their values: nulls first, and last those that are no values of the type."""
+    """Return a sort key for partition values: nulls first, and strings that are not values of the type last."""
 
     def key(text: str | None) -> tuple[int, KeyValue]:
         if text is None:
@@ -69,7 +79,7 @@ def _sort_key(key_type: KeyType) -> Callable[[str | None], tuple[int, KeyValue]]
 
 
 def _no_keys(table: Table, advice: str) -> UnsupportedChangeError:
-    return UnsupportedChangeError(f"table {table.full_name} has a partition scheme and no partition keys; {advice}")
+    return UnsupportedChangeError(f"table {table.full_name} has a partition scheme, not partition keys; {advice}")
 
 
 def explain_partitions(context: Context, statement: m.ExplainPartitions) -> StatementResult:
@@ -84,15 +94,17 @@ def explain_partitions(context: Context, statement: m.ExplainPartitions) -> Stat
 def add_partitions(context: Context, statement: m.AddValuePartitions) -> StatementResult:
     """Run ADD PARTITION (k='v', …)."""
     table = _of_keys(context, statement, "ADD PARTITION ('…') takes bounds or groups")
-    new = [NewPartition(whole_values(table, each.values), each.location) for each in statement.partitions]
+    new = [
+        NewPartition(whole_values(table, partition.values), partition.location) for partition in statement.partitions
+    ]
     context.catalog.add_partitions(table.full_name, new, if_not_exists=statement.if_not_exists)
     return DONE
 
 
 def drop_partitions(context: Context, statement: m.DropValuePartitions) -> StatementResult:
-    """Run DROP PARTITION (k='v', …); files are touched only with PURGE."""
+    """Run DROP PARTITION (k='v', …), which deletes files only with PURGE."""
     table = _of_keys(context, statement, "DROP PARTITION (id) takes partition ids")
-    conditions = [_condition(table, each) for each in statement.partitions]
+    conditions = [_condition(table, key_conditions) for key_conditions in statement.partitions]
     if not statement.if_exists:
         for condition in conditions:
             if not list(context.catalog.get_partitions(table.full_name, condition)):
@@ -108,14 +120,14 @@ def drop_partitions(context: Context, statement: m.DropValuePartitions) -> State
 
 
 def condition_of(table: Table, statement: m.DropValuePartitions) -> str:
-    """Return the filter that the partitions of DROP PARTITION (…) match."""
+    """Return the filter for the partitions of DROP PARTITION (…)."""
     return " or ".join(f"({_condition(table, conditions)})" for conditions in statement.partitions)
 
 
 def _condition(table: Table, conditions: Sequence[m.KeyCondition]) -> str:
-    """Return the filter that the partitions of one PARTITION (…) match."""
-    spec_values(table, {each.key: None for each in conditions})
-    return " and ".join(f"`{each.key}` {_compared(each)}" for each in conditions)
+    """Return the filter for the partitions of one PARTITION (…)."""
+    spec_values(table, {condition.key: None for condition in conditions})
+    return " and ".join(f"`{condition.key}` {_compared(condition)}" for condition in conditions)
 
 
 def _compared(condition: m.KeyCondition) -> str:
@@ -164,8 +176,8 @@ def repair_table(context: Context, statement: m.RepairTable) -> StatementResult:
         )
     columns = ("partitions_added", "partitions_dropped", "folders_unfit")
     lines = [f"{report.added:,} partition(s) added, {report.dropped:,} dropped"]
-    lines += [f"no partition: {reason}" for reason in report.unfit]
-    lines += [f"{report.unfit_count:,} folder(s) are no partitions"] if report.unfit_count else []
+    lines += [f"not a partition: {reason}" for reason in report.unfit]
+    lines += [f"{report.unfit_count:,} folder(s) are not partitions"] if report.unfit_count else []
     return StatementResult(columns, [[report.added, report.dropped, report.unfit_count]], text="\n".join(lines))
 
 

@@ -1,4 +1,4 @@
-"""Statements that read or write rows, which the engine runs."""
+"""Execution of statements that read or write rows, with the engine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def select(context: Context, statement: m.Select) -> StatementResult:
 
 
 def insert_values(context: Context, statement: m.InsertValues) -> StatementResult:
-    """Run INSERT INTO … VALUES: all rows are checked before the engine is asked."""
+    """Run INSERT INTO … VALUES; check all rows before the engine starts."""
     table = _writable(context, statement)
     rows = _rows(context.text, table, statement)
     with context.operation() as operation:
@@ -63,16 +63,16 @@ def _added(report: Mapping[str, Any]) -> StatementResult:
 
 
 def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
-    """Return the columns that an INSERT gives values for, in its order.
+    """Return the columns that get values from an INSERT, in its order.
 
     Raises:
-        InvalidPartitionSpecError: PARTITION names what is no partition key.
+        InvalidPartitionSpecError: PARTITION contains a name that is not a partition key.
         InvalidTableError: A column does not exist, is named twice, or has its value in PARTITION.
     """
     if statement.values and table.scheme is not None:
         raise InvalidPartitionSpecError(
-            f"table {table.full_name} has no partition keys; give its partition column {table.scheme.column} like the "
-            "others"
+            f"table {table.full_name} has no partition keys; give values for its partition column "
+            f"{table.scheme.column} like for other columns"
         )
     fixed = {table.key_names[position] for position in spec_values(table, statement.values)}
     known = {column.name: column for column in (*table.columns, *table.partition_keys)}
@@ -87,7 +87,7 @@ def _given_columns(table: Table, statement: m.InsertStatement) -> list[Column]:
 
 
 def _rows(text: str, table: Table, statement: m.InsertValues) -> list[list[str | None]]:
-    """Return the rows as texts of all the table's columns, the partition keys last."""
+    """Return the rows as strings for all columns of the table, the partition keys last."""
     given = _given_columns(table, statement)
     fixed = {table.key_names[position]: value for position, value in spec_values(table, statement.values).items()}
     places = {column.name: number for number, column in enumerate(given)}

@@ -1,4 +1,4 @@
-"""Changes of the partitions of tables with a partition scheme."""
+"""Execution of changes of partitions of tables with a partition scheme."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from catalog.statements.results import StatementResult
 
 _REPORTED = {
     "rows_moved": "row(s) moved",
-    "files_reassigned": "file(s) counted to another partition",
+    "files_reassigned": "file(s) assigned to another partition",
     "rows_deleted": "row(s) deleted",
 }
 
@@ -43,7 +43,7 @@ def set_partition_number(context: Context, statement: m.SetPartitionNumber) -> S
 
 
 def _change(context: Context, statement: m.TableStatement, change: changes.PartitionChange) -> StatementResult:
-    """Make a change, with the engine only if rows have to be moved."""
+    """Run a change, with the engine only if it moves rows."""
     name = context.name(statement.table)
     with context.operation() as operation:
         report: Mapping[str, Any] | None = context.catalog.rebalancing.change_catalog(

@@ -1,4 +1,4 @@
-"""Tables and views: create, change, drop."""
+"""Execution of statements that create, change and drop tables and views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from catalog.tables.schemes import SCHEME_PROPERTIES, scheme_from_properties
 
 _STORAGE_HANDLERS = ("carbondata", "org.apache.carbondata.format")
 _DESCRIPTION = "comment"
-"""The property by which Hive and Spark set a table's description."""
+"""The property with which Hive and Spark set a table's description."""
 
 
 def create_table(context: Context, statement: m.CreateTable) -> StatementResult:
@@ -39,15 +39,16 @@ def create_table(context: Context, statement: m.CreateTable) -> StatementResult:
 
 def _create_table_of_values(context: Context, statement: m.CreateTable) -> None:
     name = context.name(statement.table)
-    if given := sorted(each.upper() for each in statement.properties if each.upper() in SCHEME_PROPERTIES[:-1]):
+    names = map(str.upper, statement.properties)
+    if given := sorted(name for name in names if name in SCHEME_PROPERTIES[:-1]):
         raise InvalidSchemeError(
-            f"{', '.join(given)} is for tables with a partition scheme; write STORED BY 'carbondata' instead of STORED "
-            "AS, whose tables have one partition for each value"
+            f"{', '.join(given)} is only for tables with a partition scheme; write STORED BY 'carbondata' instead of "
+            "STORED AS, which creates one partition for each value"
         )
     with pointing_at(statement, "format"):
         table_format = parse_format(statement.format or FileFormat.PARQUET)
     if statement.delimiters and table_format != FileFormat.TEXTFILE:
-        raise InvalidTableError(f"table {name}: only files of TEXTFILE have other delimiters; leave ROW FORMAT out")
+        raise InvalidTableError(f"table {name}: only the format TEXTFILE supports delimiters; remove ROW FORMAT")
     context.catalog.create_table(
         name,
         columns=statement.columns,
@@ -67,8 +68,8 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
     with pointing_at(statement, "stored_by"):
         _check_handler(name, statement.stored_by or "")
     if statement.delimiters:
-        raise InvalidTableError(f"table {name}: its files are Parquet, which has no delimiters; leave ROW FORMAT out")
-    given = {each.upper() for each in statement.properties} & set(SCHEME_PROPERTIES)
+        raise InvalidTableError(f"table {name}: its files are Parquet, which has no delimiters; remove ROW FORMAT")
+    given = {name.upper() for name in statement.properties} & set(SCHEME_PROPERTIES)
     scheme, columns = None, statement.columns
     if statement.partition_keys or given:
         column = _partition_column(name, statement)
@@ -77,7 +78,7 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
         name,
         columns=columns,
         location=statement.location,
-        properties={each: text for each, text in statement.properties.items() if each.upper() not in SCHEME_PROPERTIES},
+        properties={key: text for key, text in statement.properties.items() if key.upper() not in SCHEME_PROPERTIES},
         indexes=statement.indexes,
         description=statement.comment,
         is_external=statement.is_external,
@@ -89,8 +90,8 @@ def _create_table_of_scheme(context: Context, statement: m.CreateTable) -> None:
 def _check_handler(name: str, stored_by: str) -> None:
     if stored_by.lower() not in _STORAGE_HANDLERS:
         raise InvalidTableError(
-            f"table {name}: STORED BY names the partition behaviour, and is {_STORAGE_HANDLERS[0]!r}, not "
-            f"{stored_by!r}; for a file format, use STORED AS"
+            f"table {name}: STORED BY {stored_by!r} is not supported; write STORED BY {_STORAGE_HANDLERS[0]!r} for a "
+            "partition scheme, or STORED AS for a file format"
         )
 
 
@@ -98,7 +99,7 @@ def _partition_column(name: str, statement: m.CreateTable) -> Column:
     if len(statement.partition_keys) != 1:
         raise InvalidSchemeError(
             f"table {name} is STORED BY {statement.stored_by!r} and has {len(statement.partition_keys)} partition "
-            "columns; a partition scheme places rows by one: PARTITIONED BY (column type)"
+            "columns, but a partition scheme needs exactly one: PARTITIONED BY (column type)"
         )
     return statement.partition_keys[0]
 
@@ -121,7 +122,7 @@ def create_view(context: Context, statement: m.CreateView) -> StatementResult:
 
 
 _UNKNOWN = "unknown"
-"""The type of a view's column, which only Spark can tell."""
+"""The type of a view's column, which only Spark can determine."""
 
 
 def drop_table(context: Context, statement: m.DropTable) -> StatementResult:
@@ -150,7 +151,7 @@ def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, 
     if table.is_view and not must_be_view:
         raise NotATableError(f"{table.full_name} is a view; use DROP VIEW")
     if must_be_view and not table.is_view:
-        raise InvalidTableError(f"{table.full_name} is a table and no view; use DROP TABLE")
+        raise InvalidTableError(f"{table.full_name} is a table, not a view; use DROP TABLE")
     return context.catalog.drop_table(table.full_name, purge=purge, confirmation=context.confirmation)
 
 
@@ -192,7 +193,7 @@ def _refuse_scheme_properties(table: Table, names: object) -> None:
     assert isinstance(names, dict | tuple)
     if table.scheme is not None and (given := [name for name in names if name.upper() in SCHEME_PROPERTIES]):
         raise InvalidSchemeError(
-            f"table {table.full_name}: {given[0]} tells how the table was created; to change its partitions, use ALTER "
+            f"property {given[0]} of table {table.full_name} cannot be changed; to change its partitions, use ALTER "
             "TABLE … ADD, SPLIT, DROP or MERGE PARTITION, or SET PARTITION_NUM"
         )
 
@@ -204,9 +205,10 @@ def add_columns(context: Context, statement: m.AddColumns) -> StatementResult:
 
 
 def change_column(context: Context, statement: m.ChangeColumn) -> StatementResult:
-    """Run ALTER TABLE … CHANGE COLUMN; a comment that is not given stays."""
+    """Run ALTER TABLE … CHANGE COLUMN; without COMMENT, the comment stays."""
     table = context.catalog.get_table(context.name(statement.table))
-    before = next((each for each in (*table.columns, *table.partition_keys) if each.name == statement.name), None)
+    known = {column.name: column for column in (*table.columns, *table.partition_keys)}
+    before = known.get(statement.name)
     old_type, old_comment = (statement.type or _UNKNOWN, None) if before is None else (before.type, before.comment)
     column = Column(statement.new_name, statement.type or old_type, statement.comment or old_comment)
     context.catalog.alter_table(table.full_name, change_columns={statement.name: column})
@@ -224,7 +226,9 @@ def rename_table(context: Context, statement: m.RenameTable) -> StatementResult:
     table = context.catalog.get_table(context.name(statement.table))
     new = statement.new_table
     if new.database not in (None, table.database):
-        raise InvalidTableError(f"table {table.full_name} stays in its database; name it {table.database}.{new.name}")
+        raise InvalidTableError(
+            f"table {table.full_name} cannot move to another database; name it {table.database}.{new.name}"
+        )
     context.catalog.alter_table(table.full_name, rename_to=new.name)
     return DONE
 

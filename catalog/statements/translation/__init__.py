@@ -1,4 +1,4 @@
-"""What Lark's tree of a statement means. A method is named after the rule of `grammar.lark` whose parts it takes."""
+"""Translation of Lark's tree to statements. Each method is named after the rule of `grammar.lark` that it handles."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from catalog.statements.translation.rows import Rows
 
 
 class Translator(Definitions, Changes, Procedures, Rows):
-    """Makes a statement of Lark's tree."""
+    """Converts Lark's tree to a statement."""

@@ -1,4 +1,4 @@
-"""ALTER TABLE."""
+"""Translation of ALTER TABLE."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Change = tuple[type[m.TableStatement], dict[str, Any]]
 
 @v_args(inline=True)
 class Changes(Words):
-    """ALTER TABLE; each change tells which statement it is, and its fields."""
+    """ALTER TABLE; each change returns the class of the statement, and its fields."""
 
     def alter_table(self, table: Placed[m.TableReference], change: Change) -> m.Statement:
         kind, fields = change

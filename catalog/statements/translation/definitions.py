@@ -1,4 +1,4 @@
-"""Statements on databases, tables and views."""
+"""Translation of statements on databases, tables and views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Definitions(Words):
 
     def drop_database(self, exists: bool | None, name: Placed[str], cascade: Token | None) -> m.Statement:
         if cascade is not None:
-            raise self.unsupported("a database is dropped when it has no tables; drop these first", cascade)
+            raise self.unsupported("only an empty database can be dropped; drop its tables first", cascade)
         return made(m.DropDatabase, name=name, if_exists=exists)
 
     def use_database(self, name: Placed[str]) -> m.Statement:
@@ -71,8 +71,8 @@ class Definitions(Words):
         row_format = fields.pop("row_format", None)
         if row_format is not None and fields.setdefault("format", row_format).value != row_format.value:
             raise UnsupportedStatementError(
-                f"rows in the form of {row_format.value} are not kept in files of {fields['format'].value}; leave ROW "
-                "FORMAT out",
+                f"the row format {row_format.value} does not fit the file format {fields['format'].value}; remove ROW "
+                "FORMAT",
                 self.original,
                 fields["format"].position,
             )
@@ -97,7 +97,7 @@ class Definitions(Words):
 
     def buckets(self, columns: Placed[tuple[str, ...]], sorting: Token | None, *rest: Any) -> Clause:
         if sorting is not None:
-            raise self.unsupported("the order of rows in buckets is not kept; leave SORTED BY out", sorting)
+            raise self.unsupported("the order of rows in buckets is not supported; remove SORTED BY", sorting)
         buckets = Buckets(columns.value, self.whole(rest[-1]))
         return Clause("CLUSTERED BY", columns.position, {"buckets": Placed(buckets, columns.position)})
 
@@ -120,33 +120,33 @@ class Definitions(Words):
         return Clause("STORED", input_format.position, {"format": self._format_of(input_format, "input format")})
 
     def serde(self, name: Placed[str], word: Token | None, properties: Placed[dict[str, str]] | None) -> Clause:
-        # Hive writes this one for every table.
+        # Hive's SHOW CREATE TABLE contains this property for every table.
         if word is not None and properties is not None and properties.value != {"serialization.format": "1"}:
-            raise self.unsupported("properties of a SerDe are not kept; leave them out", word)
+            raise self.unsupported("properties of a SerDe are not supported; remove them", word)
         return Clause("ROW FORMAT", name.position, {"row_format": self._format_of(name, "SerDe")})
 
     def _format_of(self, name: Placed[str], what: str) -> Placed[str]:
-        found = _CLASSES.get(name.value)
-        if found is None:
+        format_name = _CLASSES.get(name.value)
+        if format_name is None:
             raise UnsupportedStatementError(
-                f"{name.value} is no {what} that is known; use STORED AS with one of "
-                f"{', '.join(each.upper() for each in FileFormat)}",
+                f"unknown {what} {name.value}; use STORED AS with one of "
+                f"{', '.join(known.upper() for known in FileFormat)}",
                 self.original,
                 name.position,
             )
-        return Placed(found, name.position)
+        return Placed(format_name, name.position)
 
     def delimited(self, *parts: dict[str, str]) -> Clause:
-        found: dict[str, str] = {}
+        delimiters: dict[str, str] = {}
         for part in parts:
-            found.update(part)
-        return Clause("ROW FORMAT", 0, {"delimiters": found, "row_format": Placed("TEXTFILE", 0)})
+            delimiters.update(part)
+        return Clause("ROW FORMAT", 0, {"delimiters": delimiters, "row_format": Placed("TEXTFILE", 0)})
 
-    # What the words stand for. Source: Hive's `serdeConstants`.
+    # Names of Hive's properties. Source: Hive's `serdeConstants`.
 
     def fields_terminated(self, text: Placed[str], escape: Placed[str] | None) -> dict[str, str]:
-        found = {"field.delim": text.value, "serialization.format": text.value}
-        return found if escape is None else {**found, "escape.delim": escape.value}
+        delimiters = {"field.delim": text.value, "serialization.format": text.value}
+        return delimiters if escape is None else {**delimiters, "escape.delim": escape.value}
 
     def items_terminated(self, text: Placed[str]) -> dict[str, str]:
         return {"collection.delim": text.value}
@@ -162,9 +162,9 @@ class Definitions(Words):
 
     def create_from_another(self, word: Token, _rest: Token) -> m.Statement:
         raise self.unsupported(
-            "a table's columns are named; create the table first, then use INSERT INTO … SELECT"
+            "CREATE TABLE … AS SELECT is not supported; create the table first, then use INSERT INTO … SELECT"
             if word.upper() == "AS"
-            else "a table is not created like another; SHOW CREATE TABLE prints the statement to begin with",
+            else "CREATE TABLE … LIKE is not supported; SHOW CREATE TABLE prints a statement to start from",
             word,
         )
 

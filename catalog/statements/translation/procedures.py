@@ -1,6 +1,6 @@
-"""Procedures: CALL, and ALTER TABLE … EXECUTE.
+"""Translation of procedures: CALL, and ALTER TABLE … EXECUTE.
 
-Names, arguments and their order are Trino's; what it does not have comes behind. Source: Trino's `MigrateProcedure`,
+Names, arguments and their order are Trino's; additional arguments follow. Source: Trino's `MigrateProcedure`,
 `AddFilesTableFromTableProcedure` and `CallTask`.
 """
 
@@ -30,7 +30,7 @@ class Argument:
     """An argument of a procedure.
 
     Attributes:
-        name: None when its place says which it is.
+        name: Its name; None for a positional argument.
     """
 
     name: Placed[str] | None
@@ -38,12 +38,12 @@ class Argument:
 
     @property
     def position(self) -> int:
-        """Where it begins."""
+        """Its position in the statement's text."""
         return self.value.position if self.name is None else self.name.position
 
 
 class _UnfitError(Exception):
-    """A value is not what a parameter takes."""
+    """A parameter does not accept a value."""
 
     def __init__(self, problem: str, position: int) -> None:
         super().__init__(problem)
@@ -55,11 +55,11 @@ Read = Callable[[m.Literal | Placed[Map]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What a procedure takes.
+    """A parameter of a procedure.
 
     Attributes:
-        read: Makes the statement's value of what was written, or raises `_UnfitError`.
-        example: A value, as it could be written.
+        read: Converts the literal to the statement's value, or raises `_UnfitError`.
+        example: An example of a value, for messages.
     """
 
     name: str
@@ -73,9 +73,9 @@ class Parameter:
 
 def _text(value: m.Literal | Placed[Map]) -> str:
     if not isinstance(value, m.Literal) or value.kind is not m.LiteralKind.TEXT or value.text is None:
-        raise _UnfitError("is a text in quotes", value.position)
+        raise _UnfitError("must be a string in quotes", value.position)
     if "\0" in value.text:
-        raise _UnfitError("contains U+0000, which the catalog cannot keep", value.position)
+        raise _UnfitError("contains U+0000, which the catalog cannot store", value.position)
     return value.text
 
 
@@ -91,7 +91,7 @@ def _choice(*choices: str) -> Read:
         is_boolean = isinstance(value, m.Literal) and value.kind is m.LiteralKind.BOOLEAN and "true" in choices
         text = str(value.text) if is_boolean and isinstance(value, m.Literal) else _text(value)
         if text.lower() not in choices:
-            raise _UnfitError(f"is one of {', '.join(map(repr, choices))}, not {text[:40]!r}", value.position)
+            raise _UnfitError(f"must be one of {', '.join(map(repr, choices))}, not {text[:40]!r}", value.position)
         return text.lower()
 
     return read
@@ -104,23 +104,23 @@ def _boolean(value: m.Literal | Placed[Map]) -> bool:
 def _count(value: m.Literal | Placed[Map]) -> int:
     text = value.text if isinstance(value, m.Literal) and value.kind is m.LiteralKind.NUMBER else None
     if text is None or not text.isdecimal() or len(text) > 9 or int(text) < 1:
-        raise _UnfitError("is a whole number from 1", value.position)
+        raise _UnfitError("must be a whole number of at least 1", value.position)
     return int(text)
 
 
 def _partition_values(value: m.Literal | Placed[Map]) -> dict[str, str | None]:
     if isinstance(value, m.Literal):
-        raise _UnfitError("is a map: map(ARRAY['key'], ARRAY['value'])", value.position)
-    found: dict[str, str | None] = {}
+        raise _UnfitError("must be a map: map(ARRAY['key'], ARRAY['value'])", value.position)
+    values: dict[str, str | None] = {}
     for key, cell in value.value:
         name = _identifier(key)
-        if name in found:
+        if name in values:
             raise _UnfitError(f"names {name!r} twice", key.position)
-        # Trino has texts here; a number is as clear.
+        # Trino accepts only strings; numbers and dates are unambiguous, too.
         if cell.kind not in (m.LiteralKind.TEXT, m.LiteralKind.NUMBER, m.LiteralKind.DATE, m.LiteralKind.NULL):
-            raise _UnfitError("has texts as values", cell.position)
-        found[name] = cell.text
-    return found
+            raise _UnfitError("must have strings as values", cell.position)
+        values[name] = cell.text
+    return values
 
 
 # --- procedures -------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
         *_HOW,
     ),
 }
-"""What CALL runs, and what it takes, in order."""
+"""The procedures of CALL, with their parameters in order."""
 
 _TABLE_PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
     "add_files_from_table": (
@@ -160,7 +160,7 @@ _TABLE_PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
         *_HOW,
     ),
 }
-"""What ALTER TABLE … EXECUTE runs."""
+"""The procedures of ALTER TABLE … EXECUTE, with their parameters in order."""
 
 _OPTIONS = {
     "recursive_directory": "recursive_directory",
@@ -170,7 +170,7 @@ _OPTIONS = {
     "target_location": "target_location",
     "flip_source": "flip_source",
 }
-"""Argument → field of a migration's request."""
+"""Argument → the field of a migration's request."""
 
 Given = Mapping[str, Placed[Any]]
 
@@ -183,12 +183,12 @@ class Procedures(Words):
         *qualifiers, procedure = name.value
         is_known = len(qualifiers) < 2 or qualifiers[-2] in _CATALOGS
         if len(qualifiers) > 2 or not is_known or qualifiers[-1:] != [_SCHEMA] or procedure not in _PROCEDURES:
-            said = ".".join(name.value)
-            known = ", ".join(f"iceberg.system.{each}" for each in _PROCEDURES)
+            full_name = ".".join(name.value)
+            known = ", ".join(f"iceberg.system.{supported}" for supported in _PROCEDURES)
             if procedure in _TABLE_PROCEDURES:
-                known += f"; {procedure} is run by ALTER TABLE … EXECUTE {procedure}(…)"
+                known += f"; run {procedure} with ALTER TABLE … EXECUTE {procedure}(…)"
             raise UnknownProcedureError(
-                f"there is no procedure {said}; there are {known}", self.original, name.position
+                f"unknown procedure {full_name}; use one of {known}", self.original, name.position
             )
         given = self._bound(Placed(procedure, name.position), _PROCEDURES[procedure], arguments)
         table = _table(given, "schema_name", "table_name")
@@ -203,9 +203,9 @@ class Procedures(Words):
         if name.value not in _TABLE_PROCEDURES:
             known = ", ".join(_TABLE_PROCEDURES)
             if name.value in _PROCEDURES:
-                known += f"; {name.value} is run by CALL iceberg.system.{name.value}(…)"
+                known += f"; run {name.value} with CALL iceberg.system.{name.value}(…)"
             raise UnknownProcedureError(
-                f"a table has no procedure {name.value}; there is {known}", self.original, name.position
+                f"unknown table procedure {name.value}; use {known}", self.original, name.position
             )
         given = self._bound(name, _TABLE_PROCEDURES[name.value], arguments)
         source = _table(given, "schema_name", "table_name")
@@ -213,7 +213,7 @@ class Procedures(Words):
         return m.AddFilesFromTable, fields
 
     def procedure(self, *names: Placed[str]) -> Placed[tuple[str, ...]]:
-        return Placed(tuple(each.value for each in names), names[0].position)
+        return Placed(tuple(name.value for name in names), names[0].position)
 
     def arguments(self, *arguments: Argument) -> Sequence[Argument]:
         return arguments
@@ -244,7 +244,7 @@ class Procedures(Words):
     # --- arguments ----------------------------------------------------------------------------------------------
 
     def _bound(self, procedure: Placed[str], parameters: Sequence[Parameter], arguments: Sequence[Argument]) -> Given:
-        """Return what was given for each parameter; NULL is as if it was not."""
+        """Return the given arguments by parameter; NULL counts as not given."""
         given: dict[str, Placed[Any]] = {}
         named = dict(self._named(procedure.value, parameters, arguments))
         for parameter in parameters:
@@ -269,7 +269,7 @@ class Procedures(Words):
         self, procedure: str, parameters: Sequence[Parameter], arguments: Sequence[Argument]
     ) -> Iterator[tuple[str, Argument]]:
         """Yield each argument with the name of its parameter."""
-        names = [each.name for each in parameters]
+        names = [parameter.name for parameter in parameters]
         seen: set[str] = set()
         for number, argument in enumerate(arguments):
             if (argument.name is None) != (arguments[0].name is None):
@@ -294,11 +294,11 @@ def _table(given: Given, schema: str, table: str) -> Placed[m.TableReference]:
 
 
 def _how(given: Given) -> dict[str, Any]:
-    """Return the fields that all statements of migrations have."""
+    """Return the fields that all statements of migrations share."""
     options = {field: given[name] for name, field in _OPTIONS.items() if name in given}
     fields: dict[str, Any] = {name: given.get(name) for name in ("verify", "verified_partitions")}
     if options:
-        values = {field: each.value for field, each in options.items()}
-        places = {field: each.position for field, each in options.items()}
+        values = {field: option.value for field, option in options.items()}
+        places = {field: option.position for field, option in options.items()}
         fields["options"] = Properties(values, min(places.values()), places)
     return fields

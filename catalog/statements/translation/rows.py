@@ -1,4 +1,4 @@
-"""Statements on partitions, their indexes, and rows."""
+"""Translation of statements on partitions, their indexes, and rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rows(Words):
 
     @staticmethod
     def _filter(token: Token | None) -> Placed[str] | None:
-        """Return a filter without its comments, which the filter language does not have."""
+        """Return a filter from the text without comments, which the filter language does not support."""
         return None if token is None else Placed(token.rstrip(), token.start_pos or 0)
 
     def repair_table(self, table: Placed[m.TableReference], mode: Token | None) -> m.Statement:
@@ -65,7 +65,7 @@ class Rows(Words):
         return made(m.InsertQuery, table=table, values=values, columns=columns, query=self.verbatim(query))
 
     def insert_overwrite(self, word: Token, _rest: Token) -> m.Statement:
-        raise self.unsupported("rows are added, not replaced; use INSERT INTO", word)
+        raise self.unsupported("INSERT OVERWRITE is not supported, because rows are only added; use INSERT INTO", word)
 
     def load_data(
         self,
@@ -76,9 +76,9 @@ class Rows(Words):
         options: Placed[dict[str, str]] | None,
     ) -> m.Statement:
         if overwrite is not None:
-            raise self.unsupported("rows are added, not replaced; leave OVERWRITE out", overwrite)
+            raise self.unsupported("OVERWRITE is not supported, because rows are only added; remove it", overwrite)
         if values is not None:
-            raise self.wrong("the values of partition keys come from the files; leave PARTITION out", values.position)
+            raise self.wrong("the values of partition keys come from the files; remove PARTITION", values.position)
         upper = None
         if options is not None:
             upper = Placed({name.upper(): value for name, value in options.value.items()}, options.position)

@@ -1,4 +1,4 @@
-"""The parts that many statements have: names, texts, clauses, types and literals."""
+"""Translation of parts that many statements share: names, strings, clauses, types and literals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Made = TypeVar("Made", bound=m.Statement)
 
 @dataclass(frozen=True, slots=True)
 class Placed(Generic[Value]):
-    """Something that was read, and where it stands."""
+    """A value, and its position in the statement's text."""
 
     value: Value
     position: int
@@ -30,21 +30,21 @@ class Placed(Generic[Value]):
 
 @dataclass(frozen=True, slots=True)
 class TypeName(Placed[str]):
-    """The name of a type, and how deep it is nested."""
+    """The name of a type, and its nesting depth."""
 
     depth: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Properties(Placed[dict[str, str]]):
-    """Properties, and the places of their values by their names in capital letters."""
+    """Properties, and the positions of their values by name in upper case."""
 
     places: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause that may stand in any order, but once: the fields it gives, and where it stands."""
+    """A clause that may appear in any order, but only once, with the statement's fields that it sets."""
 
     name: str
     position: int
@@ -52,7 +52,7 @@ class Clause:
 
 
 def made(kind: type[Made], **fields: Any) -> Made:
-    """Return a statement, with the places of those fields that have one; a field that is None keeps its default."""
+    """Return a statement with the positions of its fields; a field that is None keeps its default."""
     values: dict[str, Any] = {}
     places: dict[str, int] = {}
     for name, value in fields.items():
@@ -67,21 +67,21 @@ def made(kind: type[Made], **fields: Any) -> Made:
 
 
 def values_of(parts: Iterable[Placed[Value]]) -> tuple[Value, ...]:
-    """Return what parts say, without their places."""
+    """Return the values of parts."""
     return tuple(part.value for part in parts)
 
 
 def together(parts: Sequence[Placed[Value]]) -> Placed[tuple[Value, ...]]:
-    """Return several parts as one that stands where the first does."""
+    """Return several parts as one, at the position of the first."""
     return Placed(values_of(parts), parts[0].position)
 
 
 @v_args(inline=True)
 class Words(Transformer_NonRecursive[Token, Any]):
-    """The parts that many statements have."""
+    """The parts that many statements share."""
 
     def __init__(self, original: str) -> None:
-        """Take the text of the statement, with its comments."""
+        """Store the text of the statement, with its comments."""
         super().__init__(visit_tokens=False)
         self.original = original
 
@@ -97,12 +97,12 @@ class Words(Transformer_NonRecursive[Token, Any]):
         return StatementSyntaxError(problem, self.original, position)
 
     def clauses(self, clauses: Iterable[Clause]) -> dict[str, Any]:
-        """Return the fields of clauses of which each stands once."""
+        """Return the fields of clauses, after checking that none is repeated."""
         seen: set[str] = set()
         fields: dict[str, Any] = {}
         for clause in clauses:
             if clause.name in seen:
-                raise self.wrong(f"{clause.name} stands there twice", clause.position)
+                raise self.wrong(f"{clause.name} appears twice; remove one of them", clause.position)
             seen.add(clause.name)
             fields.update(clause.fields)
         return fields
@@ -111,9 +111,9 @@ class Words(Transformer_NonRecursive[Token, Any]):
         try:
             return Placed(normalise_identifier(text, "a"), token.start_pos or 0)
         except InvalidIdentifierError as error:
-            found = InvalidIdentifierError(str(error).removeprefix("a "))
-            found.position = token.start_pos
-            raise found from None
+            placed_error = InvalidIdentifierError(str(error).removeprefix("a "))
+            placed_error.position = token.start_pos
+            raise placed_error from None
 
     # --- words --------------------------------------------------------------------------------------------------
 
@@ -140,13 +140,13 @@ class Words(Transformer_NonRecursive[Token, Any]):
     def string(self, token: Token) -> Placed[str]:
         text = self.said(token)
         if "\0" in text:
-            raise self.wrong("the text contains U+0000, which the catalog cannot keep", token.start_pos)
+            raise self.wrong("the string contains U+0000, which the catalog cannot store", token.start_pos)
         return Placed(text, token.start_pos or 0)
 
     def said(self, token: Token) -> str:
         text = unquoted(token)
         if any("\ud800" <= character <= "\udfff" for character in text):
-            raise self.wrong("the text contains half a character (a lone surrogate)", token.start_pos)
+            raise self.wrong("the string contains half a character (a lone surrogate)", token.start_pos)
         return text
 
     def strings(self, *texts: Placed[str]) -> Placed[tuple[str, ...]]:
@@ -169,14 +169,14 @@ class Words(Transformer_NonRecursive[Token, Any]):
         return Clause("TBLPROPERTIES", properties.position, {"properties": properties})
 
     def properties(self, *pairs: tuple[Placed[str], Placed[str]]) -> Properties:
-        found: dict[str, str] = {}
+        values: dict[str, str] = {}
         places: dict[str, int] = {}
         for name, value in pairs:
             if name.value.upper() in places:
                 raise self.wrong(f"property {name.value!r} is set twice", name.position)
             places[name.value.upper()] = value.position
-            found[name.value] = value.value
-        return Properties(found, pairs[0][0].position, places)
+            values[name.value] = value.value
+        return Properties(values, pairs[0][0].position, places)
 
     def property(self, name: Placed[str], value: Placed[str] | Token) -> tuple[Placed[str], Placed[str]]:
         if isinstance(value, Token):
@@ -256,12 +256,12 @@ class Words(Transformer_NonRecursive[Token, Any]):
         return m.Literal(m.LiteralKind.NULL, None, token.start_pos or 0)
 
     def values(self, *pairs: tuple[Placed[str], m.Literal]) -> Placed[dict[str, str | None]]:
-        found: dict[str, str | None] = {}
+        texts: dict[str, str | None] = {}
         for name, literal in pairs:
-            if name.value in found:
+            if name.value in texts:
                 raise self.wrong(f"key {name.value!r} is named twice", name.position)
-            found[name.value] = literal.text
-        return Placed(found, pairs[0][0].position)
+            texts[name.value] = literal.text
+        return Placed(texts, pairs[0][0].position)
 
     def key_value(self, name: Placed[str], literal: m.Literal) -> tuple[Placed[str], m.Literal]:
         return name, literal

@@ -156,7 +156,7 @@ def test_a_table_is_reverted_without_an_engine(catalog: Catalog, catalog_url: st
     metadata = migrate(catalog)["metadata_location"]
     assert iceberg_rows(catalog_url) == expected_rows()
     said = as_text(session.execute(REVERT.format("")))
-    assert said == [f"demo.orders is the Hive table again; its Iceberg metadata was {metadata}"]
+    assert said == [f"demo.orders is a Hive table again; its Iceberg metadata was {metadata}"]
     assert not catalog.get_table(NAME).is_iceberg
     assert len(list(catalog.get_partitions(NAME))) == 4
     assert refused(session, REVERT.format("")) == ("NotIcebergTableError", "'orders')")
@@ -173,7 +173,7 @@ def test_what_was_written_since_is_lost_only_when_told(catalog: Catalog, catalog
         )
     )
     assert (answer.rows[0][0], answer.rows[0][2:]) == ("demo.orders", [2, 0])
-    assert "1 commit(s) had written data since: 2 row(s) added and 0 deleted" in "\n".join(as_text(answer))
+    assert "1 commit(s) since the migration are lost: 2 row(s) added and 0 deleted" in "\n".join(as_text(answer))
 
 
 def test_a_statement_done_again_has_the_same_answer(catalog: Catalog, session: Session, orders: Table) -> None:
