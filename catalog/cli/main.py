@@ -45,10 +45,10 @@ def _print_table(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 @click.group(cls=ReportingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="calve", prog_name="calve")
 def main() -> None:
-    """Look after the partitions of a data lake.
+    """Manage the partitions of a data lake.
 
-    The catalog is the database that CALVE_CATALOG_URL names: postgresql://user:password@host/database, or
-    sqlite:////absolute/path.db. Data lies below CALVE_WAREHOUSE.
+    CALVE_CATALOG_URL names the catalog's database: postgresql://user:password@host/database, or
+    sqlite:////absolute/path.db. Data is stored below CALVE_WAREHOUSE.
     """
 
 
@@ -57,7 +57,7 @@ main.add_command(sql)
 
 @main.command()
 def init() -> None:
-    """Create the catalog's schema, or bring it to this version. Does no harm when done again."""
+    """Create or upgrade the catalog's schema. Safe to repeat."""
     with Catalog.initialise() as catalog:
         click.echo(f"The catalog {shown_url(catalog.storage.url)} is ready.")
 
@@ -68,9 +68,9 @@ def init() -> None:
 def tables(database: str | None, as_json: bool) -> None:
     """List the tables."""
     with Catalog.open() as catalog:
-        found = catalog.list_tables(database)
+        listed = catalog.list_tables(database)
     if as_json:
-        for table in found:
+        for table in listed:
             click.echo(
                 json.dumps(
                     {
@@ -86,13 +86,13 @@ def tables(database: str | None, as_json: bool) -> None:
                     }
                 )
             )
-    elif found:
-        keys = [_partitioned_by(table) for table in found]
+    elif listed:
+        keys = [_partitioned_by(table) for table in listed]
         _print_table(
             ("TABLE", "FORMAT", "PARTITIONED BY", "LOCATION"),
             [
                 (t.full_name, _format(t), text, t.metadata_location or t.location)
-                for t, text in zip(found, keys, strict=True)
+                for t, text in zip(listed, keys, strict=True)
             ],
         )
     else:
@@ -104,8 +104,8 @@ def tables(database: str | None, as_json: bool) -> None:
 @click.option(
     "--where", "expression", help="Filter on the partition keys, for instance \"origin = 'JFK' and month > 6\"."
 )
-@click.option("--explain", is_flag=True, help="Tell how the partitions were found instead of listing them.")
-@click.option("--quarantined", is_flag=True, help="List the partitions that are held back from readers instead.")
+@click.option("--explain", is_flag=True, help="Explain how the partitions were found, instead of listing them.")
+@click.option("--quarantined", is_flag=True, help="List partitions hidden from readers instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def partitions(table: str, expression: str | None, explain: bool, quarantined: bool, as_json: bool) -> None:
     """List the partitions of TABLE, or those that match a filter."""
@@ -116,8 +116,8 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
             return
         definition = catalog.get_table(table)
         if definition.scheme is not None:
-            for each in catalog.scheme_partitions(table, expression):
-                click.echo(json.dumps(asdict(each)) if as_json else each.text)
+            for scheme_partition in catalog.scheme_partitions(table, expression):
+                click.echo(json.dumps(asdict(scheme_partition)) if as_json else scheme_partition.text)
             return
         state = PartitionState.QUARANTINED if quarantined else PartitionState.VISIBLE
         for partition in catalog.get_partitions(table, expression, state=state):
@@ -139,21 +139,21 @@ def partitions(table: str, expression: str | None, explain: bool, quarantined: b
 @click.argument("table")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def indexes(table: str, as_json: bool) -> None:
-    """List the partition indexes of TABLE, with why the failed ones failed."""
+    """List the partition indexes of TABLE, with the reasons of failures."""
     with Catalog.open() as catalog:
-        found = catalog.get_partition_indexes(table)
+        listed = catalog.get_partition_indexes(table)
     if as_json:
-        for index in found:
+        for index in listed:
             fields: dict[str, Any] = {"index": index.name, "keys": list(index.keys), "state": index.state}
             if index.state is IndexState.FAILED:
                 fields |= {"failure_code": index.failure_code, "failure_detail": index.failure_detail}
             click.echo(json.dumps(fields))
-    elif found:
+    elif listed:
         _print_table(
             ("INDEX", "KEYS", "STATE", "FAILURE"),
             [
                 (i.name, ", ".join(i.keys), i.state, i.failure_detail and f"{i.failure_code}: {i.failure_detail}")
-                for i in found
+                for i in listed
             ],
         )
     else:
@@ -163,21 +163,21 @@ def indexes(table: str, as_json: bool) -> None:
 @main.command()
 @click.argument("table")
 @click.argument("index", required=False)
-@click.option("--repair", is_flag=True, help="Repair what differs.")
+@click.option("--repair", is_flag=True, help="Repair differences.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
     """Compare the ACTIVE partition indexes of TABLE, or one INDEX, with its partitions.
 
-    Ends with an error when something differs and is not repaired. The table stays readable and writable.
+    Fails if there are differences that were not repaired. The table stays readable and writable.
     """
     with Catalog.open() as catalog:
-        active = (each.name for each in catalog.get_partition_indexes(table) if each.state is IndexState.ACTIVE)
-        names = [index] if index else list(active)
+        known = catalog.get_partition_indexes(table)
+        names = [index] if index else [active.name for active in known if active.state is IndexState.ACTIVE]
         differing = []
         for name in names:
-            found = catalog.verify_partition_index(table, name, repair=repair)
-            click.echo(json.dumps(found.as_dict()) if as_json else found)
-            if not found.is_exact:
+            verification = catalog.verify_partition_index(table, name, repair=repair)
+            click.echo(json.dumps(verification.as_dict()) if as_json else verification)
+            if not verification.is_exact:
                 differing.append(name)
     if differing:
         raise VerificationFailedError(f"{', '.join(differing)} of {table} differ from its partitions")
@@ -190,16 +190,16 @@ def verify(table: str, index: str | None, repair: bool, as_json: bool) -> None:
 @click.option("--queries", "file", type=click.File(encoding="utf-8"), help="SELECTs that read it; each ends with `;`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def advise(table: str, file: TextIO | None, as_json: bool) -> None:
-    """Say how TABLE should be partitioned: measures its columns, and what the queries would read, with Spark.
+    """Recommend a partition scheme for TABLE: measures its columns, and what the queries would read, with Spark.
 
-    Of a table with a partition scheme, says also which of its partitions should be split, merged or added.
+    For a table with a partition scheme, also recommends which partitions to split, merge or add.
     """
-    # Imported late: other commands need none of it.
+    # Imported late, because other commands do not need these modules.
     from catalog.advice.report import HEADERS, advise_table
     from catalog.statements.engine import start_engine
     from catalog.statements.splitting import split
 
-    queries = [] if file is None else [each.text for each in split(file.read())]
+    queries = [] if file is None else [statement.text for statement in split(file.read())]
     with Catalog.open() as catalog:
         definition = catalog.get_table(table)
         rebalancing = None if definition.scheme is None else catalog.rebalancing.advise(definition.full_name)
@@ -216,23 +216,23 @@ def advise(table: str, file: TextIO | None, as_json: bool) -> None:
 @main.command("import")
 @click.argument("source")
 @click.argument("patterns", nargs=-1)
-@click.option("--update", is_flag=True, help="Change what is defined otherwise here than in SOURCE.")
+@click.option("--update", is_flag=True, help="Update definitions that differ from SOURCE.")
 @click.option("--drop-vanished", is_flag=True, help="Drop partitions that SOURCE does not have; their files stay.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def import_(
     source: str, patterns: tuple[str, ...], update: bool, drop_vanished: bool, dry_run: bool, as_json: bool
 ) -> None:
-    """Bring tables of a Hive Metastore or of Glue into the catalog; no file is touched.
+    """Import tables of a Hive Metastore or of Glue into the catalog, without changing files.
 
-    SOURCE is hms://host:port or glue://region, perhaps with PATTERNS: hms://host:9083/sales, …/sales.*,
-    …/sales.order_*,crm.people. Without any, everything comes. Of Glue, `?endpoint_url=http://host:port` says where
-    another endpoint is; credentials come from the environment, as for every AWS client.
+    SOURCE is hms://host:port or glue://region, optionally with PATTERNS: hms://host:9083/sales, …/sales.*,
+    …/sales.order_*,crm.people. Without patterns, everything is imported. For Glue, `?endpoint_url=http://host:port`
+    sets another endpoint; credentials come from the environment, as for every AWS client.
 
-    Again, it adds the partitions that are new, and says what differs and what has vanished. Ends with an error when a
-    table could not be imported; the others are.
+    Repeated, it adds new partitions, and reports differences and vanished partitions. Fails if a table could not be
+    imported, after importing the others.
     """
-    # Imported late: other commands need none of it.
+    # Imported late, because other commands do not need these modules.
     from catalog.errors import TablesNotImportedError
     from catalog.importing.partitions import ImportOptions
     from catalog.importing.reports import HEADERS
@@ -247,7 +247,7 @@ def import_(
     elif reports:
         _print_table(HEADERS, [report.row() for report in reports])
     else:
-        click.echo(f"{plan.address} has no table that is meant.", err=True)
+        click.echo(f"{plan.address} has no matching table.", err=True)
     if failures := plan.failures(reports):
         reasons = "; ".join(f"{report.table}: {report.reason}" for report in failures)
         raise TablesNotImportedError(f"{len(failures)} of {len(reports)} tables were not imported: {reasons}")
@@ -255,12 +255,12 @@ def import_(
 
 @main.command("spark-conf")
 def spark_conf_() -> None:
-    """Print the settings with which Spark reads and writes the catalog's Iceberg tables.
+    """Print the settings for Spark to read and write the catalog's Iceberg tables.
 
-    A file of them is for `--properties-file` of spark-sql, spark-shell and spark-submit, where the tables are
-    `calve.database.table`. It may contain the database's password.
+    Store them in a file for `--properties-file` of spark-sql, spark-shell and spark-submit, where the tables are
+    `calve.database.table`. The settings may contain the database's password.
     """
-    # Imported late: other commands need none of it.
+    # Imported late, because other commands do not need this module.
     from catalog.iceberg.jdbc import spark_conf
 
     with Catalog.open() as catalog:
@@ -271,7 +271,7 @@ def spark_conf_() -> None:
 @click.argument("table")
 @click.argument("index")
 def cancel_build(table: str, index: str) -> None:
-    """Give up the build of a partition index of TABLE: the index is FAILED, and its items go."""
+    """Cancel the build of a partition index of TABLE: the index becomes FAILED, and its items are deleted."""
     with Catalog.open() as catalog:
         cancelled = catalog.cancel_partition_index_build(table, index, reason="cancelled by `calve cancel-build`")
     click.echo(f"Partition index {cancelled.name} of {table} is {cancelled.state}: {cancelled.failure_code}.")
@@ -290,7 +290,7 @@ def release(table: str, expression: str | None) -> None:
 @main.command("give-up")
 @click.argument("operation_id")
 def give_up(operation_id: str) -> None:
-    """Give an unfinished operation up: it no longer holds its table, and none of its jobs can commit."""
+    """Abandon an unfinished operation: this releases its table, and none of its jobs can commit."""
     with Catalog.open() as catalog:
         catalog.operations.fail(operation_id, "GIVEN_UP", "given up by `calve give-up`")
         state = catalog.operations.get(operation_id).state
@@ -299,15 +299,15 @@ def give_up(operation_id: str) -> None:
 
 @main.command()
 @click.argument("table", required=False)
-@click.option("--grace-hours", type=click.FloatRange(0), default=24.0, show_default=True, help="What is younger stays.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--grace-hours", type=click.FloatRange(0), default=24.0, show_default=True, help="Keep younger files.")
+@click.option("--dry-run", is_flag=True, help="Only report what would be deleted.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def vacuum(table: str | None, grace_hours: float, dry_run: bool, as_json: bool) -> None:
-    """Delete the files that TABLE does not have any more, or no table has.
+    """Delete obsolete files of TABLE, or of all tables.
 
-    Those are files that were replaced or went with partitions of a scheme, what jobs that did not commit have left, and
-    what an interrupted PURGE has. Readers that began within the grace period still find theirs. Files of tables and of
-    Hive-style partitions that were dropped without PURGE stay. Ends with an error when something could not be deleted.
+    These are files that were replaced or dropped with partitions of a scheme, files of jobs that did not commit, and
+    files left by an interrupted PURGE. Readers that started within the grace period still find their files. Files of
+    tables and of Hive-style partitions that were dropped without PURGE stay. Fails if something could not be deleted.
     """
     with Catalog.open() as catalog:
         report = catalog.vacuum(table, grace=hours("--grace-hours", grace_hours), dry_run=dry_run)
@@ -327,23 +327,23 @@ def operations(operation_id: str | None, table: str | None, follow: bool, as_jso
         raise click.UsageError("--follow needs the id of an operation")
     with Catalog.open() as catalog:
         if operation_id is None:
-            found = catalog.operations.list(table)
+            listed = catalog.operations.list(table)
         else:
-            found = [_follow(catalog, operation_id) if follow else catalog.operations.get(operation_id)]
+            listed = [_follow(catalog, operation_id) if follow else catalog.operations.get(operation_id)]
     if as_json:
-        for operation in found:
+        for operation in listed:
             click.echo(json.dumps(_operation_json(operation)))
-    elif found:
+    elif listed:
         _print_table(
             ("OPERATION", "KIND", "TABLE", "STATE", "STARTED", "FAILURE"),
-            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _shortened(o.failure_detail)) for o in found],
+            [(o.id, o.kind, o.table, o.state, _time(o.created_at_ms), _shortened(o.failure_detail)) for o in listed],
         )
     else:
         click.echo("There are no operations yet.", err=True)
 
 
 def _follow(catalog: Catalog, operation_id: str) -> Operation:
-    """Show a progress bar until an operation has ended; on a terminal only."""
+    """Show a progress bar on a terminal until an operation has ended; return the operation."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -362,7 +362,7 @@ def _follow(catalog: Catalog, operation_id: str) -> Operation:
 
 
 def _shortened(text: str | None) -> str | None:
-    """Return a text that does not break a table; `--json` shows it whole."""
+    """Return a string short enough for a table; `--json` shows it completely."""
     return text if text is None or len(text) <= 120 else text[:119] + "…"
 
 

@@ -1,4 +1,4 @@
-"""Errors on the command line: one line each, whatever went wrong, and no traceback."""
+"""Reporting of errors on the command line, in one line and without a traceback."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import click
 from catalog.errors import CatalogError
 
 TRACEBACK = "CALVE_TRACEBACK"
-"""Environment variable that asks for the traceback of an unexpected error."""
+"""The environment variable that enables tracebacks of unexpected errors."""
 
 _LONGEST = 2_000
-"""Characters of an unexpected error that are shown."""
+"""The maximum number of characters shown of an unexpected error."""
 
 
 class ReportingGroup(click.Group):
-    """Commands that report an error as `ErrorClass: message` on stderr and end with code 1."""
+    """A group of commands that report errors as `ErrorClass: message` on stderr and exit with code 1."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
         try:
             result = super().invoke(ctx)
-            # What is still buffered may find the reader of our output gone, too.
+            # Flush here: writing the rest of the buffer may raise BrokenPipeError, too.
             sys.stdout.flush()
         except BrokenPipeError:
             end_without_reader()
@@ -37,7 +37,7 @@ class ReportingGroup(click.Group):
 
 
 def report(error: Exception) -> None:
-    """Print an error on stderr, in one line unless its message has more."""
+    """Print an error on stderr, in one line unless its message has several."""
     if isinstance(error, CatalogError):
         click.echo(f"{type(error).__name__}: {printable(str(error))}", err=True)
         return
@@ -50,12 +50,12 @@ def report(error: Exception) -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text that every terminal's encoding takes."""
+    """Return a string that every terminal's encoding accepts."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def end_without_reader() -> None:
-    """End quietly when the reader of our output, for instance `head`, has seen enough."""
-    # At its end, Python flushes what is left, and would complain.
+    """Exit quietly when the reader of the output, for instance `head`, has closed the pipe."""
+    # Python flushes stdout at exit, and would report the closed pipe again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""`calve sql`: statements on the command line, from a file, or from standard input."""
+"""`calve sql`: runs statements from the command line, from a file, or from standard input."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ import click
 from catalog.model.identifiers import DEFAULT_DATABASE
 
 _SHOWN = 100
-"""Characters of a line of a statement that are shown around the place of an error."""
+"""The number of characters of a statement's line that are shown around an error."""
 
 
 @click.command("sql")
 @click.argument("statements", required=False)
 @click.option("--file", "file", type=click.File(encoding="utf-8"), help="Read the statements from a file; - for stdin.")
-@click.option("--database", default=DEFAULT_DATABASE, show_default=True, help="Where tables without a database are.")
+@click.option(
+    "--database", default=DEFAULT_DATABASE, show_default=True, help="The database of table names without one."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each statement.")
 @click.option(
     "--long", "is_long", is_flag=True, help="All columns: row counts, sizes and files of SHOW PARTITIONS, too."
 )
-@click.option("--keep-going", is_flag=True, help="Go on after a statement that fails.")
+@click.option("--keep-going", is_flag=True, help="Continue after a statement that fails.")
 def sql(
     statements: str | None, file: TextIO | None, database: str, as_json: bool, is_long: bool, keep_going: bool
 ) -> None:
     """Run SQL STATEMENTS, separated by semicolons; docs/statements.md lists them.
 
-    Those that touch only the catalog answer at once; the first that needs Spark starts it, in this process. Ends with 0
+    Statements that use only the catalog run at once; the first that needs Spark starts it in this process. Exits with 0
     if all statements succeeded.
     """
     if (statements is None) == (file is None):
-        raise click.UsageError("give the statements, or --file with the file that has them")
+        raise click.UsageError("give either the statements, or --file with the file that contains them")
     script = statements if file is None else _read(file)
     is_good = run(script or "", database=database, as_json=as_json, is_long=is_long, keep_going=keep_going)
     sys.exit(0 if is_good else 1)
@@ -45,8 +47,8 @@ def _read(file: TextIO) -> str:
 
 
 def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going: bool) -> bool:
-    """Run a script and print each answer as it comes; return whether all statements succeeded."""
-    # Imported late: other commands need none of it.
+    """Run a script, printing each result as it arrives; return whether all statements succeeded."""
+    # Imported late, because other commands do not need these modules.
     from catalog.catalog import Catalog
     from catalog.settings.places import allow_everything_by_default
     from catalog.statements.results import as_text
@@ -71,7 +73,7 @@ def run(script: str, *, database: str, as_json: bool, is_long: bool, keep_going:
 
 
 def pointer(statement: str, position: int | None) -> list[str]:
-    """Return the line of a statement with a place in it, and a mark below the place; nothing without a place."""
+    """Return the line of a statement that contains a position, and a mark below it; nothing without a position."""
     if position is None:
         return []
     start = statement.rfind("\n", 0, position) + 1
@@ -79,7 +81,7 @@ def pointer(statement: str, position: int | None) -> list[str]:
     line = statement[start:] if end < 0 else statement[start:end]
     column = position - start
     cut = max(0, min(column - _SHOWN // 2, len(line) - _SHOWN))
-    # A tab is as wide as the terminal likes: it stays one above the mark.
+    # Keep tabs above the mark as tabs, because their width depends on the terminal.
     before = "".join("\t" if character == "\t" else " " for character in line[cut:column])
     left, right = "…" if cut else "  ", "…" if cut + _SHOWN < len(line) else ""
     return [f"{left:>2}{line[cut : cut + _SHOWN].rstrip()}{right}", f"  {before}^"]

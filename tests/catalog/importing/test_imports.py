@@ -642,7 +642,7 @@ def test_the_command_ends_with_an_error_when_a_table_was_not_imported(sales: Glu
     assert done.stderr.startswith("TablesNotImportedError: 1 of 2 tables were not imported: sales.lake: ")
     done = calve("thrift://x")
     assert (done.exit_code, done.stderr.split(":")[0]) == (1, "InvalidSourceError")
-    assert calve(sales.source("/sales.none*")).stderr.endswith("has no table that is meant.\n")
+    assert calve(sales.source("/sales.none*")).stderr.endswith("has no matching table.\n")
 
 
 # --- an endpoint with pages, which moto's has not ----------------------------------------------------------------
