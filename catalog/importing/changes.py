@@ -53,7 +53,7 @@ class KnownPartitions:
     """The catalog's partitions of one table, for comparison with a source's."""
 
     def __init__(self, table: Table) -> None:
-        """Store the table."""
+        """Set the table."""
         self.table = table
         self.encoder = ValueEncoder(table)
 
@@ -119,7 +119,7 @@ class PartitionChanges:
         guard: Callable[[Connection], None],
         hint: str,
     ) -> None:
-        """Store the table's partitions.
+        """Set the table's partitions.
 
         Args:
             counts: Updated with each change and refusal.

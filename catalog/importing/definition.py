@@ -160,7 +160,7 @@ class Partitions:
     """Converts the partitions of one table; caches formats, because most partitions share one."""
 
     def __init__(self, definition: Definition, provider: str | None) -> None:
-        """Store the definition, and Spark's name of the format if the table is one of Spark's own."""
+        """Set the definition, and Spark's name of the format if the table is one of Spark's own."""
         self._definition = definition
         self._provider = provider
         self._keys = tuple(key.name for key in definition.partition_keys)

@@ -61,7 +61,7 @@ class PartitionImport:
         guard: Callable[[Connection], None],
         beat: Callable[[int], None],
     ) -> None:
-        """Store the table.
+        """Set the table.
 
         Args:
             guard: Called in each transaction; raises if this attempt was abandoned.

@@ -117,7 +117,7 @@ class Publication:
         staged: AttemptName,
         options: PublishOptions,
     ) -> None:
-        """Store the attempt (operation, step, number), and the folder to publish."""
+        """Set the attempt (operation, step, number), and the folder to publish."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -394,7 +394,7 @@ def withdraw(storage: Storage, operations: Operations, table: Table, staged: Att
     """Delete the files that an attempt has staged and moved, and its staging folder; safe to repeat.
 
     Call it only after `attempts.withdraw_attempt`, or if a later attempt stages the load, so that the attempt cannot
-    commit any more. Committed files stay.
+    commit afterwards. Committed files stay.
     """
     folder, staging = Folder(table.location), f"{STAGING}/{staged.name}"
     operation = operations.find_by_number(staged.number)

@@ -23,7 +23,7 @@ class QualityResults:
     """The latest quality check of each partition."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Store the storage, the definitions in it, and the journal."""
+        """Set the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations

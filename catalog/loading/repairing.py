@@ -105,7 +105,7 @@ class Repairs:
     """The repairs of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, loading: Loading) -> None:
-        """Store the storage, the definitions in it, the journal, and the loads."""
+        """Set the storage, the definitions in it, the journal, and the loads."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
@@ -185,7 +185,7 @@ class _Repair:
             self._beat()
             self._match(batch, adds=mode is not RepairMode.DROP)
         if mode is not RepairMode.ADD:
-            self._drop_gone()
+            self._drop_missing()
         return self._findings.report()
 
     def _beat(self) -> None:
@@ -313,7 +313,7 @@ class _Repair:
 
     # --- dropping -----------------------------------------------------------------------------------------------
 
-    def _drop_gone(self) -> None:
+    def _drop_missing(self) -> None:
         """Drop the partitions whose folders do not exist."""
         for unseen in self._seen.lacking(_BATCH):
             locations = {partition.id: self._effective_location(partition) for partition in unseen}

@@ -37,7 +37,7 @@ class Maintenance:
     """Maintenance of one catalog and its files."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations, loading: Loading) -> None:
-        """Store the storage, the definitions in it, the journal, and the loads."""
+        """Set the storage, the definitions in it, the journal, and the loads."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations

@@ -43,7 +43,7 @@ class Flipper:
     """Commits the switches of one catalog's tables between Hive and Iceberg."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Store the storage, the definitions in it, and the journal."""
+        """Set the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations

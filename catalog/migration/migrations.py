@@ -73,7 +73,7 @@ class Migrations:
     """The migrations of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Store the storage, the definitions in it, and the journal."""
+        """Set the storage, the definitions in it, and the journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations

@@ -49,7 +49,7 @@ class SourceEntries:
     """The entries of one catalog's tables in the metastores that they were imported from."""
 
     def __init__(self, definitions: Definitions, operations: Operations) -> None:
-        """Store the definitions of the tables, and the journal."""
+        """Set the definitions of the tables, and the journal."""
         self._definitions = definitions
         self._operations = operations
 

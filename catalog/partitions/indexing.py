@@ -17,7 +17,7 @@ class Indexing:
     """The partition indexes of the tables of one catalog; `Catalog` describes its methods."""
 
     def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Store the storage and the definitions in it."""
+        """Set the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
 

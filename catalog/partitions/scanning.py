@@ -107,7 +107,7 @@ class Scanner:
     """Searches the partitions of all tables of one catalog."""
 
     def __init__(self, storage: Storage, definitions: Definitions) -> None:
-        """Store the storage and the definitions in it."""
+        """Set the storage and the definitions in it."""
         self._storage = storage
         self._definitions = definitions
         self._queries = Queries(storage.is_postgresql)

@@ -94,7 +94,7 @@ class PartitionFile:
     """A buffer of partitions in a file."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        """Store the open, empty file."""
+        """Set the open, empty file."""
         self._file = file
         self._written_count = 0
 

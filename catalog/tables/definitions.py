@@ -119,7 +119,7 @@ class Definitions:
     """The databases and tables of one catalog."""
 
     def __init__(self, storage: Storage, warehouse: str | None) -> None:
-        """Store the storage and the folder for databases that have no location of their own."""
+        """Set the storage and the folder for databases that have no location of their own."""
         self._storage = storage
         self._warehouse = warehouse
 

@@ -21,8 +21,8 @@ def migrate(context: Context, statement: m.MigrateTable) -> StatementResult:
 
 def snapshot(context: Context, statement: m.SnapshotTable) -> StatementResult:
     """Run CALL iceberg.system.snapshot."""
-    beside = statement.table.database or context.database
-    target = f"{statement.target.database or beside}.{statement.target.name}"
+    default_database = statement.table.database or context.database
+    target = f"{statement.target.database or default_database}.{statement.target.name}"
     return _migrate(context, statement, statement.table, _request(statement, OperationKind.SNAPSHOT, target=target))
 
 

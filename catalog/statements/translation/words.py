@@ -81,7 +81,7 @@ class Words(Transformer_NonRecursive[Token, Any]):
     """The parts that many statements share."""
 
     def __init__(self, original: str) -> None:
-        """Store the text of the statement, with its comments."""
+        """Set the text of the statement, with its comments."""
         super().__init__(visit_tokens=False)
         self.original = original
 
