@@ -65,7 +65,7 @@ def test_a_table_is_migrated_reverted_and_migrated_again(session: Session, catal
     said = session.execute(MIGRATE)
     assert list(said.rows[0][:3]) == ["shop.orders", 3, 3]
     assert said.rows[0][4] == 3
-    assert as_text(said)[0] == "shop.orders is now an Iceberg table with 3 file(s) with 3 row(s)"
+    assert as_text(said)[0] == "shop.orders is now an Iceberg table with 3 file(s) and 3 row(s)"
     assert as_text(said)[2] == "the rows of Hive and Iceberg were compared in 3 of 3 partition(s)"
     assert iceberg_rows(catalog_url, "shop.orders") == EXPECTED
     session.execute("CALL iceberg.system.revert('shop', 'orders')")
@@ -105,10 +105,10 @@ def test_files_of_chosen_partitions_are_added_and_duplicates_are_not(
     session.execute(ORDERS.replace("orders", "more"))
     session.execute("INSERT INTO more VALUES (7, 'x', 'nl', 2024), (8, 'y', 'fr', 2025), (9, 'z', 'fr', 2026)")
     french = ADD_MORE.format(", partition_filter => map(ARRAY['country'], ARRAY['fr'])")
-    assert as_text(session.execute(french))[0] == "shop.orders has 2 file(s) with 2 row(s) of shop.more now"
+    assert as_text(session.execute(french))[0] == "shop.orders now has 2 file(s) and 2 row(s) of shop.more"
     assert refused(session, ADD_MORE.format("")) == ("DuplicateFilesError", "'more')")
     said = as_text(session.execute(ADD_MORE.format(", duplicate_file => 'skip'")))
-    assert said[0] == "shop.orders has 1 file(s) with 1 row(s) of shop.more now"
+    assert said[0] == "shop.orders now has 1 file(s) and 1 row(s) of shop.more"
     assert said[-1] == "2 file(s) were skipped, because the table already has them"
     assert [row[0] for row in iceberg_rows(catalog_url, "shop.orders")] == [1, 2, 3, 7, 8, 9]
 
@@ -228,4 +228,4 @@ def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: 
         env={**os.environ, "CALVE_CATALOG_URL": catalog_url, "CALVE_WAREHOUSE": str(tmp_path / "lake")},
     )
     assert ended.returncode == 0, ended.stderr
-    assert "shop.orders is now an Iceberg table with 3 file(s) with 3 row(s)" in ended.stdout
+    assert "shop.orders is now an Iceberg table with 3 file(s) and 3 row(s)" in ended.stdout

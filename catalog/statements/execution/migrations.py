@@ -95,7 +95,7 @@ def _migrate(
         if known is None or not known.is_committed:
             warnings = catalog.migrations.plan(table.full_name, request, operation_id=operation.id).warnings
         report = context.engine.migrate(operation, table, request, verified_partitions=statement.verified_partitions)
-    counted = f"{report['files']:,} file(s) with {report['rows']:,} row(s)"
+    counted = f"{report['files']:,} file(s) and {report['rows']:,} row(s)"
     is_addition = request.kind is OperationKind.ADD_FILES
     lines = [
         f"{report['target']} now has {counted} of {table.full_name}"
