@@ -1,1 +1,1 @@
-"""What Airflow users see of Calve: operators, sensors, triggers and assets."""
+"""Calve's Airflow plugin: operators, sensors, triggers and assets."""

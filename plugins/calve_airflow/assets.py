@@ -1,13 +1,13 @@
 """Tables as Airflow assets, and their new partitions as partitioned asset events.
 
-A DAG that runs once per new partition of a table:
+A DAG that runs once for each new partition of a table:
 
     with DAG("report", schedule=PartitionedAssetTimetable(assets=table_asset("demo.flights"))):
         ...  # the task argument `partition_key` is `origin=JFK/carrier=AA/year=2013/month=1`
 
-and one that runs once per load, of up to `MAX_KEYS` partitions: the same with
-`default_partition_mapper=FixedKeyMapper("load")`. `schedule=[table_asset(...)]` alone starts nothing: Airflow keeps
-events that carry a key from such a DAG.
+A DAG that runs once for each load of up to `MAX_KEYS` partitions adds `default_partition_mapper=FixedKeyMapper("load")`
+to the timetable. `schedule=[table_asset(...)]` alone starts nothing: Airflow does not pass events with a partition key
+to such a DAG.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 MAX_KEYS = 500
-"""Events that one task instance may emit.
+"""Maximum number of events that one task instance emits.
 
-Airflow writes them all in the one request that reports the task's success, at 3 to 10 ms each, and the client of that
-request gives up after 5 seconds.
+Airflow writes all of them in the request that reports the task's success, at 3 to 10 ms each, and the client of that
+request times out after 5 seconds.
 """
 
 _MAX_KEY_LENGTH = 250
@@ -36,10 +36,13 @@ _HOST = re.compile(r"[\w-]+")
 
 
 def table_asset(table: str) -> Asset:
-    """Return the asset of a table, `database.name`.
+    """Return the asset of a table.
 
-    The `x-` scheme is the one that Airflow leaves alone; any other makes it load all its providers to look for a rule.
-    A database whose name could not be that of a host, such as `[a`, is part of the path.
+    The URI has an `x-` scheme because Airflow does not normalise it; for any other scheme, Airflow loads all its
+    providers to look for a rule. A database whose name is not valid as a host, such as `[a`, is part of the path.
+
+    Args:
+        table: `database.name`; without a database, it is in `default`.
     """
     database, _, name = table.strip().lower().rpartition(".")
     database = database or "default"
@@ -48,9 +51,10 @@ def table_asset(table: str) -> Asset:
 
 
 def partition_key(partition_name: str) -> str:
-    """Return the key under which a partition is announced: its name, at most 250 characters long.
+    """Return the partition key of a partition's asset event: the partition's name, in at most 250 characters.
 
-    A longer name is cut, and ends in `~` and a digest of the whole name: always the same for the same name.
+    A longer name is truncated and ends in `~` and a digest of the full name, so that the same name always gives the
+    same key.
     """
     if len(partition_name) <= _MAX_KEY_LENGTH:
         return partition_name
@@ -59,17 +63,17 @@ def partition_key(partition_name: str) -> str:
 
 
 def announcement_batches(partition_names: Iterable[str]) -> list[list[str]]:
-    """Split names into lists that `announce` takes, for a mapped task; no names give no list."""
+    """Split partition names into batches that `announce` accepts, for a mapped task; no names give no batch."""
     names = iter(partition_names)
     return list(iter(lambda: list(islice(names, MAX_KEYS)), []))
 
 
 def announce(context: Context, table: str, partition_names: Iterable[str]) -> None:
-    """Make the running task emit one event for each partition when it succeeds, and no other event.
+    """Make the running task emit exactly one event for each partition when it succeeds.
 
-    Whatever outlets the task declares, only the table named here gets events; with no partitions, none does. A retry
-    announces nothing twice, because Airflow keeps events of successful tries only. An asset that no DAG names cannot
-    have an event; then nobody listens either.
+    Replaces the outlets that the task declares: only this table's asset gets events, and without partitions no asset
+    does. A retry repeats no event, because Airflow keeps only the events of successful tries. Airflow creates no event
+    for an asset that no DAG refers to.
 
     Args:
         context: The running task's context.
@@ -77,16 +81,16 @@ def announce(context: Context, table: str, partition_names: Iterable[str]) -> No
         partition_names: At most `MAX_KEYS` names `k=v/k2=v2`; see `announcement_batches`.
 
     Raises:
-        ValueError: There are more names than that.
+        ValueError: There are more than `MAX_KEYS` names.
 
-    Source: `_handle_current_task_success` in Airflow's task runner, which sends the outlets as the task leaves them.
+    Source: `_handle_current_task_success` in Airflow's task runner, which sends the outlets as `execute` leaves them.
     """
     asset = table_asset(table)
     keys = sorted({partition_key(name) for name in partition_names})
     if len(keys) > MAX_KEYS:
         raise ValueError(
-            f"{len(keys):,} partitions of {table} cannot be announced by one task, which may emit {MAX_KEYS} events; "
-            "map the task over announcement_batches(partition_names)"
+            f"one task cannot announce {len(keys):,} partitions of {table}, because it may emit at most {MAX_KEYS} "
+            "events; map the task over announcement_batches(partition_names)"
         )
     context["ti"].task.outlets = [asset] if keys else []
     if keys:

@@ -1,4 +1,4 @@
-"""The catalog as tasks open it, and its errors and those of Spark jobs as Airflow's: to be retried, or not."""
+"""Access of tasks to the catalog, and translation of catalog and Spark job errors to Airflow's."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 class SparkJobFailedError(RuntimeError):
-    """A Spark job ended in an error that may pass; a retry submits it again."""
+    """A Spark job failed with an error that may be transient; a retry submits it again."""
 
 
 class SparkJobLostError(RuntimeError):
-    """A Spark job is gone without a result, or was given up; a retry submits it again or joins its successor."""
+    """A Spark job ended without a result or was abandoned; a retry submits it again or joins its successor."""
 
 
 @contextmanager
 def catalog_errors() -> Iterator[None]:
-    """Let Airflow retry what may pass, and nothing else.
+    """Translate catalog errors so that Airflow retries only those that may be transient.
 
     Raises:
-        AirflowFailException: Instead of a `CatalogError` that a retry cannot mend. Every other error stays as it is.
+        AirflowFailException: Instead of a `CatalogError` that is not retryable. Other errors propagate unchanged.
     """
     from catalog.errors import CatalogError
 
@@ -39,12 +39,12 @@ def catalog_errors() -> Iterator[None]:
 
 @contextmanager
 def open_catalog() -> Iterator[Catalog]:
-    """Open the installation's catalog for a task; errors are those of `catalog_errors`.
+    """Open the installation's catalog for a task; errors are translated by `catalog_errors`.
 
     Yields:
         The catalog that `CALVE_CATALOG_URL` names.
     """
-    # Imported late: DAG files are read again and again, and none of that needs the catalog.
+    # Imported late: Airflow parses DAG files repeatedly, and parsing does not need the catalog.
     from catalog import Catalog
 
     with catalog_errors(), Catalog.open() as catalog:
@@ -52,17 +52,16 @@ def open_catalog() -> Iterator[Catalog]:
 
 
 def job_error(job: str, error_class: str | None, message: str | None) -> Exception:
-    """Return the error that a failed Spark job stands for.
+    """Return the exception to raise for a failed Spark job.
 
     Args:
         job: The job's name.
-        error_class: Name of the exception's class, as the job recorded it. Names that are not in the catalog's error
-            tree (a lost executor, memory, the network) count as passing.
+        error_class: Name of the exception's class, as the job recorded it. Names outside the catalog's error tree (a
+            lost executor, memory, the network) count as transient.
         message: The exception's message.
 
     Returns:
-        An `AirflowFailException` for an error of the catalog that a retry cannot mend, otherwise a
-        `SparkJobFailedError`.
+        An `AirflowFailException` for a catalog error that is not retryable, otherwise a `SparkJobFailedError`.
     """
     from catalog import errors
 

@@ -1,4 +1,4 @@
-"""Settings that DAG files read while they are parsed; none opens the catalog."""
+"""Settings that DAG files read while Airflow parses them; none of them opens the catalog."""
 
 from catalog.settings.environment import advisor_schedule, maintenance_schedule, spark_pool, verification_schedule
 from catalog.settings.table_config import read_table_list

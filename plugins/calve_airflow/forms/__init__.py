@@ -1,1 +1,1 @@
-"""Trigger forms, and tasks that act on their fields."""
+"""Trigger forms, and checks of their fields and of template markup in task arguments."""

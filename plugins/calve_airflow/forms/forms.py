@@ -9,10 +9,10 @@ from airflow.sdk import Param
 
 TABLE_PATTERN = r"^[^.\s/]+\.[^.\s/]+$"
 AS_TRINO = "as Trino"
-"""What a form says for timestamps that become what Trino makes of them."""
+"""The choice of the migration form to convert timestamps as Trino does."""
 
 AS_LISTED = "as listed"
-"""What a form says to leave a field to the table's entry in the YAML list."""
+"""The choice that takes a field's value from the table's entry in the YAML list."""
 
 _NO_DAG_ID = re.compile(r"[^\w.-]")
 _MAX_DAG_ID = 240
@@ -22,7 +22,7 @@ _KEY_TYPES += "timestamp"
 
 
 def table_param(table: str | None = None) -> Param:
-    """Return the field for a table; with one given, only that one is allowed."""
+    """Return the form field for a table; if a table is given, the field allows only that table."""
     if table is not None:
         return Param(table, type="string", const=table, title="Table", description="The table of this DAG.")
     return Param(
@@ -35,9 +35,10 @@ def table_param(table: str | None = None) -> Param:
 
 
 def load_dag_id(table: str | None) -> str:
-    """Return the id of the DAG that loads a table, or any table by its form.
+    """Return the id of the DAG that loads a table; without a table, of the DAG that loads any table.
 
-    A name that Airflow would not take gets `_` for other characters, and ends in a checksum of the whole.
+    In a name that Airflow does not accept as a DAG id, other characters become `_`, and a checksum of the full name is
+    appended.
     """
     if table is None:
         return "add_partitions"
@@ -47,48 +48,49 @@ def load_dag_id(table: str | None) -> str:
 
 
 def load_params(table: str | None = None) -> dict[str, Param]:
-    """Return the form of a load: of any table, as a dry run unless told otherwise; or of one listed table."""
+    """Return the form of a load: for any table, with dry run on by default, or for one listed table."""
     return {
         "table": table_param(table),
         "dry_run": Param(
             table is None,
             type="boolean",
             title="Dry run",
-            description="Only look for new files and check them; nothing is written.",
+            description="Only look for new files and check them; write nothing.",
         ),
         "source": Param(
             None,
             type=["null", "string"],
             title="Source",
-            description="A file, a folder or a glob of raw files. Empty: as the table's entry in the YAML list says.",
+            description="A file, a folder or a glob of raw files. Empty: the source in the table's entry in the YAML "
+            "list.",
         ),
         "source_format": Param(
             AS_LISTED,
             type="string",
             enum=[AS_LISTED, "csv", "json", "parquet", "orc"],
             title="Format of the source files",
-            description="For a table that is not listed: csv unless told otherwise.",
+            description="For a table that is not listed, the default is csv.",
         ),
         "keys": Param(
             None,
             type=["null", "array"],
             items={"type": "string"},
             title="Partition keys of a new table",
-            description=f"Name and type of each, one a line, in order, such as: day date. The types are {_KEY_TYPES}.",
+            description=f"Name and type, one key per line, in order, for example: day date. Types: {_KEY_TYPES}.",
         ),
         "invalid_partitions": Param(
             AS_LISTED,
             type="string",
             enum=[AS_LISTED, "fail", "skip"],
             title="Partitions that do not fit an index",
-            description="fail, also for a table that is not listed: add nothing. "
-            "skip: add the others, keep the refused rows aside and report them.",
+            description="fail (the default for a table that is not listed): add nothing. "
+            "skip: add the other partitions, keep the refused rows in a separate folder and report them.",
         ),
         "reload": Param(
             False,
             type="boolean",
             title="Load files again",
-            description="Take files that were loaded before, too. Their partitions must have been dropped.",
+            description="Also load files that were loaded before. Drop their partitions first.",
         ),
     }
 
@@ -102,7 +104,7 @@ def index_params() -> dict[str, Param]:
             type="string",
             minLength=1,
             title="Name of the index",
-            description="At most 3 indexes on a table. An index that is being built already is taken up again.",
+            description="A table has at most 3 indexes. If the index is being built, the run continues its build.",
         ),
         "keys": Param(
             ["origin", "carrier", "month"],
@@ -110,7 +112,7 @@ def index_params() -> dict[str, Param]:
             items={"type": "string"},
             minItems=1,
             title="Keys",
-            description="Partition keys, in the index's order: those that filters bind by equality first.",
+            description="Partition keys in index order: first the keys that filters compare with =.",
         ),
     }
 
@@ -118,14 +120,14 @@ def index_params() -> dict[str, Param]:
 def backfill_params() -> dict[str, Param]:
     """Return the form of a backfill of partition indexes."""
     return {
-        "tables": _tables_param("Empty: all; a table that lacks a key of an index is left out then."),
+        "tables": _tables_param("Empty: all tables that have the keys of an index; the others are skipped."),
         "indexes": Param(
             None,
             type=["null", "array"],
             items={"type": "string", "pattern": r"^[^:]+:.+$"},
             title="Indexes",
-            description="Name and keys of each, one a line, such as: by_day: year, day. Every table above gets them. "
-            "Empty: those that the table's entry in the YAML list names.",
+            description="Name and keys, one index per line, for example: by_day: year, day. They are built for each "
+            "table above. Empty: the indexes in the table's entry in the YAML list.",
         ),
     }
 
@@ -138,14 +140,14 @@ def verify_params() -> dict[str, Param]:
             False,
             type="boolean",
             title="Repair",
-            description="Repair what differs: items that are missing, wrong or superfluous. Otherwise a difference "
-            "is reported, and the run fails.",
+            description="Repair missing, wrong and superfluous items. Otherwise the run reports a difference and "
+            "fails.",
         ),
     }
 
 
 def rebalance_params() -> dict[str, Param]:
-    """Return the form of a change of a table's partitions: a dry run by default."""
+    """Return the form of a change of a table's partitions, with dry run on by default."""
     from catalog.rebalancing.changes import CHANGES
 
     return {
@@ -153,7 +155,7 @@ def rebalance_params() -> dict[str, Param]:
             type="string",
             pattern=TABLE_PATTERN,
             title="Table",
-            description="Written as database.table; one with a partition scheme.",
+            description="Written as database.table; the table needs a partition scheme.",
         ),
         "operation": Param(
             type="string",
@@ -165,30 +167,32 @@ def rebalance_params() -> dict[str, Param]:
             True,
             type="boolean",
             title="Dry run",
-            description="Only plan: which partitions are read, how much is moved and deleted, and how long it takes.",
+            description="Only plan: show which partitions are read, how much data is moved and deleted, and how long "
+            "it takes.",
         ),
         "items": Param(
             None,
             type=["null", "array"],
             items={"type": "string", "minLength": 1},
             title="Bounds or groups",
-            description="For add and split, one a line: upper bounds such as 2015-01-01; or groups of values such as "
-            "(Mars, Venus). The last bound of a split is the partition's own; its groups are together the old one.",
+            description="For add and split, one per line: upper bounds such as 2015-01-01, or groups of values such "
+            "as (Mars, Venus). The last bound of a split is the partition's current bound; the groups of a split "
+            "together contain the values of the partition.",
         ),
         "partition_ids": Param(
             None,
             type=["null", "array"],
-            # With a type of their own, the page would ask for JSON, in an editor that rearranges what is being typed.
+            # With `type` instead of `anyOf`, the page asks for JSON in an editor that reformats the user's input.
             items={"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,9}$"}]},
             title="Partition ids",
-            description="For drop, merge, and, just one, for split; one a line. SHOW PARTITIONS lists them.",
+            description="For drop, merge and split (exactly one), one per line. SHOW PARTITIONS lists them.",
         ),
         "with_data": Param(
             False,
             type="boolean",
             title="With data",
-            description="For drop: delete the rows, too, once a person has approved it. Otherwise they go to the next "
-            "range, or to the default partition.",
+            description="For drop: also delete the rows, after a person has approved it. Otherwise the rows move to "
+            "the next range or to the default partition.",
         ),
         "count": Param(
             None,
@@ -201,34 +205,34 @@ def rebalance_params() -> dict[str, Param]:
 
 
 def maintenance_params() -> dict[str, Param]:
-    """Return the form of the catalog's maintenance; the schedule takes it as it is."""
+    """Return the form of the catalog's maintenance; scheduled runs use the defaults."""
     return {
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
-            description="Only say what would be deleted and forgotten.",
+            description="Only report the files and operations that would be deleted.",
         ),
         "grace_hours": Param(
             24,
             type="number",
             minimum=0,
             title="Grace period, in hours",
-            description="Files that were replaced, or written, since then stay for the readers that are at work.",
+            description="Keep files that were replaced or written within this time, for readers that still use them.",
         ),
         "retention_days": Param(
             90,
             type="number",
             minimum=0,
-            title="Operations are kept, in days",
-            description="Ended operations go from the journal when nobody has touched them for so long. Less than "
-            "90 days wait for a person's approval.",
+            title="Retention of operations, in days",
+            description="Delete ended operations from the journal if they have not changed for this time. Less than "
+            "90 days needs a person's approval.",
         ),
     }
 
 
 def import_params() -> dict[str, Param]:
-    """Return the form of an import: a dry run, unless told otherwise."""
+    """Return the form of an import, with dry run on by default."""
     return {
         "source": Param(
             type="string",
@@ -242,25 +246,25 @@ def import_params() -> dict[str, Param]:
             type=["null", "array"],
             items={"type": "string", "pattern": r"^[^.\s/]+(\.[^.\s/]+)?$"},
             title="Databases and tables",
-            description="One a line, such as: sales; sales.*; sales.order_*; crm.people. Empty: everything.",
+            description="One per line, for example: sales; sales.*; sales.order_*; crm.people. Empty: everything.",
         ),
         "dry_run": Param(
             True,
             type="boolean",
             title="Dry run",
-            description="Only compare: which tables and partitions are new, differ, or have vanished.",
+            description="Only compare: report which tables and partitions are new, differ, or have vanished.",
         ),
         "update": Param(
             False,
             type="boolean",
             title="Update",
-            description="Change tables and partitions that are defined otherwise here than in the source.",
+            description="Change tables and partitions whose definition here differs from the source.",
         ),
         "drop_vanished": Param(
             False,
             type="boolean",
             title="Drop vanished partitions",
-            description="Drop the partitions that the source does not have; their files stay.",
+            description="Drop partitions that the source no longer has; their files stay.",
         ),
     }
 
@@ -273,148 +277,151 @@ def statement_params() -> dict[str, Param]:
             format="multiline",
             minLength=1,
             title="Statement",
-            description="One SQL statement, with tables as database.table; docs/statements.md lists what there is. "
-            "What deletes data waits for a person's approval.",
+            description="One SQL statement, with tables as database.table; docs/statements.md lists the statements. "
+            "A statement that deletes data waits for a person's approval.",
         ),
     }
 
 
 def advisor_params() -> dict[str, Param]:
-    """Return the form of the look at all tables' partitions; the schedule takes it as it is."""
+    """Return the form of the rebalance advisor; scheduled runs use the defaults."""
     return {
         "tables": _tables_param("Empty: all tables with a partition scheme."),
         "dry_run": Param(
             False,
             type="boolean",
             title="Dry run",
-            description="Only propose, also for tables whose entry in the YAML list lets the proposals be done.",
+            description="Only propose, also for tables whose entry in the YAML list has proposals applied.",
         ),
     }
 
 
 def migration_params() -> dict[str, Param]:
-    """Return the form of migrations from Hive to Iceberg: a dry run, unless told otherwise."""
+    """Return the form of migrations from Hive to Iceberg, with dry run on by default."""
     return {
-        "tables": _patterns_param("Each becomes an Iceberg table in place."),
+        "tables": _patterns_param("Each table becomes an Iceberg table in place."),
         "dry_run": Param(
             True,
             type="boolean",
             title="Dry run",
-            description="Only look: columns and their types, files, rows, bytes, and what stands against it.",
+            description="Only report columns and their types, files, rows, bytes, and what prevents a migration.",
         ),
         "read_files": Param(
             True,
             type="boolean",
             title="Read the files in a dry run",
-            description="List the folders and compare every footer with the table (Spark). Otherwise a dry run says "
-            "only what the catalog knows.",
+            description="List the folders and compare every footer with the table (Spark). Otherwise a dry run "
+            "reports only what the catalog knows.",
         ),
         "recursive_directory": Param(
             "fail",
             type="string",
             enum=["fail", "true", "false"],
-            title="Folders inside a table's or partition's folder",
-            description="fail: refuse the table, and name the folder. true: their files belong to it. false: they do "
-            "not.",
+            title="Subfolders of a table's or partition's folder",
+            description="fail: refuse the table and name the subfolder. true: the files in subfolders belong to the "
+            "table or partition. false: they do not.",
         ),
         "timestamps": Param(
             AS_TRINO,
             type="string",
             enum=[AS_TRINO, "with zone", "without zone"],
             title="Timestamps become",
-            description="As Trino: with zone in Parquet, without in ORC, and Avro's are refused.",
+            description="As Trino: with zone in Parquet, without zone in ORC; Avro timestamps are refused.",
         ),
         "unusable_files": Param(
             "fail",
             type="string",
             enum=["fail", "skip"],
-            title="Files that are empty, or of another format",
-            description="fail: refuse the table, and name them. skip: leave them out, and report them.",
+            title="Files that are empty or of another format",
+            description="fail: refuse the table and name the files. skip: skip and report the files.",
         ),
         "verify": Param(
             True,
             type="boolean",
             title="Verify",
-            description="Compare what Hive and Iceberg read, by partition and column, before anybody sees the change.",
+            description="Compare what Hive and Iceberg read, by partition and column, before the change is visible.",
         ),
         "verified_partitions": Param(
             None,
             type=["null", "integer"],
             minimum=1,
             title="Partitions to verify",
-            description="How many of each table, evenly spread. Empty: all.",
+            description="Number per table, evenly spread. Empty: all.",
         ),
         "flip_source": Param(
             False,
             type="boolean",
             title="Flip the source",
-            description="Let the entry in the Hive Metastore or in Glue that a table was imported from be the Iceberg "
-            "table's, too. A revert gives it back.",
+            description="Also change the entry in the Hive Metastore or in Glue that a table was imported from to the "
+            "Iceberg table. A revert restores it.",
         ),
     }
 
 
 def iceberg_params() -> dict[str, Param]:
-    """Return the form of the upkeep of Iceberg tables: a dry run, unless told otherwise."""
+    """Return the form of the maintenance of Iceberg tables, with dry run on by default."""
     return {
-        "tables": _patterns_param("Others than Iceberg tables are left out, or fail where they are named."),
-        "dry_run": Param(True, type="boolean", title="Dry run", description="Only say which statements would be run."),
+        "tables": _patterns_param(
+            "Tables that are not Iceberg tables are skipped if a pattern matches them, and fail if they are named."
+        ),
+        "dry_run": Param(True, type="boolean", title="Dry run", description="Only show the statements to be run."),
         "rewrite_data_files": Param(
             True,
             type="boolean",
-            title="Put small files together",
+            title="Compact small files",
             description="Iceberg's rewrite_data_files. The old files stay until their snapshots expire.",
         ),
         "target_file_mib": Param(
             None,
             type=["null", "integer"],
             minimum=1,
-            title="Size of files, in MiB",
-            description="Empty: as the table says; 512 unless it says otherwise.",
+            title="Target file size, in MiB",
+            description="Empty: the table's setting; its default is 512.",
         ),
         "expire_snapshots": Param(
             True,
             type="boolean",
             title="Expire snapshots",
-            description="Iceberg's expire_snapshots: forgets old ones, and deletes files that no other snapshot has. "
-            "A migrated table whose Hive files were rewritten and have expired cannot be reverted any more.",
+            description="Iceberg's expire_snapshots: removes old snapshots and deletes the files that no other "
+            "snapshot uses. A migrated table whose Hive files were rewritten and have expired can no longer be "
+            "reverted.",
         ),
         "older_than_days": Param(
             5,
             type="number",
             minimum=0,
-            title="Snapshots expire after, in days",
-            description="Readers of older ones would miss their files.",
+            title="Maximum age of snapshots, in days",
+            description="Readers of older snapshots lose their files.",
         ),
         "retain_last": Param(
             1,
             type="integer",
             minimum=1,
-            title="Snapshots that stay",
-            description="So many of the latest stay, whatever their age.",
+            title="Snapshots to keep",
+            description="Number of latest snapshots to keep regardless of their age.",
         ),
         "partition_fields": Param(
             None,
             type=["null", "array"],
             items={"type": "string", "minLength": 1},
             title="Changes of the partition spec",
-            description="One a line: ADD PARTITION FIELD days(at), DROP PARTITION FIELD country, REPLACE PARTITION "
-            "FIELD days(at) WITH months(at). Every table above gets them; files keep their old spec until they are "
-            "rewritten.",
+            description="One per line: ADD PARTITION FIELD days(at), DROP PARTITION FIELD country, REPLACE PARTITION "
+            "FIELD days(at) WITH months(at). They apply to each table above; files keep their old spec until they "
+            "are rewritten.",
         ),
         "remove_orphan_files": Param(
             False,
             type="boolean",
             title="Remove orphan files",
             description="Iceberg's remove_orphan_files: deletes every file below the table's folder that no snapshot "
-            "has. A migrated table then cannot be reverted if files of the Hive table were left out.",
+            "uses. A migrated table can then not be reverted if its migration skipped files of the Hive table.",
         ),
         "orphan_days": Param(
             3,
             type="number",
             minimum=1,
-            title="Orphan files are deleted after, in days",
-            description="Younger ones may belong to commits that are under way.",
+            title="Minimum age of orphan files, in days",
+            description="Younger files may belong to commits in progress.",
         ),
     }
 
@@ -425,8 +432,8 @@ def _patterns_param(description: str) -> Param:
         items={"type": "string", "pattern": TABLE_PATTERN},
         minItems=1,
         title="Tables",
-        description="Written as database.table, one a line; * and ? stand for characters: sales.orders_*, and sales.* "
-        f"is the whole database. {description}",
+        description="Written as database.table, one per line; * and ? are wildcards: sales.orders_*, or sales.* for "
+        f"the whole database. {description}",
     )
 
 
@@ -436,5 +443,5 @@ def _tables_param(description: str) -> Param:
         type=["null", "array"],
         items={"type": "string", "pattern": TABLE_PATTERN},
         title="Tables",
-        description=f"Written as database.table, one a line. {description}",
+        description=f"Written as database.table, one per line. {description}",
     )

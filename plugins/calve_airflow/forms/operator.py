@@ -1,4 +1,4 @@
-"""Tasks that act on the fields of their run's form."""
+"""Base class of the tasks that read the fields of their run's form."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from calve_airflow.catalog_access import catalog_errors
 
 
 class FormOperator(BaseOperator):
-    """Refuses a run whose configuration has fields that the form of its DAG does not have.
+    """Task that refuses a run whose configuration has fields that are not in the DAG's form.
 
-    Airflow adds these to the form's own. A misspelled field would leave the one that is meant at its default.
+    Airflow adds such fields to those of the form. A misspelled field would leave the intended one at its default.
 
     Raises:
-        AirflowFailException: There is such a field; the message names it, and the form's own.
+        AirflowFailException: There is such a field; the message names it and the fields of the form.
     """
 
     def pre_execute(self, context: Any) -> None:

@@ -1,4 +1,4 @@
-"""Texts that Airflow would take for templates."""
+"""Checks of strings that Airflow would render as templates."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from calve_airflow.catalog_access import catalog_errors
 from catalog.errors import WrongFieldError
 
 _Execute = TypeVar("_Execute", bound=Callable[..., Any])
-_MARK = re.compile(r"\{[{%#]")
+_MARKUP = re.compile(r"\{[{%#]")
 
 
 def for_mapped_tasks(execute: _Execute) -> _Execute:
-    """Make an operator that returns the arguments of mapped tasks refuse those with a mark of a template in them.
+    """Make an operator that returns arguments of mapped tasks refuse arguments with template markup.
 
-    Airflow renders the template fields of a mapped task after it has put such arguments in: a name or a text that
-    somebody wrote into a form, or a metastore answered, would run with the rights of the worker.
+    Airflow renders the template fields of a mapped task after it has inserted such arguments: markup in a string from a
+    form or from a metastore would run with the rights of the worker.
 
     Raises:
-        AirflowFailException: There is a mark.
+        AirflowFailException: An argument contains template markup.
     """
 
     @functools.wraps(execute)
@@ -31,23 +31,25 @@ def for_mapped_tasks(execute: _Execute) -> _Execute:
             refuse_templates(arguments)
         return arguments
 
-    checked.refuses_templates = True  # type: ignore[attr-defined]  # what a test of all DAGs asks for
+    checked.refuses_templates = True  # type: ignore[attr-defined]  # a test of all DAGs looks for it
     return checked  # type: ignore[return-value]
 
 
 def only(*names: str) -> Callable[[Any], dict[str, Any]]:
-    """Return what checks, in a mapped task, the arguments that come from an XCom; for `XComArg.map`.
+    """Return a function for `XComArg.map` that checks the arguments that a mapped task gets from an XCom.
 
-    Users may write XComs: other arguments would set what no form offers, such as Spark's configuration.
+    Users may write XComs: other arguments could set what no form offers, such as Spark's configuration.
 
     Raises:
-        AirflowFailException: There are others, or one has a mark of a template.
+        AirflowFailException: There are other arguments, or one contains template markup.
     """
 
     def checked(arguments: Any) -> dict[str, Any]:
         with catalog_errors():
             if not isinstance(arguments, dict) or sorted(arguments) != sorted(names):
-                raise WrongFieldError("XCom", f"the arguments are not {' and '.join(names)}; clear the task before")
+                raise WrongFieldError(
+                    "XCom", f"the arguments are not {' and '.join(names)}; clear the task before this one"
+                )
             refuse_templates(arguments)
         return arguments
 
@@ -55,27 +57,27 @@ def only(*names: str) -> Callable[[Any], dict[str, Any]]:
 
 
 def refuse_templates(arguments: object) -> None:
-    """Make sure that no text among nested arguments has a mark of a template.
+    """Refuse nested arguments of which a string contains template markup.
 
     Raises:
-        WrongFieldError: One has.
+        WrongFieldError: A string contains template markup.
     """
-    for text in _texts(arguments):
-        if _MARK.search(text):
+    for text in _strings(arguments):
+        if _MARKUP.search(text):
             raise WrongFieldError(
                 "form",
-                f"{text[:80]!r} has '{{{{', '{{%' or '{{#' in it, which Airflow would read as a template; use a name "
-                "or a text without it, or `calve` on the command line",
+                f"{text[:80]!r} contains '{{{{', '{{%' or '{{#', which Airflow would render as a template; use a "
+                "string without it, or use `calve` on the command line",
             )
 
 
-def _texts(value: object) -> Iterator[str]:
+def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
         for name, inner in value.items():
-            yield from _texts(name)
-            yield from _texts(inner)
+            yield from _strings(name)
+            yield from _strings(inner)
     elif isinstance(value, list | tuple):
         for inner in value:
-            yield from _texts(inner)
+            yield from _strings(inner)

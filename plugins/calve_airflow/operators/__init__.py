@@ -1,1 +1,1 @@
-"""The operators, by what they are about."""
+"""Operators, one module for each subject."""

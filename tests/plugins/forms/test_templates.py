@@ -131,5 +131,5 @@ def test_a_mapped_task_takes_no_other_arguments_from_an_xcom(arguments: Any) -> 
 
 
 def test_a_mapped_task_takes_no_template_from_an_xcom() -> None:
-    with pytest.raises(AirflowFailException, match="which Airflow would read as a template"):
+    with pytest.raises(AirflowFailException, match="which Airflow would render as a template"):
         templates.only("request")({"request": {"index": "{{ conn.bank.password }}"}})
