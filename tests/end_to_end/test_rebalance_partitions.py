@@ -109,7 +109,7 @@ def test_deletion_is_carried_out_when_it_is_approved(runs: Runs, catalog: Catalo
     subject, body = runs.question
     assert subject == f"Delete 300 rows of {DROPPED}?"
     assert "partition 2, `0 <= delay < 30`: 300 rows" in body
-    assert "**admin** asks for" in body
+    assert "**admin** requests" in body
     said = runs.dropped.wait().result("summarise")
     assert (said["rows_deleted"], said["approved_by"]) == (300, "admin")
     assert row_counts(catalog, DROPPED) == {each: count for each, count in BEFORE.items() if each != 2}

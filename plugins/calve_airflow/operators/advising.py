@@ -1,4 +1,4 @@
-"""The regular look at the partitions of tables: which are badly cut, what to do about it, and what was done."""
+"""Operators of the rebalance advisor: analyse the partitions of tables, propose changes, and apply them."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ if TYPE_CHECKING:
 JOB = "count_values"
 REBALANCE_DAG = "rebalance_partitions"
 _COUNTED = 16
-"""Partitions of one table whose values are counted in a run, the first ones; the next run sees to the others."""
+"""Maximum number of partitions of one table whose values a run counts; the next run counts the others."""
 
 
 class LookAtPartitionsOperator(FormOperator):
-    """Looks at the partitions of tables by what the catalog knows of their files; no file is read.
+    """Task that analyses the partitions of tables by the file statistics in the catalog, without reading files.
 
-    The form is the run's: `tables`, none for all with a partition scheme. Which partitions' values have to be counted
-    is journaled, for each table as an operation of its own: users may write XComs.
+    Reads `tables` from the run's form; none means all tables with a partition scheme. The partitions whose values must
+    be counted are journaled, one operation for each table, and not passed as XComs, because users may write XComs.
 
     Returns:
-        The tables of which the files do not tell enough. Another XCom, `tables`, has the names of all tables that were
-        looked at.
+        The tables whose file statistics are not sufficient. Another XCom, `tables`, has the names of all tables that
+        were analysed.
 
     Raises:
-        AirflowFailException: There is no such table, it has no partition scheme, or its rules cannot be read.
+        AirflowFailException: A table does not exist or has no partition scheme, or its rules cannot be read.
     """
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
-        """Look."""
+        """Analyse the tables."""
         from catalog.operations.records import OperationKind
         from catalog.settings.fields import texts
 
         to_count = []
         with open_catalog() as catalog:
-            asked = texts("tables", context["params"]["tables"])
-            names = [catalog.get_table(name).full_name for name in asked]
-            if not asked:
+            requested = texts("tables", context["params"]["tables"])
+            names = [catalog.get_table(name).full_name for name in requested]
+            if not requested:
                 names = [table.full_name for table in catalog.list_tables() if table.scheme is not None]
             for name in names:
                 advice = _advice(catalog, name)
@@ -72,7 +72,7 @@ class LookAtPartitionsOperator(FormOperator):
 
 
 class CountValuesOperator(SparkJobOperator):
-    """Runs the Spark job that counts the values of the partitions of one table that `LookAtPartitionsOperator` found.
+    """Task that runs a Spark job to count the values of the partitions that `LookAtPartitionsOperator` selected.
 
     Args:
         table: `database.table`; no template.
@@ -85,36 +85,36 @@ class CountValuesOperator(SparkJobOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Count."""
+        """Count the values."""
         with open_catalog() as catalog:
             operation = catalog.operations.get(_count_id(context, _chosen(context, self.table)))
             self.operation_id = operation.id
             self.request = {"table": operation.table, "partition_ids": operation.request["partition_ids"]}
         super().execute(context)
-        # What was counted is kept with the operation, and too much for an XCom.
+        # The counts stay with the operation: they are too large for an XCom.
         return {"operation_id": self.operation_id}
 
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
         job = catalog.operations.get_job(self.operation_id, self.job)
-        # What was counted before this task was cleared may not be so any more.
+        # Counts from before this task was cleared may be out of date.
         return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
 
 
 class ProposeOperator(FormOperator):
-    """Says what to do about the partitions of tables, in its log and as requests for the DAG `rebalance_partitions`.
+    """Task that proposes changes of partitions, in its log and as requests for the DAG `rebalance_partitions`.
 
-    What is done is journaled, for each table as an operation of its own: users may write XComs.
+    The proposals to apply are journaled, one operation for each table, because users may write XComs.
 
     Args:
-        tables: The tables that `LookAtPartitionsOperator` looked at (templated); None when it has not.
+        tables: The tables that `LookAtPartitionsOperator` analysed (templated); None if it failed.
 
     Returns:
-        The arguments of an `ApplyProposalOperator` for each proposal that the form, and the table's entry in the YAML
-        list, let be done. Another XCom, `proposals`, has all: table, statement, reason, request, and the run that does
-        it, if any.
+        The arguments of an `ApplyProposalOperator` for each proposal that the form and the table's entry in the YAML
+        list allow to be applied. Another XCom, `proposals`, has all proposals: table, statement, reason, request, and
+        the id of the run that applies it, if any.
 
     Raises:
-        AirflowFailException: Nobody has looked at the tables, or the form does not choose one.
+        AirflowFailException: No table was analysed, or the form does not select a table.
     """
 
     template_fields: Sequence[str] = ("tables",)
@@ -125,18 +125,18 @@ class ProposeOperator(FormOperator):
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Propose."""
+        """Make the proposals."""
         from catalog.errors import NotFoundError
 
         if self.tables is None:
-            raise AirflowFailException("no table was looked at; the log of `look` says why")
+            raise AirflowFailException("no table was analysed; see the log of the task `look`")
         proposals: list[dict[str, Any]] = []
         with open_catalog() as catalog:
             for table in [_chosen(context, name) for name in self.tables]:
                 try:
                     proposals += self._propose(catalog, context, table)
                 except NotFoundError:
-                    self.log.info("%s was dropped meanwhile", table)
+                    self.log.info("Skipped %s, because it was dropped since `look`", table)
         context["ti"].xcom_push(key="proposals", value=proposals)
         return [
             {"table": proposal["table"], "statement": proposal["statement"]}
@@ -145,7 +145,7 @@ class ProposeOperator(FormOperator):
         ]
 
     def _propose(self, catalog: Catalog, context: Context, table: str) -> list[dict[str, Any]]:
-        """Return the proposals for a table, and journal those that are to be done."""
+        """Return the proposals for a table, and journal those to apply."""
         from catalog.operations.records import OperationKind
 
         advice = _advice(catalog, table, _count_id(context, table))
@@ -153,31 +153,31 @@ class ProposeOperator(FormOperator):
         for proposal in proposals:
             self.log.info("%s: %s", proposal["statement"], proposal["reason"])
         if advice.to_count:
-            self.log.info("%s: partition(s) %s are not counted yet", table, advice.to_count)
-        is_done = bool(proposals) and _is_to_apply(context, table)
-        if is_done:
+            self.log.info("%s: the values of partition(s) %s are not counted yet", table, advice.to_count)
+        applies = bool(proposals) and _is_to_apply(context, table)
+        if applies:
             user = context["dag_run"].triggering_user_name
             kind, request = OperationKind.PROPOSE_CHANGES, {"proposals": proposals}
             catalog.operations.begin(_proposals_id(context, table), kind, table, request, requested_by=user)
         return [
-            {"table": table, **proposal, "run_id": _run_id(context, proposal["statement"]) if is_done else None}
+            {"table": table, **proposal, "run_id": _run_id(context, proposal["statement"]) if applies else None}
             for proposal in proposals
         ]
 
 
 class ApplyProposalOperator(TriggerDagRunOperator):
-    """Runs `rebalance_partitions` with one proposal, and waits for its end; a retry takes up the same run.
+    """Task that runs `rebalance_partitions` with one proposal and waits for its end; a retry continues the same run.
 
-    Only the names come from `ProposeOperator`. What is done, the journal says. Nothing of it is a template: a bound
-    that looks like a number would become one, and values of the data are nobody's code.
+    Only the names come from `ProposeOperator`; the request comes from the journal. No field is templated: rendering
+    would turn a bound that looks like a number into one, and would execute template markup in values of the data.
 
     Args:
         table: `database.table`.
-        statement: The proposal in words.
+        statement: The proposal's statement.
 
     Raises:
-        AirflowSkipException: Nothing is to be done on the table.
-        AirflowFailException: It was not proposed, or the form does not choose the table.
+        AirflowSkipException: Proposals for the table are not applied.
+        AirflowFailException: The statement was not proposed, or the form does not select the table.
     """
 
     template_fields: Sequence[str] = ()
@@ -195,15 +195,17 @@ class ApplyProposalOperator(TriggerDagRunOperator):
         self.statement = statement
 
     def execute(self, context: Context) -> None:
-        """Run it."""
+        """Apply the proposal."""
         with open_catalog() as catalog:
             table = _chosen(context, self.table)
             if not _is_to_apply(context, table):
-                raise AirflowSkipException(f"proposals for {table} are not done, as the form or its entry says")
+                raise AirflowSkipException(
+                    f"proposals for {table} are not applied: the form is a dry run, or the table's entry has no apply"
+                )
             journaled = catalog.operations.get(_proposals_id(context, table)).request["proposals"]
         proposal = next((proposal for proposal in journaled if proposal["statement"] == self.statement), None)
         if proposal is None:
-            raise AirflowFailException(f"{self.statement!r} was not proposed; clear `propose`")
+            raise AirflowFailException(f"{self.statement!r} was not proposed; clear the task `propose`")
         self.trigger_run_id = _run_id(context, proposal["statement"])
         self.conf = {**proposal["request"], "dry_run": False}
         self.note = f"{proposal['statement']}: {proposal['reason']}"
@@ -211,7 +213,7 @@ class ApplyProposalOperator(TriggerDagRunOperator):
 
 
 class SummariseAdviceOperator(SummaryOperator):
-    """Says what is proposed for each table, and what became of the proposals that were done; fails if one failed.
+    """Task that reports the proposals for each table and the results of those that were applied; fails if one failed.
 
     Args:
         operation_id: The run (templated).
@@ -226,10 +228,10 @@ class SummariseAdviceOperator(SummaryOperator):
         self.counts = counts
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the operations of the runs that were started, and of the counts."""
-        done = [self._outcome(catalog, context, proposal) for proposal in self.planned]
-        counts = (self._not_counted(catalog, context, table) for table in self.counts or ())
-        return done + [failed for failed in counts if failed is not None]
+        """Return the outcomes of the proposals, from the operations of their runs, and of the failed counts."""
+        outcomes = [self._outcome(catalog, context, proposal) for proposal in self.planned]
+        failed_counts = (self._not_counted(catalog, context, table) for table in self.counts or ())
+        return outcomes + [outcome for outcome in failed_counts if outcome is not None]
 
     def _not_counted(self, catalog: Catalog, context: Context, table: str) -> Outcome | None:
         operation_id = _count_id(context, _chosen(context, table))
@@ -237,7 +239,7 @@ class SummariseAdviceOperator(SummaryOperator):
         job = operation and catalog.operations.get_job(operation_id, JOB)
         if job and job.state == "SUCCEEDED":
             return None
-        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+        reason = f"{job.error_class}: {job.error_message}" if job else "see the log of its task"
         if operation:
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
         row = {"table": table, "proposal": None, "reason": reason, "outcome": "values not counted"}
@@ -252,29 +254,29 @@ class SummariseAdviceOperator(SummaryOperator):
         if operation is not None and operation.is_committed:
             return Outcome({**row, "outcome": "done"})
         detail = operation.failure_detail if operation is not None else None
-        reason = detail or f"the log of the run {run_id} of {REBALANCE_DAG} says why"
-        return Outcome({**row, "outcome": "failed"}, f"{proposal['statement']} was not done: {reason}")
+        reason = detail or f"see the log of run {run_id} of {REBALANCE_DAG}"
+        return Outcome({**row, "outcome": "failed"}, f"{proposal['statement']} failed: {reason}")
 
 
 def _chosen(context: Context, table: object) -> str:
-    """Return the name of a table from an XCom, which users may write.
+    """Return the name of a table from an XCom after checking it, because users may write XComs.
 
     Raises:
-        WrongFieldError: It is no name of a table, or the form chooses others.
+        WrongFieldError: It is not a table name, or the form selects other tables.
     """
     from catalog.errors import WrongFieldError
     from catalog.model.identifiers import TableName
     from catalog.settings.fields import text, texts
 
     name = str(TableName.parse(text("table", table)))
-    asked = [str(TableName.parse(each)) for each in texts("tables", context["params"]["tables"])]
-    if asked and name not in asked:
-        raise WrongFieldError("table", f"{name} is none of those that the form chooses: {', '.join(asked)}")
+    selected = [str(TableName.parse(selected_name)) for selected_name in texts("tables", context["params"]["tables"])]
+    if selected and name not in selected:
+        raise WrongFieldError("table", f"{name} is not one of the tables that the form selects: {', '.join(selected)}")
     return name
 
 
 def _is_to_apply(context: Context, table: str) -> bool:
-    """Say whether a run does what it proposes for a table: unless its form is a dry run, as the table's entry says."""
+    """Return whether a run applies its proposals for a table: its form is no dry run, and the table's entry says so."""
     from catalog.settings.table_config import rebalance_rules
 
     return not context["params"]["dry_run"] and rebalance_rules(table).apply
@@ -289,13 +291,13 @@ def _proposals_id(context: Context, table: str) -> str:
 
 
 def _run_id(context: Context, statement: str) -> str:
-    """Return the same id for the same proposal of a run, so that a retry starts nothing twice."""
+    """Return the run id of a proposal; it is the same in a retry, so that no run is started twice."""
     digest = hashlib.blake2b(f"{operation_of(context)} {statement}".encode(), digest_size=12).hexdigest()
     return f"advised__{digest}"
 
 
 def _advice(catalog: Catalog, table: str, operation_id: str | None = None) -> Advice:
-    """Return the advice for a table, with the values that an operation has counted, if it has."""
+    """Return the advice for a table, with the value counts of an operation if it has any."""
     from catalog.rebalancing.contents import ValueCount
     from catalog.settings.table_config import rebalance_rules
 
@@ -304,7 +306,8 @@ def _advice(catalog: Catalog, table: str, operation_id: str | None = None) -> Ad
         job = catalog.operations.get_job(operation_id, JOB)
         if job is not None and job.state == "SUCCEEDED":
             counts = {
-                int(number): [ValueCount(*each) for each in found] for number, found in job.result["counts"].items()
+                int(partition_id): [ValueCount(*value_count) for value_count in value_counts]
+                for partition_id, value_counts in job.result["counts"].items()
             }
     return catalog.rebalancing.advise(table, rebalance_rules(table), counts)
 

@@ -1,4 +1,4 @@
-"""Asking a person before something is deleted."""
+"""Approval of deletions by a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from catalog.operations.approvals import Approval
 
 PATIENCE = timedelta(days=7)
-"""No answer for so long is a Reject."""
+"""Time without an answer after which the answer counts as Reject."""
 
 SELF_APPROVAL = "CALVE_SELF_APPROVAL"
 """The environment variable that, set to `true`, lets one person ask for a deletion and approve it."""
@@ -32,11 +32,11 @@ SELF_APPROVAL = "CALVE_SELF_APPROVAL"
 
 @dataclass(frozen=True)
 class Question:
-    """The question that `ApproveDeletionOperator` asks.
+    """A question that `ApproveDeletionOperator` asks.
 
     Attributes:
         body: Markdown.
-        keys: One for each deletion that a task carries out by itself: a digest of what it will delete (`key_of`).
+        keys: One for each deletion that a task performs on its own: a digest of what it will delete (`key_of`).
     """
 
     subject: str
@@ -45,79 +45,79 @@ class Question:
 
 
 Ask: TypeAlias = "Callable[[Catalog, Context], Question | None]"
-"""Returns what has to be approved before a run goes on; None when nothing is deleted."""
+"""Returns the question to approve before a run continues; None if nothing is deleted."""
 
 
 def asked_by(context: Context) -> str:
-    """Return who started a run, as Markdown."""
+    """Return the user who started a run, as Markdown."""
     run = context["dag_run"]
     name = run.triggering_user_name
-    return f"**{name}**" if name else f"the run `{run.run_id}`, which nobody started by hand"
+    return f"**{name}**" if name else f"the run `{run.run_id}`, which was not started manually,"
 
 
 def operation_of(context: Context) -> str:
-    """Return the operation of a run, as Airflow itself knows it: users may write XComs and mapped arguments."""
+    """Return the operation id of a run, from Airflow's own record: users may write XComs and mapped arguments."""
     run = context["dag_run"]
     return f"{run.dag_id}/{run.run_id}"
 
 
 def key_of(*parts: object) -> str:
-    """Return a key that stands for just these things, such as a table and the ids of its partitions."""
+    """Return a digest that identifies exactly these parts, such as a table and the ids of its partitions."""
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
 
 def code(text: str) -> str:
-    """Return a text as Markdown that shows it as it is, in one line."""
+    """Return a string as inline Markdown code, in one line."""
     line = " ".join(text.split())
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def find_approval(catalog: Catalog, context: Context, key: str) -> Approval | None:
-    """Return the approval of a deletion of this run; None when nobody has approved it, or too long ago."""
+    """Return the approval of a deletion of this run; None if there is none or it has expired."""
     approval = catalog.approvals.find(operation_of(context), key)
     return None if approval is None or approval.is_expired else approval
 
 
 def require_approval(catalog: Catalog, context: Context, key: str) -> Approval:
-    """Return the approval of the deletion that the key stands for.
+    """Return the approval of the deletion that a key identifies.
 
     Raises:
-        AirflowFailException: Nobody has.
+        AirflowFailException: There is no approval, or it has expired.
     """
     approval = find_approval(catalog, context, key)
     if approval is None:
         raise AirflowFailException(
-            "nobody has approved just this deletion; nothing was changed. Start the DAG again with the same form, and "
-            "let somebody approve it"
+            "exactly this deletion is not approved; nothing was changed. Start the DAG again with the same form and "
+            "have another person approve it"
         )
     return approval
 
 
 class ApproveDeletionOperator(FormOperator, ApprovalOperator):
-    """Waits, without a worker slot, until a person approves a deletion; skipped where nothing is deleted.
+    """Task that waits, without a worker slot, until a person approves a deletion; skipped if nothing is deleted.
 
-    What is asked comes from the run's form and the catalog, and the answer goes to the catalog
-    (`catalog.operations.approvals`), where the task that deletes looks for it. No XCom is trusted: who may start a run
-    may write those, too.
+    The question comes from the run's form and the catalog, and the answer is stored in the catalog
+    (`catalog.operations.approvals`), where the deleting task looks it up. No XCom is trusted, because users who may
+    start a run may also write XComs.
 
-    The person is not the one who asked for it, unless `CALVE_SELF_APPROVAL` is `true` on the workers.
+    The approver must not be the requester, unless `CALVE_SELF_APPROVAL` is `true` on the workers.
 
-    Reject, and no answer for `PATIENCE`, skip all tasks behind it: the run succeeds, and nothing is changed.
+    Reject, or no answer for `PATIENCE`, skips all later tasks: the run succeeds, and nothing is changed.
 
     Args:
         ask: Returns the question.
 
     Returns:
-        `approved_by` and `approved_at`, for people.
+        `approved_by` and `approved_at`, for information only.
 
     Raises:
         AirflowSkipException: Nothing is deleted.
-        AirflowFailException: The task asked something else before, and Airflow would show that; or the one who
-            approved is the one who asked.
+        AirflowFailException: The task asked another question before, which Airflow would still show; or the approver
+            is the requester.
     """
 
-    # Airflow's own would render the question.
+    # The template fields of `ApprovalOperator` would render the question.
     template_fields: Sequence[str] = ()
 
     def __init__(self, *, ask: Ask, **kwargs: Any) -> None:
@@ -127,23 +127,23 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
         self.ask = ask
 
     def execute(self, context: Context) -> None:
-        """Ask, and wait."""
+        """Ask for the approval and wait for the answer."""
         with open_catalog() as catalog:
-            asked = self.ask(catalog, context)
-        if asked is None:
-            raise AirflowSkipException("nothing is deleted, so nobody has to approve it")
-        # Another deletion may read alike: the key tells them apart.
-        self.subject, self.body = asked.subject, f"{asked.body}\n\nDeletion `{key_of(*asked.keys)[:16]}`"
+            question = self.ask(catalog, context)
+        if question is None:
+            raise AirflowSkipException("nothing is deleted, so no approval is needed")
+        # The key distinguishes deletions with the same wording.
+        self.subject, self.body = question.subject, f"{question.body}\n\nDeletion `{key_of(*question.keys)[:16]}`"
         try:
             super().execute(context)
         except TaskAwaitingInput as waiting:
             self._refuse_another_question(context)
-            # There may be something else to delete when the answer comes.
-            waiting.kwargs = {"keys": list(asked.keys)}
+            # The answer approves these keys: by then, the task might delete something else.
+            waiting.kwargs = {"keys": list(question.keys)}
             raise
 
     def execute_complete(self, context: Context, event: dict[str, Any], keys: Sequence[str] = ()) -> dict[str, Any]:
-        """Record the approval, or skip the rest."""
+        """Record the approval, or skip the later tasks."""
         answer = super().execute_complete(context, event)
         user = answer["responded_by_user"]
         _refuse_own_approval(context, user)
@@ -153,11 +153,11 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
         return {"approved_by": approved_by, "approved_at": answer["responded_at"].isoformat()}
 
     def _refuse_another_question(self, context: Context) -> None:
-        """Make sure that people see this question: of a cleared task Airflow keeps the first one."""
+        """Fail if Airflow shows another question: for a cleared task, it keeps the first one."""
         from airflow.sdk.execution_time.comms import CreateHITLDetailPayload, HITLDetailRequestResult
         from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-        asked = CreateHITLDetailPayload(
+        payload = CreateHITLDetailPayload(
             ti_id=context["task_instance"].id,
             options=self.options,
             subject=self.subject,
@@ -165,10 +165,10 @@ class ApproveDeletionOperator(FormOperator, ApprovalOperator):
             params={},
             assigned_users=[],
         )
-        shown = SUPERVISOR_COMMS.send(asked)
+        shown = SUPERVISOR_COMMS.send(payload)
         if not isinstance(shown, HITLDetailRequestResult) or (shown.subject, shown.body) != (self.subject, self.body):
             raise AirflowFailException(
-                "this run has asked about another deletion before, and Airflow goes on showing that one; start the DAG "
+                "this run asked about another deletion before, and Airflow still shows that question; start the DAG "
                 "again with the same form"
             ) from None
 
@@ -179,7 +179,7 @@ def _refuse_own_approval(context: Context, user: Mapping[str, Any] | None) -> No
     requester = context["dag_run"].triggering_user_name
     if user is None or (requester is not None and requester in (user["name"], user["id"])):
         raise AirflowFailException(
-            f"{requester or 'somebody unknown'} asked for this deletion and approved it, and another person has to "
-            f"approve; nothing was changed. Start the DAG again, and let somebody else approve it, or set "
-            f"{SELF_APPROVAL}=true for the workers"
+            f"{requester or 'an unknown user'} requested and approved this deletion, but another person must approve "
+            f"it; nothing was changed. Start the DAG again and have another person approve it, or set "
+            f"{SELF_APPROVAL}=true on the workers"
         )

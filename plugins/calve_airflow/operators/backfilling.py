@@ -1,4 +1,4 @@
-"""The partition indexes of many tables: what is missing, built, and what became of it."""
+"""Operators that find, build and report the missing partition indexes of many tables."""
 
 from __future__ import annotations
 
@@ -25,63 +25,63 @@ Indexes = Mapping[str, Sequence[str]]
 
 
 class PlanBackfillOperator(FormOperator):
-    """Finds the partition indexes that tables shall have, and which of them are not there.
+    """Task that finds the partition indexes that tables lack.
 
-    The form is the run's: `tables`, `database.table` of those that are meant, none for all; and `indexes` that each of
-    them shall have, such as `by_day: year, day`, none for those that the YAML list names.
+    Reads the run's form: `tables` as `database.table`, none for all; and the `indexes` that each of them needs, such as
+    `by_day: year, day`, none for those in the YAML list.
 
     Returns:
-        `table` for each table that lacks one. Another XCom, `wanted`, has all tables: `table`, `indexes` (name → keys),
-        and `missing`, the names of those that are not ACTIVE; a third, `config_problems`, is table → why it is not
-        known which it needs.
+        `table` for each table that lacks an index. The XCom `wanted` has all tables: `table`, `indexes` (name → keys),
+        and `missing`, the names of those that are not ACTIVE. The XCom `config_problems` is table → why its indexes
+        cannot be determined.
 
     Raises:
-        AirflowFailException: An index in the form cannot be read, or the YAML list cannot.
+        AirflowFailException: An index in the form, or the YAML list, cannot be read.
     """
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """Compare what is wanted with what is there."""
+        """Compare the required indexes with the existing ones."""
         with open_catalog() as catalog:
             existing = {table.full_name: table for table in catalog.list_tables()}
-            wanted = _wanted(existing.values(), context)
+            required = _wanted(existing.values(), context)
             missing = {
-                # A table that is not there fails where its index would be built, and stops no other.
+                # A missing table fails in its own build task, so that the other tables are still indexed.
                 table: _missing(catalog, table, indexes) if table in existing else list(indexes)
-                for table, indexes in wanted.indexes.items()
+                for table, indexes in required.indexes.items()
             }
-        for table, problem in wanted.problems.items():
+        for table, problem in required.problems.items():
             self.log.error("%s: %s", table, problem)
         for table, indexes in missing.items():
             self.log.info("%s: %s", table, f"to build: {', '.join(indexes)}" if indexes else "all indexes are ACTIVE")
-        # A list, because Airflow's database forgets the order of a mapping.
+        # A list, because Airflow's database does not keep the order of a mapping.
         listed = [
             {"table": table, "indexes": dict(indexes), "missing": missing[table]}
-            for table, indexes in wanted.indexes.items()
+            for table, indexes in required.indexes.items()
         ]
         context["ti"].xcom_push(key="wanted", value=listed)
-        context["ti"].xcom_push(key="config_problems", value=dict(wanted.problems))
+        context["ti"].xcom_push(key="config_problems", value=dict(required.problems))
         return [{"table": table} for table, indexes in missing.items() if indexes]
 
 
 class BackfillIndexesOperator(SparkJobOperator):
-    """Creates the missing partition indexes of one table and builds them, one Spark job after the other.
+    """Task that creates the missing partition indexes of one table and builds them, one Spark job after the other.
 
-    Which these are, says the run's form again, or the YAML list: users may write XComs.
+    Reads the required indexes again from the run's form or the YAML list, because users may write XComs.
 
-    An index whose build died is taken up where it stopped. One that cannot be created, or whose job fails, does not
-    stop the others; it fails the task in the end.
+    The build of an index continues where an earlier one stopped. An index that cannot be created, or whose job fails,
+    does not prevent the others; it fails the task at the end.
 
     Args:
         table: `database.table` (templated).
 
     Returns:
-        The names of the indexes: each is ACTIVE or FAILED now. Another XCom, `problems`, is index → reason of those
-        that are neither.
+        The names of the indexes; each is now ACTIVE or FAILED. The XCom `problems` is index → reason for those that
+        are neither.
 
     Raises:
-        AirflowFailException: The run is to build none of such a table, there is no such table, or an index cannot be
-            created like this.
+        AirflowFailException: The run does not build indexes of this table, the table does not exist, or an index
+            cannot be created as requested.
         SparkJobFailedError, SparkJobLostError: A job ended without building its index.
     """
 
@@ -92,7 +92,7 @@ class BackfillIndexesOperator(SparkJobOperator):
         self.table = table
 
     def execute(self, context: Context) -> list[str]:  # type: ignore[override]  # several jobs, not the result of one
-        """Build one index after the other."""
+        """Build the indexes one after the other."""
         from catalog.errors import CatalogError
 
         problems: dict[str, Exception] = {}
@@ -104,9 +104,10 @@ class BackfillIndexesOperator(SparkJobOperator):
                 self.log.error("Partition index %s of %s: %s", name, self.table, error)
                 problems[name] = error
         context["ti"].xcom_push(key="problems", value={name: str(error) for name, error in problems.items()})
-        passing = [error for error in problems.values() if not isinstance(error, AirflowFailException)]
+        # Raised first: Airflow retries the task only after a retryable error.
+        retryable = [error for error in problems.values() if not isinstance(error, AirflowFailException)]
         if problems:
-            raise (passing or list(problems.values()))[0]
+            raise (retryable or list(problems.values()))[0]
         return list(indexes)
 
     def _indexes(self, context: Context) -> Indexes:
@@ -114,11 +115,11 @@ class BackfillIndexesOperator(SparkJobOperator):
         from catalog.settings.fields import text
 
         with open_catalog() as catalog:
-            wanted = _wanted(catalog.list_tables(), context).indexes
+            required = _wanted(catalog.list_tables(), context).indexes
             table = text("table", self.table)
-            if table not in wanted:
-                raise WrongFieldError("tables", f"this run is to build no index of {table}; clear the task before")
-        return wanted[table]
+            if table not in required:
+                raise WrongFieldError("tables", f"this run builds no index of {table}; clear the task before this one")
+        return required[table]
 
     def _build(self, context: Context, name: str, keys: Sequence[str]) -> None:
         from catalog import IndexState
@@ -136,14 +137,14 @@ class BackfillIndexesOperator(SparkJobOperator):
 
 
 class SummariseBackfillOperator(SummaryOperator):
-    """Says what became of each index that a backfill was to see to; fails if one is not ACTIVE.
+    """Task that reports on each index of a backfill; fails if one is not ACTIVE.
 
     Args:
         operation_id: The run (templated).
         planned: What `PlanBackfillOperator` returned (templated).
         wanted: Its XCom `wanted` (templated).
         config_problems: Its XCom `config_problems` (templated).
-        built_by: Id of the mapped task that builds, to know its problems.
+        built_by: Id of the mapped task that builds the indexes; its XComs have the problems.
     """
 
     template_fields: Sequence[str] = (*SummaryOperator.template_fields, "wanted", "config_problems")
@@ -162,20 +163,20 @@ class SummariseBackfillOperator(SummaryOperator):
         self.built_by = built_by
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the catalog; why something is not there, the tasks have said."""
+        """Return the outcome of each index: its state from the catalog, and the reasons from the build tasks."""
         instances = range(len(self.planned))
-        said = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
-        problems = {each["table"]: found or {} for each, found in zip(self.planned, said, strict=True)}
+        reported = context["ti"].xcom_pull(self.built_by, key="problems", map_indexes=instances)
+        problems = {plan["table"]: reasons or {} for plan, reasons in zip(self.planned, reported, strict=True)}
         unknown = [
             Outcome({"table": table, "index": None, "keys": None, "outcome": f"not known: {problem}"}, problem)
             for table, problem in (self.config_problems or {}).items()
         ]
         return unknown + [
             self._outcome(
-                catalog, each["table"], name, keys, name in each["missing"], problems.get(each["table"], {}).get(name)
+                catalog, plan["table"], name, keys, name in plan["missing"], problems.get(plan["table"], {}).get(name)
             )
-            for each in self.wanted
-            for name, keys in each["indexes"].items()
+            for plan in self.wanted
+            for name, keys in plan["indexes"].items()
         ]
 
     def _outcome(
@@ -190,26 +191,26 @@ class SummariseBackfillOperator(SummaryOperator):
             index = None
         state = index.state if index is not None and index.keys == tuple(keys) else None
         if state is IndexState.ACTIVE:
-            said = "ACTIVE, built by this run" if was_missing else "ACTIVE before"
+            outcome = "ACTIVE, built by this run" if was_missing else "ACTIVE before"
         elif index is not None and state is IndexState.FAILED:
-            said = f"FAILED: {index.failure_code}: {index.failure_detail}"
+            outcome = f"FAILED: {index.failure_code}: {index.failure_detail}"
         elif index is not None and state is IndexState.CREATING:
-            said = f"CREATING: {problem or 'its build has not ended'}; the next run takes it up where it stopped"
-            self._give_up(catalog, table, index, said)
+            outcome = f"CREATING: {problem or 'its build has not ended'}; the next run continues where it stopped"
+            self._abandon(catalog, table, index, outcome)
         else:
-            said = f"not created: {problem or 'the log of its task says why'}"
-        row = {"table": table, "index": name, "keys": ", ".join(keys), "outcome": said}
-        return Outcome(row, None if state is IndexState.ACTIVE else f"partition index {name} of {table}: {said}")
+            outcome = f"not created: {problem or 'see the log of its task'}"
+        row = {"table": table, "index": name, "keys": ", ".join(keys), "outcome": outcome}
+        return Outcome(row, None if state is IndexState.ACTIVE else f"partition index {name} of {table}: {outcome}")
 
-    def _give_up(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
-        """End the operation of a build of this run, which nobody works on any more."""
+    def _abandon(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
+        """Fail the operation of a build of this run, because no task continues it."""
         operation_id = build_operation_id(self.operation_id, table, index)
         if catalog.operations.find(operation_id) is not None:
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
 
 
 def _wanted(existing: Iterable[Table], context: Context) -> WantedIndexes:
-    """Return the indexes that a run's form, or the YAML list, says that tables shall have."""
+    """Return the indexes that tables need according to a run's form or the YAML list."""
     from catalog.settings.fields import texts
     from catalog.settings.table_config import wanted_indexes
 

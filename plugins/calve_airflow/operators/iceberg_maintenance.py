@@ -1,4 +1,4 @@
-"""Iceberg's own procedures on many tables: which statements, run by Spark, and what they answered."""
+"""Operators that run Iceberg's maintenance procedures on many tables and report their results."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 JOB = "maintain_iceberg"
 _SHOWN = 50
 STATEMENTS = "statements"
-"""The XCom in which `plan` says what is run on each table."""
+"""The XCom in which the task `plan` returns the statements of each table."""
 
 
 class PlanIcebergUpkeepOperator(FormOperator):
-    """Finds the tables, and says in its log which statements are run on them; changes nothing.
+    """Task that finds the tables and logs the statements to run on them; changes nothing.
 
-    The form is the run's: the fields of `catalog.maintenance.iceberg_upkeep.TableMaintenance`.
+    Reads the fields of `catalog.maintenance.iceberg_upkeep.TableMaintenance` from the run's form.
 
     Returns:
-        The Iceberg tables that have something to run; none in a dry run. Another XCom, `statements`, has all tables:
-        `table`, `statements`, `reason`, why there are none, and `left_out`, why some are not run: files of theirs are
-        needed by other tables, which Iceberg does not know.
+        The Iceberg tables that have statements to run; none in a dry run. Another XCom, `statements`, has all tables:
+        `table`, `statements`, `reason` (why there are none) and `left_out` (why some are skipped: other tables need
+        files of the table, which Iceberg does not know).
 
     Raises:
-        AirflowFailException: A field is not right; the message begins with its name.
+        AirflowFailException: A field is invalid; the message begins with its name.
     """
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
-        """Plan."""
+        """Plan the statements."""
         with open_catalog() as catalog:
             upkeep, planned = _plan(catalog, context)
         for plan in planned:
@@ -52,7 +52,7 @@ class PlanIcebergUpkeepOperator(FormOperator):
                 self.log.info("  %s", statement)
         context["ti"].xcom_push(key=STATEMENTS, value=planned)
         if upkeep.dry_run:
-            self.log.info("This is a dry run: nothing is run. With dry_run off, it is")
+            self.log.info("This is a dry run: nothing is run. Turn dry_run off to run the statements")
             return []
         with catalog_errors():
             refuse_templates(planned)
@@ -60,21 +60,20 @@ class PlanIcebergUpkeepOperator(FormOperator):
 
 
 class MaintainIcebergOperator(SparkJobOperator):
-    """Runs the statements of one table as a Spark job, which finds it through Iceberg's JDBC catalog `calve`.
+    """Task that runs the statements of one table as a Spark job, through Iceberg's JDBC catalog `calve`.
 
-    Only the table comes from `PlanIcebergUpkeepOperator`. The statements follow from the run's form again: users may
-    write XComs.
+    Only the table comes from `PlanIcebergUpkeepOperator`. The statements are planned again from the run's form, because
+    users may write XComs.
 
     Args:
         table: `database.table`; no template.
 
     Returns:
-        `answers`: of each statement, its text, the first rows that it returned, and their number.
+        `answers`: for each statement its text, the first rows of its result, and the number of rows.
 
     Raises:
-        AirflowSkipException: It is a dry run, or there is nothing to run.
-        AirflowFailException: The form does not mean the table; or a statement deletes files, and nobody has approved
-            that.
+        AirflowSkipException: The run is a dry run, or there is nothing to run.
+        AirflowFailException: The form does not select the table; or a statement deletes files without an approval.
     """
 
     template_fields: Sequence[str] = ()
@@ -84,7 +83,7 @@ class MaintainIcebergOperator(SparkJobOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Journal, and run."""
+        """Journal the operation and run the statements."""
         from catalog.iceberg.jdbc import EXTENSIONS
         from catalog.operations.records import OperationKind
         from catalog.settings.environment import package_settings
@@ -109,19 +108,19 @@ class MaintainIcebergOperator(SparkJobOperator):
                 requested_by=context["dag_run"].triggering_user_name,
             )
         self.conf = {**EXTENSIONS, **package_settings(database=database), **(self.conf or {})}
-        found = super().execute(context)
-        for answer in found["answers"]:
+        result = super().execute(context)
+        for answer in result["answers"]:
             self.log.info("%s: %s", answer["statement"], _rows(answer))
-        return found
+        return result
 
 
 class SummariseIcebergUpkeepOperator(SummaryOperator):
-    """Says what the procedures answered, table by table; fails if one failed, or a table is no Iceberg table.
+    """Task that reports the results of the procedures by table; fails if one failed or a table is no Iceberg table.
 
     Args:
         operation_id: The run (templated).
         planned: The XCom `statements` of `PlanIcebergUpkeepOperator` (templated).
-        is_dry_run: Nothing was run (templated).
+        is_dry_run: Whether nothing was run (templated).
     """
 
     template_fields: Sequence[str] = (*SummaryOperator.template_fields, "is_dry_run")
@@ -131,7 +130,7 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         self.is_dry_run = is_dry_run
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the operations, where the jobs have recorded what was answered."""
+        """Return the outcomes from the operations, where the jobs recorded their results."""
         return [outcome for plan in self.planned for outcome in self._outcomes(catalog, plan)]
 
     def _outcomes(self, catalog: Catalog, planned: Mapping[str, Any]) -> list[Outcome]:
@@ -150,21 +149,21 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
         job = operation and catalog.operations.get_job(operation.id, JOB)
         if job and job.state == "SUCCEEDED":
             return [_outcome(table, answer["statement"], _rows(answer)) for answer in job.result["answers"]]
-        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+        reason = f"{job.error_class}: {job.error_message}" if job else "see the log of its task"
         if operation:
             catalog.operations.fail(operation.id, "RUN_FAILED", reason)
         return [_outcome(table, None, f"failed: {reason}", f"{table}: {reason}")]
 
 
 def _rows(answer: Mapping[str, Any]) -> str:
-    """Return the rows of a statement's answer as text, and how many more there are."""
+    """Return the rows of a statement's result as a string, and the number of rows not shown."""
     rows = answer["rows"]
     more = answer.get("row_count", len(rows)) - len(rows)
     return f"{rows} and {more:,} more" if more else str(rows)
 
 
 def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return what has to be approved before a run's statements are run; None when they delete nothing."""
+    """Return the question to approve before a run's statements are run; None if they delete nothing."""
     from catalog.maintenance.iceberg_upkeep import deletes_files
 
     upkeep, planned = _plan(catalog, context)
@@ -175,17 +174,18 @@ def upkeep_question(catalog: Catalog, context: Context) -> Question | None:
     listed = "\n".join(f"- {code(statement)}" for statement in deleting[:_SHOWN])
     more = f"\n- and {len(deleting) - _SHOWN} more" if len(deleting) > _SHOWN else ""
     body = (
-        f"{asked_by(context)} asks for statements that delete files for good:\n\n{listed}{more}\n\nReject ends the "
+        f"{asked_by(context)} requests statements that delete files permanently:\n\n{listed}{more}\n\nReject ends the "
         "run, and nothing is changed."
     )
     return Question(f"Delete files of {len(keys)} Iceberg table(s)?", body, list(keys.values()))
 
 
 def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
-    """Return what stands for the statements of a table that delete files; None when none does.
+    """Return the approval key of the statements of a table that delete files; None if no statement does.
 
-    Iceberg's commits, such as those of the statements themselves, leave the table's version as it is. Nobody has looked
-    at what is an orphan once the table was something else meanwhile, such as a Hive table.
+    The key contains the table's version. Iceberg commits, also those of the statements themselves, do not change it. It
+    changes if the table was, for instance, a Hive table in the meantime: the approver did not see the orphan files that
+    result from that.
     """
     from catalog.maintenance.iceberg_upkeep import deletes_files
 
@@ -199,15 +199,15 @@ def _key(catalog: Catalog, planned: Mapping[str, Any]) -> str | None:
 def _plan(
     catalog: Catalog, context: Context, table: str | None = None
 ) -> tuple[TableMaintenance, list[dict[str, Any]]]:
-    """Return what a run's form asks for, and the statements for each of its tables, or for one.
+    """Return the settings of a run's form, and the statements of all its tables or of one.
 
     Raises:
-        WrongFieldError: A field is not right, or the form does not mean that table.
+        WrongFieldError: A field is invalid, or the form does not select the table.
     """
     from catalog.maintenance.iceberg_upkeep import TableMaintenance
     from catalog.tables.patterns import matching_tables, require_meant
 
-    # Ages are counted from the start of the run, so that a task that is run again asks for the same.
+    # Ages count from the start of the run, so that a task that runs again plans the same statements.
     now = (context["dag_run"].start_date or datetime.now(UTC)).astimezone(UTC)
     upkeep = TableMaintenance.read(context["params"])
     if table is not None:
@@ -220,7 +220,7 @@ def _plan(
         if known is not None and known.is_iceberg:
             planned.append(_planned(catalog, upkeep, known, tables.values(), now))
         elif is_named:
-            reason = "there is no such table" if known is None else "it is no Iceberg table"
+            reason = "the table does not exist" if known is None else "it is not an Iceberg table"
             planned.append({"table": name, "statements": [], "reason": reason, "left_out": None})
     return upkeep, planned
 
@@ -236,11 +236,11 @@ def _planned(
         with catalog.storage.read() as connection:
             sharing = sharing_tables(connection, table, tables)
         if sharing:
-            left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop what is not needed first"
+            left_out = f"no file is deleted, because {', '.join(sharing)} may need it; drop obsolete tables first"
     hidden = hidden_location(table) if upkeep.remove_orphan_files else None
     statements = list(upkeep.statements(table.full_name, now, may_delete=left_out is None, hidden=hidden))
     return {"table": table.full_name, "statements": statements, "reason": None, "left_out": left_out}
 
 
-def _outcome(table: str, statement: str | None, said: str, failure: str | None = None) -> Outcome:
-    return Outcome({"table": table, "statement": statement, "outcome": said}, failure)
+def _outcome(table: str, statement: str | None, outcome: str, failure: str | None = None) -> Outcome:
+    return Outcome({"table": table, "statement": statement, "outcome": outcome}, failure)

@@ -1,4 +1,4 @@
-"""Tables of a Hive Metastore or of Glue, brought into the catalog one by one; needs the catalog, but no Spark."""
+"""Operators that import tables of a Hive Metastore or of Glue, without Spark."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _SHOWN = 50
 
 
 class PlanImportOperator(FormOperator):
-    """Finds the tables that are meant, and creates the databases that they are in, unless the run is a dry one.
+    """Task that finds the tables to import and, except in a dry run, creates their databases.
 
-    The form is read from the run's own parameters, because Airflow stores templated fields, and somebody may write a
-    password into a source: `source`, `tables`, `update`, `drop_vanished`, `dry_run`.
+    Reads `source`, `tables`, `update`, `drop_vanished` and `dry_run` from the run's parameters and not from templated
+    fields: Airflow stores rendered fields, and a source may contain a password.
 
     Returns:
         The tables, as `database.table`.
 
     Raises:
-        AirflowFailException: The source or a pattern cannot be read, or what is named is not there.
+        AirflowFailException: The source or a pattern cannot be read, or a named table does not exist.
     """
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
-        """Ask the source for its tables."""
+        """List the source's tables."""
         options = _options(context["params"])
         with open_catalog() as catalog:
             plan = catalog.imports.plan(*_selection(context["params"]))
@@ -52,19 +52,19 @@ class PlanImportOperator(FormOperator):
 
 
 class ImportTableOperator(BaseOperator):
-    """Imports one table with its partitions, or a view (`Imports.import_table`); a retry continues it.
+    """Task that imports one table with its partitions, or a view (`Imports.import_table`); a retry continues it.
 
-    Everything but the table comes from the run's form: users may write XComs.
+    Everything but the table comes from the run's form, because users may write XComs.
 
     Args:
         table: `database.table`; no template.
 
     Returns:
-        The report, as `catalog.importing.reports.TableReport.as_json`; of a table that is refused, too.
+        The report, as `catalog.importing.reports.TableReport.as_json`, also for a refused table.
 
     Raises:
-        AirflowFailException: The table could not be imported, and another try would not mend that; or nobody has
-            approved that just these partitions are dropped.
+        AirflowFailException: The import failed with an error that is not retryable, or dropping exactly these
+            partitions is not approved.
     """
 
     def __init__(self, *, table: str, **kwargs: Any) -> None:
@@ -72,7 +72,7 @@ class ImportTableOperator(BaseOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Import."""
+        """Import the table."""
         from catalog.settings.fields import text
 
         with open_catalog() as catalog:
@@ -91,7 +91,9 @@ class ImportTableOperator(BaseOperator):
         source, patterns = _selection(context["params"])
         selection = Selection.parse([*SourceAddress.parse(source)[1], *patterns])
         if not selection.has_table(TableName.parse(table)):
-            raise AirflowFailException(f"table {table} is none that the form of this run names; start the DAG for it")
+            raise AirflowFailException(
+                f"the form of this run does not select table {table}; start the DAG with a form that does"
+            )
         options = replace(
             _options(context["params"]),
             confirm_drop=lambda digest: require_approval(catalog, context, key_of(table, digest)),
@@ -106,7 +108,7 @@ class ImportTableOperator(BaseOperator):
 
 
 class SummariseImportOperator(SummaryOperator):
-    """Says what became of each table; fails if one was not imported.
+    """Task that reports the result of each table; fails if one was not imported.
 
     Args:
         operation_id: The run (templated).
@@ -121,10 +123,10 @@ class SummariseImportOperator(SummaryOperator):
         self.reports = reports
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the reports, and at the journal for imports that have none."""
+        """Return the outcomes from the reports, and from the journal for imports without a report."""
         from catalog.importing.reports import TableReport
 
-        known = {each["table"]: TableReport.from_json(each) for each in self.reports or () if each is not None}
+        known = {report["table"]: TableReport.from_json(report) for report in self.reports or () if report is not None}
         return [_outcome(catalog, f"{self.operation_id}/{table}", table, known) for table in self.planned]
 
 
@@ -136,8 +138,8 @@ def _outcome(catalog: Catalog, operation_id: str, table: str, known: Mapping[str
         return Outcome(dict(zip(map(str.lower, HEADERS), report.row(), strict=True)))
     operation = catalog.operations.find(operation_id)
     reason = operation.failure_detail if operation is not None else None
-    reason = reason or "the log of its task says why"
-    # A task that was killed could not say that it failed.
+    reason = reason or "see the log of its task"
+    # A killed task could not mark its operation as failed.
     if operation is not None:
         catalog.operations.fail(operation_id, "RUN_FAILED", reason)
     row = {**dict.fromkeys(map(str.lower, HEADERS)), "table": table, "outcome": "failed", "remarks": reason}
@@ -145,28 +147,27 @@ def _outcome(catalog: Catalog, operation_id: str, table: str, known: Mapping[str
 
 
 def import_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return what has to be approved before a run imports; None when no partition has vanished, or none is dropped."""
+    """Return the question to approve before a run imports; None if it drops no vanished partitions."""
     options = _options(context["params"])
     if options.is_dry_run or not options.drops_vanished:
         return None
     plan, reports = catalog.imports.import_tables(*_selection(context["params"]), replace(options, is_dry_run=True))
-    losing = [report for report in reports if report.partitions.vanished.count]
-    if not losing:
+    affected = [report for report in reports if report.partitions.vanished.count]
+    if not affected:
         return None
-    listed = "\n".join(f"- {_vanished(report)}" for report in losing[:_SHOWN])
-    more = f"\n- and partitions of {len(losing) - _SHOWN} more tables" if len(losing) > _SHOWN else ""
-    count = sum(report.partitions.vanished.count for report in losing)
+    listed = "\n".join(f"- {_vanished(report)}" for report in affected[:_SHOWN])
+    more = f"\n- and partitions of {len(affected) - _SHOWN} more tables" if len(affected) > _SHOWN else ""
+    count = sum(report.partitions.vanished.count for report in affected)
     body = (
         f"{asked_by(context)} asks to drop, from the catalog, **{count:,} partitions** that {code(str(plan.address))} "
-        f"no longer has:\n\n{listed}{more}\n\nTheir files stay. Reject ends the run; nothing of these tables is "
-        "changed."
+        f"no longer has:\n\n{listed}{more}\n\nTheir files stay. Reject ends the run, and these tables do not change."
     )
-    keys = [key_of(report.table, report.partitions.vanished_digest) for report in losing]
-    return Question(f"Drop {count:,} vanished partitions of {len(losing)} table(s)?", body, keys)
+    keys = [key_of(report.table, report.partitions.vanished_digest) for report in affected]
+    return Question(f"Drop {count:,} vanished partitions of {len(affected)} table(s)?", body, keys)
 
 
 def _vanished(report: TableReport) -> str:
-    """Return how many partitions of a table have vanished, and the first of them, as Markdown."""
+    """Return the number of vanished partitions of a table and the first of them, as Markdown."""
     vanished = report.partitions.vanished
     first = ", ".join(map(code, vanished.first[:3])) + (", …" if vanished.count > 3 else "")
     return f"{code(report.table)}: {vanished.count:,} ({first})"

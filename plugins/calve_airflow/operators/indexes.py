@@ -1,4 +1,4 @@
-"""Steps of a partition index's life that need the catalog but no Spark."""
+"""Operator that creates partition indexes, and the operations of their builds; no Spark needed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ if TYPE_CHECKING:
 
 
 def current_index(catalog: Catalog, table: str, name: str) -> PartitionIndex | None:
-    """Return the index that has a name now; of several FAILED ones the last."""
+    """Return the current index of a name; of several FAILED ones the last."""
     return {index.name: index for index in catalog.get_partition_indexes(table)}.get(name.lower())
 
 
 def build_operation_id(run: str, table: str, index: PartitionIndex) -> str:
-    """Return the id of the operation that builds one of the indexes of a run.
+    """Return the id of the operation that builds one index of a run.
 
-    It has the index's id: an index that is created again, when a run is cleared, is not built by its forerunner's job.
+    It contains the index's id, so that an index that a cleared run creates again does not join the job of its
+    predecessor.
     """
     return f"{run}/{table}/{index.name}/{index.id}"
 
 
 def begin_build(catalog: Catalog, context: Context, table: str, index: PartitionIndex) -> str:
-    """Journal the build of one of the indexes of a run, and return its operation.
+    """Journal the build of one index of a run, and return the operation's id.
 
     Raises:
-        OperationConflictError: The operation was begun for something else.
+        OperationConflictError: The operation was begun for another request.
     """
     from catalog.operations.records import OperationKind
 
@@ -47,7 +48,7 @@ def begin_build(catalog: Catalog, context: Context, table: str, index: Partition
 
 
 class CreatePartitionIndexOperator(FormOperator):
-    """Journals the build of a partition index and creates it, or takes up one that is CREATING with the same keys.
+    """Task that journals and creates a partition index, or continues one that is CREATING with the same keys.
 
     Args:
         operation_id: The operation to journal (templated).
@@ -59,7 +60,7 @@ class CreatePartitionIndexOperator(FormOperator):
         The index's state: CREATING, or ACTIVE on a table without partitions.
 
     Raises:
-        AirflowFailException: There is no such table, or the index cannot be created like this.
+        AirflowFailException: The table does not exist, or the index cannot be created as requested.
     """
 
     template_fields: Sequence[str] = ("operation_id", "table", "index", "keys")

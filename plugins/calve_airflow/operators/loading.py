@@ -1,4 +1,4 @@
-"""The steps of a load that need the catalog but no Spark, and those that decide after a Spark job."""
+"""Operators for the steps of a load."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
     from catalog import Catalog, PartitionIndex
 
 OPERATION_ID = "{{ dag.dag_id }}/{{ run_id }}"
-"""The id of a run's operation: a retry, and a cleared run, continue it."""
+"""The id of a run's operation; a retry or a cleared run continues the operation."""
 
 _WRITE = "write_partitions"
 
 
 class DiscoverSourcesOperator(FormOperator):
-    """Finds the source files that a table does not have yet, and journals the operation that loads them.
+    """Task that finds the source files that a table does not have yet, and journals the operation that loads them.
 
-    What the form leaves open comes from the table's entry in the YAML list; a table that is in neither the list nor the
-    catalog needs keys and a source. The form is read from the run's own parameters, because Airflow stores templated
-    fields, and somebody may write a password into a source: `table`, and perhaps `source`, `source_format`, `keys`,
-    `invalid_partitions`, `reload`, `dry_run`; None and `AS_LISTED` leave open.
+    Reads `table` and optionally `source`, `source_format`, `keys`, `invalid_partitions`, `reload` and `dry_run` from
+    the run's parameters and not from templated fields: Airflow stores rendered fields, and a source may contain a
+    password. Fields that are None or `AS_LISTED` come from the table's entry in the YAML list; a table that is in
+    neither the list nor the catalog needs keys and a source.
 
     Args:
         operation_id: The operation to journal (templated).
 
     Returns:
-        The number of new files. Other XComs: `table`, and `index_names`. What the load's later tasks are told is
-        journaled with the operation: users may write XComs.
+        The number of new files. Other XComs: `table` and `index_names`. The settings for the load's later tasks are
+        journaled with the operation, because users may write XComs.
 
     Raises:
-        AirflowSkipException: There is nothing new.
-        AirflowFailException: The source is not there or has a password in it, a file changed after it was loaded, or
+        AirflowSkipException: There are no new files.
+        AirflowFailException: The source does not exist or contains a password, a file changed after it was loaded, or
             the form contradicts itself.
     """
 
@@ -56,13 +56,13 @@ class DiscoverSourcesOperator(FormOperator):
         self.operation_id = operation_id
 
     def execute(self, context: Context) -> int:
-        """Look for new files."""
+        """Find the new files and journal the operation."""
         from catalog.settings.table_config import configured_load
 
         form = context["params"]
         with open_catalog() as catalog:
-            said = {name: value for name, value in form.items() if value not in (None, AS_LISTED)}
-            config = configured_load(said)
+            given_fields = {name: value for name, value in form.items() if value not in (None, AS_LISTED)}
+            config = configured_load(given_fields)
             dry_run = bool(form.get("dry_run"))
             files = catalog.loading.discover(
                 self.operation_id,
@@ -78,19 +78,19 @@ class DiscoverSourcesOperator(FormOperator):
                 requested_by=context["dag_run"].triggering_user_name,
             )
         if not files:
-            raise AirflowSkipException(f"{config.table} has every file of {config.source}; nothing to load")
-        self.log.info("%d new file(s) for %s, the first is %s", len(files), config.table, files[0].path)
+            raise AirflowSkipException(f"{config.table} already has all files of {config.source}; nothing to load")
+        self.log.info("Found %d new file(s) for %s; the first is %s", len(files), config.table, files[0].path)
         for key, value in {"table": config.table, "index_names": list(config.indexes)}.items():
             context["ti"].xcom_push(key=key, value=value)
         return len(files)
 
 
 class LoadJobOperator(SparkJobOperator):
-    """Runs a Spark job of a load, as the load's operation has journaled it.
+    """Task that runs a Spark job of a load with the request that the load's operation journaled.
 
     Args:
         operation_id: The load (templated).
-        setting: The part of the journaled settings that is the job's request.
+        setting: The journaled setting that is the job's request.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -110,29 +110,31 @@ class LoadJobOperator(SparkJobOperator):
 
 
 class WritePartitionsOperator(LoadJobOperator):
-    """Runs the Spark job that writes a load's data files, unless the run is a dry one."""
+    """Task that runs the Spark job that writes a load's data files; skipped in a dry run."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job=_WRITE, **kwargs)
 
     def _run(self, context: Context) -> dict[str, Any]:
         if self.request["dry_run"]:
-            raise AirflowSkipException("dry run: nothing is written; the result of `validate` says what would be")
+            raise AirflowSkipException(
+                "this is a dry run: nothing is written; the result of `validate` shows what a load would write"
+            )
         return super()._run(context)
 
 
 class RegisterPartitionsOperator(BaseOperator):
-    """Makes a staged load visible: partitions, index items, and the note of its source files in one transaction.
+    """Task that makes a staged load visible: partitions, index items and its source files in one transaction.
 
     Args:
         operation_id: The load (templated).
 
     Returns:
-        What was added and what was refused, as `Loading.publish`.
+        The report of the added and the refused partitions, see `Loading.publish`.
 
     Raises:
-        AirflowFailException: Nothing is written yet; a partition exists, does not fit an index, or its folder holds
-            foreign files.
+        AirflowFailException: No files are written yet; or a partition exists, does not fit an index, or has foreign
+            files in its folder.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -142,7 +144,7 @@ class RegisterPartitionsOperator(BaseOperator):
         self.operation_id = operation_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Publish the load, or return what an earlier try published."""
+        """Publish the load, or return the report of an earlier try."""
         from catalog import OnInvalid
 
         step = self.task_id
@@ -150,9 +152,11 @@ class RegisterPartitionsOperator(BaseOperator):
             operation = catalog.operations.get(self.operation_id)
             staged = operation.report.get(_WRITE)
             if staged is None:
-                raise AirflowFailException(f"load {operation.id} has written no files yet; clear its task that writes")
+                raise AirflowFailException(
+                    f"load {operation.id} has written no files yet; clear its task that writes them"
+                )
             if operation.is_committed:
-                # The try that committed may have died before it cleared up behind itself.
+                # The try that committed may have died before it removed its staged files.
                 return catalog.loading.publish(operation.id, step, 0, staged["staging"])
             settings = _settings(catalog, self.operation_id)
             is_skipping = settings["request"]["invalid_partitions"] == "skip"
@@ -169,7 +173,7 @@ class RegisterPartitionsOperator(BaseOperator):
         self.log.info("Added %(partitions)d partitions with %(row_count)d rows in %(file_count)d files", report)
         if report["refused"]:
             self.log.warning(
-                "%d partitions with %d rows do not fit an index and are kept in %s: %s",
+                "%d partitions with %d rows do not fit an index; their rows are in %s: %s",
                 report["refused"],
                 report["refused_rows"],
                 report["refused_folder"],
@@ -179,16 +183,16 @@ class RegisterPartitionsOperator(BaseOperator):
 
 
 class CreateIndexesOperator(BaseOperator):
-    """Creates the partition indexes that a loaded table shall have and does not.
+    """Task that creates the missing partition indexes of a loaded table.
 
     Args:
         operation_id: The load (templated).
 
     Returns:
-        The names of those that have to be built.
+        The names of the indexes to build.
 
     Raises:
-        AirflowFailException: An index cannot be created like this.
+        AirflowFailException: An index cannot be created as requested.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -199,29 +203,29 @@ class CreateIndexesOperator(BaseOperator):
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[str]:
-        """Create what is missing."""
+        """Create the missing indexes."""
         from catalog import IndexState
 
         with open_catalog() as catalog:
             table = catalog.operations.get(self.operation_id).table
-            wanted = _settings(catalog, self.operation_id)["indexes"]
-            indexes = {name: _created(catalog, table, name, keys) for name, keys in wanted.items()}
+            required = _settings(catalog, self.operation_id)["indexes"]
+            indexes = {name: _created(catalog, table, name, keys) for name, keys in required.items()}
         names = [name for name, index in indexes.items() if index.state is IndexState.CREATING]
-        self.log.info("To build: %s", ", ".join(names) or "nothing")
+        self.log.info("Indexes to build: %s", ", ".join(names) or "none")
         return names
 
 
 class BuildLoadedIndexOperator(SparkJobOperator):
-    """Builds one of the partition indexes that a loaded table shall have, in an operation of its own below the load's.
+    """Task that builds one partition index of a loaded table, in an operation of its own below the load's.
 
-    Only the name comes from `CreateIndexesOperator`; the rest is what the run's load has journaled: users may write
-    XComs.
+    Only the name comes from `CreateIndexesOperator`; the rest comes from the journal of the run's load, because users
+    may write XComs.
 
     Args:
-        index: One of its names; no template.
+        index: Name of the index; no template.
 
     Raises:
-        AirflowFailException: The load is to have no such index, or it is not there any more.
+        AirflowFailException: The index is not one of the load's, or it no longer exists.
     """
 
     template_fields: Sequence[str] = ()
@@ -237,10 +241,10 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 
         load = operation_of(context)
         with open_catalog() as catalog:
-            name, wanted = text("index", self.index), _settings(catalog, load)["indexes"]
-            if name not in wanted:
-                known = ", ".join(wanted) or "none"
-                raise WrongFieldError("index", f"load {load} is to have no index {name!r}, but {known}")
+            name, required = text("index", self.index), _settings(catalog, load)["indexes"]
+            if name not in required:
+                known = ", ".join(required) or "none"
+                raise WrongFieldError("index", f"load {load} builds no index {name!r}; its indexes are: {known}")
             table = catalog.operations.get(load).table
             index = catalog.get_partition_index(table, name)
             self.request = {"table": table, "index": index.name}
@@ -249,10 +253,10 @@ class BuildLoadedIndexOperator(SparkJobOperator):
 
 
 class CheckQualityOperator(LoadJobOperator):
-    """Runs the Spark job that checks new partitions, and acts on its verdict as the table's entry says."""
+    """Task that runs the Spark job that checks new partitions, and acts on the result as the table's entry says."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Check; with `on_failure: fail`, a partition that did not pass fails the task for good."""
+        """Check the partitions; with `on_failure: fail`, a failed partition fails the task without a retry."""
         report = super().execute(context)
         on_failure = self.request["rules"].get("on_failure", "warn")
         if report["failed"]:
@@ -267,7 +271,7 @@ class CheckQualityOperator(LoadJobOperator):
 
 
 class NewPartitionsOperator(BaseOperator):
-    """Lists the visible partitions that an operation added, in batches that `AnnouncePartitionsOperator` takes."""
+    """Task that lists the visible partitions that an operation added, in batches for `AnnouncePartitionsOperator`."""
 
     template_fields: Sequence[str] = ("operation_id",)
 
@@ -277,7 +281,7 @@ class NewPartitionsOperator(BaseOperator):
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[list[str]]:
-        """Return lists of partition names."""
+        """Return batches of partition names."""
         from catalog import PartitionState
 
         with open_catalog() as catalog:
@@ -290,11 +294,11 @@ class NewPartitionsOperator(BaseOperator):
 
 
 class AnnouncePartitionsOperator(BaseOperator):
-    """Emits an event of the table's asset for each new partition, so that other DAGs run once for each.
+    """Task that emits an event of the table's asset for each new partition, so that other DAGs run once for each.
 
     Args:
         operation_id: The load (templated).
-        partitions: One of the lists of `NewPartitionsOperator` (templated).
+        partitions: A batch of `NewPartitionsOperator` (templated).
     """
 
     template_fields: Sequence[str] = ("operation_id", "partitions")
@@ -305,7 +309,7 @@ class AnnouncePartitionsOperator(BaseOperator):
         self.partitions = partitions
 
     def execute(self, context: Context) -> int:
-        """Return the number of partitions announced."""
+        """Emit the events and return their number."""
         with open_catalog() as catalog:
             table = catalog.operations.get(self.operation_id).table
         announce(context, table, self.partitions)
@@ -313,22 +317,22 @@ class AnnouncePartitionsOperator(BaseOperator):
 
 
 def _settings(catalog: Catalog, operation_id: str) -> dict[str, Any]:
-    """Return what the tasks of a load are told (`DiscoverSourcesOperator`).
+    """Return the settings that `DiscoverSourcesOperator` journaled for the tasks of a load.
 
     Raises:
-        AirflowFailException: The load was begun by a version that did not journal it.
+        AirflowFailException: A version that did not journal settings began the load.
     """
     settings = catalog.loading.settings_of(operation_id)
     if not settings:
         raise AirflowFailException(
-            f"load {operation_id} was begun by an earlier version, which kept its settings elsewhere; start the DAG "
+            f"load {operation_id} was begun by an earlier version, which did not journal its settings; start the DAG "
             "again"
         )
     return settings
 
 
 def _created(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> PartitionIndex:
-    """Return an index; create it unless it is there."""
+    """Return an index, after creating it if it is missing or FAILED."""
     from catalog import IndexState
 
     current = current_index(catalog, table, name)
@@ -338,12 +342,12 @@ def _created(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> Pa
 
 
 def give_up_operation(context: Context) -> None:
-    """Mark the operation of a failed run as FAILED, so that it no longer holds its table. For `on_failure_callback`."""
+    """Fail the operation of a failed run, so that it no longer locks its table; for `on_failure_callback`."""
     from catalog import Catalog
 
     run = context["dag_run"]
     with Catalog.open() as catalog:
         operation = catalog.operations.find(f"{run.dag_id}/{run.run_id}")
         if operation is not None:
-            reason = context.get("exception") or f"the run {run.run_id} of {run.dag_id} failed"
+            reason = context.get("exception") or f"run {run.run_id} of {run.dag_id} failed"
             catalog.operations.fail(operation.id, "RUN_FAILED", str(reason))

@@ -1,4 +1,4 @@
-"""The regular clearing away of what nobody needs any more; needs the catalog and its files, but no Spark."""
+"""Operators that remove obsolete files and records, without Spark."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from catalog.operations.approvals import Approval
 
 VACUUM, EXPIRE, CLEAR = "vacuum", "expire_operations", "clear_failed_builds"
-"""The tasks, in their order; one's failure stops no other."""
+"""The tasks in order; the failure of one does not prevent the others."""
 
 
 class VacuumOperator(FormOperator):
-    """Deletes the files that no table has any more (`Catalog.vacuum`).
+    """Task that deletes the files that no table uses any longer (`Catalog.vacuum`).
 
     Args:
-        grace_hours: Files that were replaced or written since stay (templated); less than `GRACE` needs an approval.
-        is_dry_run: Only say what would be deleted (templated).
+        grace_hours: Hours for which replaced or written files stay (templated); less than `GRACE` needs an approval.
+        is_dry_run: Only report what would be deleted (templated).
 
     Returns:
-        The report, as `catalog.maintenance.reports.VacuumReport.as_json`; what could not be deleted is in it, too.
+        The report, as `catalog.maintenance.reports.VacuumReport.as_json`, with the files that could not be deleted.
 
     Raises:
-        AirflowFailException: Nobody has approved the short grace period.
+        AirflowFailException: The short grace period is not approved.
     """
 
     template_fields: Sequence[str] = ("grace_hours", "is_dry_run")
@@ -43,7 +43,7 @@ class VacuumOperator(FormOperator):
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Delete."""
+        """Delete the files."""
         from catalog.maintenance.maintenance import GRACE
         from catalog.settings.fields import hours
 
@@ -60,18 +60,18 @@ class VacuumOperator(FormOperator):
 
 
 class ExpireOperationsOperator(FormOperator):
-    """Ends operations that nobody works on any more, and forgets those that ended long ago.
+    """Task that ends abandoned operations and deletes the records of operations that ended long ago.
 
     Args:
-        retention_days: Operations that somebody has worked on since stay (templated); less than `RETENTION` needs an
-            approval.
-        is_dry_run: Only say what would be done (templated).
+        retention_days: Days since its last change for which an ended operation stays (templated); less than
+            `RETENTION` needs an approval.
+        is_dry_run: Only report what would be done (templated).
 
     Returns:
         The report, as `catalog.maintenance.reports.ExpiryReport.as_json`.
 
     Raises:
-        AirflowFailException: Nobody has approved the short retention.
+        AirflowFailException: The short retention is not approved.
     """
 
     template_fields: Sequence[str] = ("retention_days", "is_dry_run")
@@ -82,7 +82,7 @@ class ExpireOperationsOperator(FormOperator):
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """End and forget."""
+        """End and delete operations."""
         from catalog.maintenance.maintenance import RETENTION
         from catalog.settings.fields import days
 
@@ -92,20 +92,20 @@ class ExpireOperationsOperator(FormOperator):
                 age += _since(require_approval(catalog, context, _key(EXPIRE, age)))
             report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
         for operation_id in report.abandoned:
-            self.log.info("Nobody works on operation %s any more", operation_id)
+            self.log.info("Operation %s is abandoned", operation_id)
         for problem in report.problems:
             self.log.error("%s", problem)
         return report.as_json()
 
 
 class ClearFailedBuildsOperator(FormOperator):
-    """Removes what builds and deletions of partition indexes that died have left.
+    """Task that removes what failed builds and deletions of partition indexes left behind.
 
     Args:
-        is_dry_run: Only say what would be removed (templated).
+        is_dry_run: Only report what would be removed (templated).
 
     Returns:
-        Table → names of the indexes of which something was there.
+        Table → names of the indexes that had leftovers.
     """
 
     template_fields: Sequence[str] = ("is_dry_run",)
@@ -115,35 +115,35 @@ class ClearFailedBuildsOperator(FormOperator):
         self.is_dry_run = is_dry_run
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Remove."""
+        """Remove the leftovers."""
         with open_catalog() as catalog:
             return catalog.maintenance.clear_failed_builds(dry_run=self.is_dry_run)
 
 
 class SummariseMaintenanceOperator(SummaryOperator):
-    """Says what was cleared away, table by table; fails if something could not be.
+    """Task that reports what was removed, by table; fails if something could not be removed.
 
     Args:
-        planned: Task → what it returned (templated); None for one that failed.
+        planned: Task → its return value (templated); None for a failed task.
     """
 
     planned: Mapping[str, Any]
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at what the tasks returned."""
-        found = []
+        """Return the outcomes from the return values of the tasks."""
+        outcomes = []
         for task, rows in ((VACUUM, _vacuumed), (EXPIRE, _expired), (CLEAR, _cleared)):
             report = self.planned[task]
             if report is None:
-                said = f"{task} failed; its log says why"
-                found.append(_outcome(task, None, said, said))
+                failure = f"{task} failed; see its log"
+                outcomes.append(_outcome(task, None, failure, failure))
             else:
-                found += rows(report)
-        return found
+                outcomes += rows(report)
+        return outcomes
 
 
 def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return what has to be approved before a run clears up; None when files and operations stay as long as usual."""
+    """Return the question to approve before a run removes files and operations earlier than usual; None otherwise."""
     from catalog.maintenance.maintenance import GRACE, RETENTION
     from catalog.settings.fields import days, hours
 
@@ -153,42 +153,42 @@ def maintenance_question(catalog: Catalog, context: Context) -> Question | None:
     if grace < GRACE:
         subject = f"Delete replaced files after {form['grace_hours']} hours?"
         request = (
-            f"a vacuum of all tables that leaves files for **{form['grace_hours']} hours** only: readers that began "
-            "before may fail, and what was replaced since cannot be looked at any longer"
+            f"a vacuum of all tables that keeps files for only **{form['grace_hours']} hours**: readers that began "
+            "earlier may fail, and replaced files can no longer be inspected"
         )
         short.append((subject, request, _key(VACUUM, grace)))
     if age < RETENTION:
-        subject = f"Forget ended operations after {form['retention_days']} days?"
+        subject = f"Delete ended operations after {form['retention_days']} days?"
         request = (
-            f"a journal that keeps ended operations for **{form['retention_days']} days** only: who asked for them is "
-            "forgotten, and a run that is cleared does its work again"
+            f"a journal that keeps ended operations for only **{form['retention_days']} days**: the record of who "
+            "requested them is lost, and a cleared run repeats its work"
         )
         short.append((subject, request, _key(EXPIRE, age)))
     if form["dry_run"] or not short:
         return None
     subjects, requests, keys = zip(*short, strict=True)
-    asked = f"{asked_by(context)} asks for {'; and for '.join(requests)}."
-    return Question(" ".join(subjects), f"{asked}\n\nReject ends the run, and nothing is deleted.", keys)
+    requested = f"{asked_by(context)} requests {'; and '.join(requests)}."
+    return Question(" ".join(subjects), f"{requested}\n\nReject ends the run, and nothing is deleted.", keys)
 
 
 def _key(task: str, kept: timedelta) -> str:
-    """Return the key of a task that keeps files, or operations, for less than the usual time."""
+    """Return the approval key of a task that keeps files or operations for less than the usual time."""
     return key_of(task, kept.total_seconds())
 
 
-def _outcome(task: str, table: str | None, said: str, failure: str | None = None) -> Outcome:
-    return Outcome({"task": task, "table": table, "outcome": said}, failure)
+def _outcome(task: str, table: str | None, outcome: str, failure: str | None = None) -> Outcome:
+    return Outcome({"task": task, "table": table, "outcome": outcome}, failure)
 
 
 def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
     done = "would be deleted" if report["dry_run"] else "deleted"
-    for each in report["tables"]:
-        files, size = each["retired_files"] + each["orphan_files"], each["retired_bytes"] + each["orphan_bytes"]
-        said = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
-        said.append(f"{each['staging_folders']:,} staging folder(s)" * bool(each["staging_folders"]))
-        yield _outcome(VACUUM, each["table"], f"{done}: {', '.join(filter(None, said))}")
-    for table in report["purged"]:
-        yield _outcome(VACUUM, table, f"{done}: the folder of the dropped table")
+    for table in report["tables"]:
+        files, size = table["retired_files"] + table["orphan_files"], table["retired_bytes"] + table["orphan_bytes"]
+        counts = [f"{files:,} file(s), {size:,} bytes" * bool(files)]
+        counts.append(f"{table['staging_folders']:,} staging folder(s)" * bool(table["staging_folders"]))
+        yield _outcome(VACUUM, table["table"], f"{done}: {', '.join(filter(None, counts))}")
+    for name in report["purged"]:
+        yield _outcome(VACUUM, name, f"{done}: the folder of the dropped table")
     for problem in report["problems"]:
         yield _outcome(VACUUM, None, problem, problem)
 
@@ -196,10 +196,10 @@ def _vacuumed(report: Mapping[str, Any]) -> Iterator[Outcome]:
 def _expired(report: Mapping[str, Any]) -> Iterator[Outcome]:
     would = "would be " if report["dry_run"] else ""
     for operation_id in report["abandoned"]:
-        yield _outcome(EXPIRE, None, f"{would}given up, nobody works on it: {operation_id}")
+        yield _outcome(EXPIRE, None, f"{would}ended, because it is abandoned: {operation_id}")
     if report["removed"] or report["kept"]:
-        said = f"{would}forgotten: {report['removed']:,} operation(s); as old, but with files: {report['kept']:,}"
-        yield _outcome(EXPIRE, None, said)
+        counts = f"{would}deleted: {report['removed']:,} operation(s); as old, but with files: {report['kept']:,}"
+        yield _outcome(EXPIRE, None, counts)
     for problem in report["problems"]:
         yield _outcome(EXPIRE, None, problem, problem)
 
@@ -210,5 +210,5 @@ def _cleared(report: Mapping[str, Any]) -> Iterator[Outcome]:
 
 
 def _since(approval: Approval) -> timedelta:
-    """Return the time since an approval: what came after it was approved by nobody, however late the task runs."""
+    """Return the time since an approval, which does not cover files that became obsolete after it."""
     return timedelta(milliseconds=approval.age_ms)

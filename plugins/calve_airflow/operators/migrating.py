@@ -1,4 +1,4 @@
-"""The steps of migrations from Hive to Iceberg: plan, stage, verify, flip, and what came of each table."""
+"""Operators for the steps of migrations from Hive to Iceberg: plan, stage, verify, flip and summarise."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from catalog.operations.records import JobRun, Operation
 
 PLANS = "plans"
-"""The XCom in which `plan` says of each table what would become of it, or why nothing can."""
+"""The XCom in which the task `plan` returns the plan of each table, or why it cannot be migrated."""
 
-PLANNED, REFUSED, PASSED_OVER = "planned", "refused", "passed over"
-"""What a plan says of a table; one that a pattern found and that has nothing to migrate is passed over."""
+PLANNED, REFUSED, SKIPPED = "planned", "refused", "skipped"
+"""Verdicts on a table; a table that a pattern matches and that has nothing to migrate is skipped."""
 
 DRY_RUN = "DRY_RUN"
 """The failure code of an operation that only looked at files."""
@@ -39,18 +39,18 @@ _SKIPPABLE = ("EMPTY", "FOREIGN")
 
 
 class PlanMigrationsOperator(FormOperator):
-    """Plans the migration of tables, and shows the plans in its log; changes nothing.
+    """Task that plans the migration of tables and logs the plans; changes nothing.
 
     Args:
-        operation_id: The run (templated); each migration is an operation of its own below it.
+        operation_id: The run (templated); each migration is a separate operation below it.
         form: The fields of `calve_airflow.forms.forms.migration_params` (templated).
 
     Returns:
-        `table` of each table that can be migrated, of a dry run only if files are to be read.
-        Another XCom, `plans`, has all tables: `table`, `verdict`, `reason`, and `plan` as `MigrationPlan.as_json`.
+        `table` of each table that can be migrated; in a dry run only if it reads files. Another XCom, `plans`, has all
+        tables: `table`, `verdict`, `reason`, and `plan` as `MigrationPlan.as_json`.
 
     Raises:
-        AirflowFailException: A field is not right; the message begins with its name.
+        AirflowFailException: A field is invalid; the message begins with its name.
     """
 
     template_fields: Sequence[str] = ("operation_id", "form")
@@ -63,7 +63,7 @@ class PlanMigrationsOperator(FormOperator):
 
     @for_mapped_tasks
     def execute(self, context: Context) -> list[dict[str, str]]:
-        """Plan."""
+        """Plan the migrations."""
         from catalog.migration.forms import MigrationForm
         from catalog.tables.patterns import matching_tables
 
@@ -71,14 +71,14 @@ class PlanMigrationsOperator(FormOperator):
             form = MigrationForm.read(self.form)
             chosen = matching_tables(catalog.list_tables(), form.tables, "tables")
             plans = [self._plan(catalog, table, form.request, is_named=named) for table, named in chosen.items()]
-        for line in markdown_table([_plan_row(each) for each in plans]):
+        for line in markdown_table([_plan_row(plan) for plan in plans]):
             self.log.info("%s", line)
         context["ti"].xcom_push(key=PLANS, value=plans)
         if form.dry_run:
-            self.log.info("This is a dry run: nothing is changed. With dry_run off, the tables are migrated")
+            self.log.info("This is a dry run: nothing is changed. Turn dry_run off to migrate the tables")
             if not form.read_files:
                 return []
-        return [{"table": each["table"]} for each in plans if each["verdict"] == PLANNED]
+        return [{"table": plan["table"]} for plan in plans if plan["verdict"] == PLANNED]
 
     def _plan(self, catalog: Catalog, table: str, request: MigrationRequest, *, is_named: bool) -> dict[str, Any]:
         from catalog.errors import (
@@ -89,43 +89,43 @@ class PlanMigrationsOperator(FormOperator):
             TableNotFoundError,
         )
 
-        found: dict[str, Any] = {"table": table, "verdict": PLANNED, "reason": None, "plan": None}
+        planned: dict[str, Any] = {"table": table, "verdict": PLANNED, "reason": None, "plan": None}
         operation_id = f"{self.operation_id}/{table}"
         operation = catalog.operations.find(operation_id)
         if operation is not None and operation.is_committed:
-            return {**found, "reason": "this run has migrated it already"}
+            return {**planned, "reason": "this run has already migrated it"}
         try:
             plan = catalog.migrations.plan(table, request, operation_id=operation_id)
         except CatalogUnavailableError:
             raise
         except CatalogError as error:
             reason = f"{type(error).__name__}: {error}"
-            # A pattern finds also what somebody has dropped since.
-            is_no_matter = isinstance(error, AlreadyIcebergError | NotATableError | TableNotFoundError)
-            verdict = PASSED_OVER if is_no_matter and not is_named else REFUSED
+            # A table that a pattern matched may have been dropped since.
+            has_nothing_to_migrate = isinstance(error, AlreadyIcebergError | NotATableError | TableNotFoundError)
+            verdict = SKIPPED if has_nothing_to_migrate and not is_named else REFUSED
             self.log.warning("%s is %s: %s", table, verdict, reason)
-            return {**found, "verdict": verdict, "reason": reason}
+            return {**planned, "verdict": verdict, "reason": reason}
         for line in str(plan).splitlines():
             self.log.info("%s", line)
-        return {**found, "plan": plan.as_json()}
+        return {**planned, "plan": plan.as_json()}
 
 
 class StageMigrationOperator(StagingJobOperator):
-    """Begins the operation, which holds the table from now on, and runs the Spark job that reads the footers.
+    """Task that begins the operation, which locks the table, and runs the Spark job that reads the footers.
 
-    The plan is made anew, for what the table is now. A dry run reads the footers, too, and leaves nothing.
+    It makes a new plan from the current table. A dry run also reads the footers, but stages nothing.
 
-    Everything but the table comes from the run's form: users may write XComs.
+    Everything but the table comes from the run's form, because users may write XComs.
 
     Args:
         table: `database.table` (templated).
 
     Returns:
-        The job's result: files, rows and bytes, and the files that cannot be the table's.
+        The job's result: files, rows and bytes, and the files that cannot be part of the table.
 
     Raises:
-        AirflowFailException: The form does not mean the table; or the table, or a file of it, cannot become an Iceberg
-            table's. Nothing was changed.
+        AirflowFailException: The form does not select the table; or the table, or a file of it, cannot be migrated.
+            Nothing was changed.
     """
 
     template_fields: Sequence[str] = ("table",)
@@ -135,7 +135,7 @@ class StageMigrationOperator(StagingJobOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Begin and stage."""
+        """Begin the operation and stage the files."""
         from catalog import Catalog
 
         user = context["dag_run"].triggering_user_name
@@ -144,38 +144,38 @@ class StageMigrationOperator(StagingJobOperator):
             self.operation_id = migration_of(context, self.table)
             operation = catalog.migrations.begin(self.operation_id, self.table, form.request, requested_by=user)
         if operation.is_committed:
-            self.log.info("This run has migrated %s already", operation.table)
+            self.log.info("This run has already migrated %s", operation.table)
             return dict(operation.report[self.step])
         self.request = {"table": operation.table, "dry_run": form.dry_run}
-        found = super().execute(context)
+        result = super().execute(context)
         if form.dry_run:
             with Catalog.open() as catalog:
                 catalog.operations.fail(self.operation_id, DRY_RUN, "this was a dry run; nothing was changed")
-        self.log.info("%s: %s files, %s rows", operation.table, f"{found['files']:,}", f"{found['rows']:,}")
-        for each in found["problems"]:
-            self.log.warning("%s: %s (%s)", each["path"], each["message"], each["problem"])
-        return found
+        self.log.info("%s: %s files, %s rows", operation.table, f"{result['files']:,}", f"{result['rows']:,}")
+        for problem in result["problems"]:
+            self.log.warning("%s: %s (%s)", problem["path"], problem["message"], problem["problem"])
+        return result
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether its files are still staged; a dry run, cleared, always looks again."""
+        """Return whether the job's files are still staged; a cleared dry run always reads the files again."""
         return not self.request["dry_run"] and catalog.migrations.is_staged(self.operation_id)
 
 
 class VerifyMigrationOperator(VerifyStagedOperator):
-    """Runs the Spark job that compares what Hive reads with what Iceberg would; what differs never becomes visible.
+    """Task that runs the Spark job that compares what Hive and Iceberg read; a difference never becomes visible.
 
-    Everything but the table comes from the run's form, and from its operation.
+    Everything but the table comes from the run's form and from its operation.
 
     Args:
         table: `database.table` (templated).
 
     Returns:
-        How many partitions and rows were compared.
+        The numbers of compared partitions and rows.
 
     Raises:
-        AirflowSkipException: It is a dry run, or nothing shall be compared.
-        AirflowFailException: The form does not mean the table; or they differ. Nothing was changed; a cleared `stage`
-            reads the files anew.
+        AirflowSkipException: The run is a dry run, or its form turns the verification off.
+        AirflowFailException: The form does not select the table; or Hive and Iceberg differ. Nothing was changed;
+            clearing `stage` reads the files again.
     """
 
     template_fields: Sequence[str] = ("table",)
@@ -185,7 +185,7 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Compare."""
+        """Compare the tables."""
         from catalog.model import FileFormat
         from catalog.settings.environment import package_settings
 
@@ -196,7 +196,7 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         if operation.is_committed and self.step in operation.report:
             return dict(operation.report[self.step])
         if not form.request.verify:
-            raise AirflowSkipException("the form asks for no comparison")
+            raise AirflowSkipException("the form turns the verification off")
         with open_catalog() as catalog:
             plan = catalog.migrations.plan(operation.table, form.request, operation_id=operation.id)
         self.request = {"table": operation.table, "partitions": form.verified_partitions}
@@ -208,25 +208,25 @@ class VerifyMigrationOperator(VerifyStagedOperator):
         catalog.migrations.discard_staged(self.operation_id, reason)
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether the metadata that it verified are the ones that are staged now."""
+        """Return whether the metadata that the job verified is the staged one."""
         stage = catalog.operations.get_job(self.operation_id, "stage")
         return stage is not None and stage.result.get("metadata_location") == job.result["metadata_location"]
 
 
 class FlipMigrationOperator(BaseOperator):
-    """Lets the table be an Iceberg table, in one transaction, with exactly the files that were staged and verified.
+    """Task that commits the switch to Iceberg, in one transaction, with exactly the staged and verified files.
 
-    Everything but the table comes from the run's form, and from its operation.
+    Everything but the table comes from the run's form and from its operation.
 
     Args:
         table: `database.table` (templated).
 
     Returns:
-        The operation's report; done again, the same one.
+        The operation's report; a repeated call returns the same one.
 
     Raises:
-        AirflowSkipException: It is a dry run.
-        AirflowFailException: The form does not mean the table; or the table or its files changed since. Nothing was
+        AirflowSkipException: The run is a dry run.
+        AirflowFailException: The form does not select the table; or the table or its files changed since. Nothing was
             changed.
     """
 
@@ -237,28 +237,28 @@ class FlipMigrationOperator(BaseOperator):
         self.table = table
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Flip."""
+        """Commit the switch."""
         from catalog.errors import MigrationConflictError
 
         changing_form(context, self.table)
         operation_id = migration_of(context, self.table)
         with open_catalog() as catalog:
             try:
-                found = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
+                report = catalog.migrations.flip(operation_id, report=_facts(catalog, operation_id))
             except MigrationConflictError as error:
-                # This task again would find the same.
+                # A retry of this task fails in the same way.
                 raise AirflowFailException(f"MigrationConflictError: {error}: clear `stage` of {self.table}") from error
-        self.log.info("%s is an Iceberg table: %s", found["target"], found["metadata_location"])
-        return found
+        self.log.info("%s is now an Iceberg table: %s", report["target"], report["metadata_location"])
+        return report
 
 
 class SummariseMigrationsOperator(SummaryOperator):
-    """Says what became of each table; fails if one could not be migrated, and says why.
+    """Task that reports the result of each table; fails if one could not be migrated.
 
     Args:
         operation_id: The run (templated).
         planned: The XCom `plans` of `PlanMigrationsOperator` (templated).
-        form: As `PlanMigrationsOperator` takes it (templated).
+        form: The form that `PlanMigrationsOperator` takes (templated).
     """
 
     template_fields: Sequence[str] = (*SummaryOperator.template_fields, "form")
@@ -268,11 +268,11 @@ class SummariseMigrationsOperator(SummaryOperator):
         self.form = form
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the operations, where the jobs have recorded what they found."""
+        """Return the outcomes from the operations, where the jobs recorded their results."""
         from catalog.migration.forms import MigrationForm
 
         form = MigrationForm.read(self.form)
-        return [self._outcome(catalog, each, form) for each in self.planned]
+        return [self._outcome(catalog, planned, form) for planned in self.planned]
 
     def _outcome(self, catalog: Catalog, planned: Mapping[str, Any], form: MigrationForm) -> Outcome:
         table = planned["table"]
@@ -283,9 +283,8 @@ class SummariseMigrationsOperator(SummaryOperator):
         if form.dry_run:
             return self._outcome_of_dry_run(catalog, planned, operation, form)
         if operation is not None and operation.is_committed:
-            found = operation.report["flip"]
-            said = f"Iceberg table now; metadata: {found['metadata_location']}"
-            return _row(planned, said, found)
+            report = operation.report["flip"]
+            return _row(planned, f"Iceberg table now; metadata: {report['metadata_location']}", report)
         reason = _why(catalog, operation)
         if operation is not None:
             catalog.operations.fail(operation.id, "RUN_FAILED", reason)
@@ -303,23 +302,23 @@ class SummariseMigrationsOperator(SummaryOperator):
             if operation is not None:
                 catalog.operations.fail(operation.id, DRY_RUN, reason)
             return _row(planned, f"cannot be migrated: {reason}", failure=f"{table}: {reason}")
-        bad = _unfit(job.result, form)
-        if bad:
-            said = f"{job.result['problem_count']:,} file(s) cannot be the table's, the first: {bad[0]}"
-            return _row(planned, f"cannot be migrated: {said}", job.result, failure=f"{table}: {said}")
+        unfit_files = _unfit(job.result, form)
+        if unfit_files:
+            reason = f"{job.result['problem_count']:,} file(s) cannot be part of the table, the first: {unfit_files[0]}"
+            return _row(planned, f"cannot be migrated: {reason}", job.result, failure=f"{table}: {reason}")
         return _row(planned, "can be migrated", job.result)
 
 
 def migration_of(context: Context, table: str) -> str:
-    """Return the operation that migrates one of the tables of a run."""
+    """Return the id of the operation that migrates one table of a run."""
     return f"{operation_of(context)}/{table}"
 
 
 def asked_form(context: Context, table: str) -> MigrationForm:
-    """Return what a run's form asks for, if it means a table.
+    """Return a run's form after checking that it selects a table.
 
     Raises:
-        AirflowFailException: It does not.
+        AirflowFailException: The form does not select the table, or cannot be read.
     """
     from catalog.migration.forms import MigrationForm
     from catalog.settings.fields import text
@@ -332,11 +331,11 @@ def asked_form(context: Context, table: str) -> MigrationForm:
 
 
 def changing_form(context: Context, table: str) -> MigrationForm:
-    """Return what a run's form asks for, for a task that changes something.
+    """Return a run's form for a task that changes something.
 
     Raises:
-        AirflowSkipException: It is a dry run.
-        AirflowFailException: The form does not mean the table.
+        AirflowSkipException: The run is a dry run.
+        AirflowFailException: The form does not select the table.
     """
     form = asked_form(context, table)
     if form.dry_run:
@@ -345,7 +344,7 @@ def changing_form(context: Context, table: str) -> MigrationForm:
 
 
 def give_up_migration(context: Context) -> None:
-    """Give up the operation of a task that failed, so that it holds no table. For `on_failure_callback` of a task."""
+    """Fail the operation of a failed task, so that it no longer locks its table; for a task's `on_failure_callback`."""
     from catalog import Catalog
 
     table = getattr(context.get("task"), "table", None)
@@ -358,48 +357,48 @@ def give_up_migration(context: Context) -> None:
 
 
 def _facts(catalog: Catalog, operation_id: str) -> dict[str, Any]:
-    """Return what the steps before the flip have found, for its report."""
+    """Return the results of the steps before the flip, for its report."""
     report = catalog.operations.get(operation_id).report
     staged, verified = report.get("stage", {}), report.get("verify", {})
     facts = {name: staged[name] for name in _REPORTED if name in staged}
-    return facts | {name: verified[found] for found, name in _VERIFIED.items() if found in verified}
+    return facts | {name: verified[field] for field, name in _VERIFIED.items() if field in verified}
 
 
-def _unfit(found: Mapping[str, Any], form: MigrationForm) -> list[str]:
-    """Return the files that would refuse a migration, as texts."""
+def _unfit(result: Mapping[str, Any], form: MigrationForm) -> list[str]:
+    """Return descriptions of the files that prevent a migration."""
     skippable = _SKIPPABLE if form.request.unusable_files == "skip" else ()
     return [
-        f"{each['path']}: {each['message']} ({each['problem']})"
-        for each in found["problems"]
-        if each["problem"] not in skippable
+        f"{problem['path']}: {problem['message']} ({problem['problem']})"
+        for problem in result["problems"]
+        if problem["problem"] not in skippable
     ]
 
 
 def _why(catalog: Catalog, operation: Operation | None) -> str:
-    """Return why a migration did not come to its end."""
+    """Return why a migration did not finish."""
     if operation is None:
-        return "it was not begun; the log of `stage` says why"
+        return "it was not begun; see the log of `stage`"
     jobs = (catalog.operations.get_job(operation.id, step) for step in ("flip", "verify", "stage"))
     for job in jobs:
         if job is not None and job.state == "FAILED":
             return f"{job.error_class}: {job.error_message}"
-    return operation.failure_detail or "the logs of its tasks say why"
+    return operation.failure_detail or "see the logs of its tasks"
 
 
 def _row(
-    planned: Mapping[str, Any], said: str, found: Mapping[str, Any] | None = None, *, failure: str | None = None
+    planned: Mapping[str, Any], outcome: str, result: Mapping[str, Any] | None = None, *, failure: str | None = None
 ) -> Outcome:
     plan = planned["plan"] or {}
-    facts = {**{name: plan.get(name) for name in ("files", "rows", "bytes")}, **(found or {})}
+    facts = {**{name: plan.get(name) for name in ("files", "rows", "bytes")}, **(result or {})}
     row = {
         "table": planned["table"],
         "files": facts["files"],
         "rows": facts["rows"],
         "bytes": None if facts["bytes"] is None else size(facts["bytes"]),
-        "files passed over": facts.get("problem_count"),
+        "files skipped": facts.get("problem_count"),
         "partitions verified": facts.get("partitions_verified"),
         "warnings": len(plan.get("warnings", ())) + len(facts.get("warnings", ())),
-        "outcome": said,
+        "outcome": outcome,
     }
     return Outcome(row, failure)
 

@@ -1,4 +1,4 @@
-"""The steps of a change of a table's partitions: plan, begin, write, verify, commit, and what came of it."""
+"""Operators for the steps of a change of a table's partitions: plan, rewrite, verify, commit and summarise."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _SHOWN = 20
 
 
 class PlanRebalanceOperator(FormOperator):
-    """Plans a change of a table's partitions, and shows the plan in its log; changes nothing.
+    """Task that plans a change of a table's partitions and logs the plan; changes nothing.
 
     Args:
         operation_id: The operation that will make the change (templated).
         form: The fields of `catalog.rebalancing.requests.RebalanceRequest` (templated).
 
     Returns:
-        The plan. A dry run skips all tasks behind it; of a run that has made its change already, the plan is the
-        operation's report.
+        The plan. A dry run skips all later tasks. A run that has already made its change returns the operation's
+        report.
 
     Raises:
-        AirflowFailException: A field is not right; the message begins with its name.
+        AirflowFailException: A field is invalid; the message begins with its name.
     """
 
     template_fields: Sequence[str] = ("operation_id", "form")
@@ -51,7 +51,7 @@ class PlanRebalanceOperator(FormOperator):
         self.form = form
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Plan."""
+        """Plan the change."""
         from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.requests import RebalanceRequest
 
@@ -60,13 +60,13 @@ class PlanRebalanceOperator(FormOperator):
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
                 _require_same(operation, request)
-                self.log.info("This run has made its change already")
+                self.log.info("This run has already made its change")
                 return dict(operation.report[COMMIT])
             plan = self._plan(catalog, request)
         _show(self, plan)
         planned = plan.as_json()
         if request.dry_run:
-            self.log.info("This is a dry run: nothing was changed. With dry_run off, the change is made")
+            self.log.info("This is a dry run: nothing was changed. Turn dry_run off to make the change")
             context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=planned)
             skipped = list(self.get_flat_relative_ids(upstream=False))
             raise DownstreamTasksSkipped(tasks=skipped)  # type: ignore[no-untyped-call]  # Airflow's own
@@ -86,19 +86,19 @@ class PlanRebalanceOperator(FormOperator):
 
 
 class RewritePartitionsOperator(StagingJobOperator):
-    """Begins the operation, which holds the table from now on, and runs the Spark job that writes the new files.
+    """Task that begins the operation, which locks the table, and runs the Spark job that writes the new files.
 
-    What is changed follows from the run's form again: users may write XComs, and run a task of a dry run.
+    The change is planned again from the run's form, because users may write XComs and run a task of a dry run.
 
     Args:
         operation_id: The operation to begin (templated).
 
     Returns:
-        What the job wrote, and in which folder.
+        The job's result: what it wrote, and the folder.
 
     Raises:
-        AirflowSkipException: No row has to be moved, the change was made before, or the run is a dry one.
-        AirflowFailException: Rows would be deleted that nobody has approved.
+        AirflowSkipException: No row has to be moved, the change was made before, or the run is a dry run.
+        AirflowFailException: The deletion of rows is not approved.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -107,15 +107,15 @@ class RewritePartitionsOperator(StagingJobOperator):
         super().__init__(job="rewrite_partitions", request={}, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Begin and write."""
+        """Begin the operation and write the files."""
         with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is not None and operation.is_committed:
-                raise AirflowSkipException("this run has made its change already")
+                raise AirflowSkipException("this run has already made its change")
             plan = self._begin(catalog, context, request)
         if not plan.needs_spark:
-            raise AirflowSkipException("no row has to be moved, so no file is written; `commit` changes the catalog")
+            raise AirflowSkipException("no row has to move, so no file is written; `commit` changes the catalog")
         self.request = {"table": plan.table.full_name}
         return super().execute(context)
 
@@ -126,34 +126,34 @@ class RewritePartitionsOperator(StagingJobOperator):
         _show(self, plan)
         if plan.is_destructive and find_approval(catalog, context, plan.fingerprint) is None:
             raise AirflowFailException(
-                f"PlanConflictError: {change} would delete {plan.lost.row_count:,} rows of {table}, and nobody has "
-                "approved just that: the table has changed since. Nothing was changed. Start the DAG again with the "
-                "same form, and approve the new plan"
+                f"PlanConflictError: {change} would delete {plan.lost.row_count:,} rows of {table}, which is not "
+                "approved, because the table has changed since. Nothing was changed. Start the DAG again with the "
+                "same form and approve the new plan"
             )
         user = context["dag_run"].triggering_user_name
         catalog.rebalancing.begin(self.operation_id, table, change, fingerprint=plan.fingerprint, requested_by=user)
         return plan
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether its files are still there; vacuum deletes those of an abandoned operation."""
+        """Return whether the job's files still exist; vacuum deletes those of an abandoned operation."""
         return catalog.rebalancing.is_written(self.operation_id)
 
 
 class VerifyRewriteOperator(VerifyStagedOperator):
-    """Runs the Spark job that compares the new files with the old ones; files that differ are never committed.
+    """Task that runs the Spark job that compares the new files with the old ones; a difference is never committed.
 
-    Which files are new, the journal says: users may write XComs.
+    The folder of the new files comes from the journal, because users may write XComs.
 
     Args:
         operation_id: The operation (templated).
 
     Returns:
-        Rows and checksum of each new partition, and the folder of the files.
+        Row count and checksum of each new partition, and the folder of the files.
 
     Raises:
-        AirflowSkipException: The run is a dry one.
-        AirflowFailException: They differ, or are not written. Nothing was changed; a cleared `rewrite` writes them
-            again.
+        AirflowSkipException: The run is a dry run.
+        AirflowFailException: The files differ or are not written. Nothing was changed; clearing `rewrite` writes the
+            files again.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -162,7 +162,7 @@ class VerifyRewriteOperator(VerifyStagedOperator):
         super().__init__(job="verify_rewrite", request={}, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Compare."""
+        """Compare the files."""
         with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.get(self.operation_id)
@@ -178,23 +178,23 @@ class VerifyRewriteOperator(VerifyStagedOperator):
         catalog.rebalancing.discard_written(self.operation_id, reason)
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether the folder that it verified is the one that is written now."""
+        """Return whether the folder that the job verified is the one written last."""
         return bool(job.result["folder"] == self.request["folder"])
 
 
 class CommitRebalanceOperator(BaseOperator):
-    """Makes the change visible, in one transaction, with exactly the files that were verified.
+    """Task that makes the change visible, in one transaction, with exactly the verified files.
 
     Args:
         operation_id: The operation (templated).
 
     Returns:
-        The operation's report; done again, the same one.
+        The operation's report; a repeated call returns the same one.
 
     Raises:
-        AirflowSkipException: The operation was never begun, or the run is a dry one.
-        AirflowFailException: The table is not any more as the plan expects it, no files of it were verified, or rows
-            would be deleted and the approval has expired.
+        AirflowSkipException: The operation was not begun, or the run is a dry run.
+        AirflowFailException: The table changed after the plan was made, its new files are not verified, or the
+            approval of deleting rows has expired.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -204,14 +204,14 @@ class CommitRebalanceOperator(BaseOperator):
         self.operation_id = operation_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Commit."""
+        """Commit the change."""
         from catalog.errors import PlanConflictError
 
         with open_catalog() as catalog:
             request = _request(context)
             operation = catalog.operations.find(self.operation_id)
             if operation is None:
-                raise AirflowSkipException("nothing was begun, so there is nothing to commit")
+                raise AirflowSkipException("the operation was not begun, so there is nothing to commit")
             if not operation.is_committed:
                 _require_same(operation, request)
             approval = find_approval(catalog, context, operation.request["fingerprint"])
@@ -223,7 +223,7 @@ class CommitRebalanceOperator(BaseOperator):
                     confirm_deletion=partial(require_approval, catalog, context),
                 )
             except PlanConflictError as error:
-                # This task again would find the same.
+                # A retry of this task fails in the same way.
                 raise AirflowFailException(
                     f"PlanConflictError: {error}: start the DAG again, or clear `plan`"
                 ) from error
@@ -232,13 +232,13 @@ class CommitRebalanceOperator(BaseOperator):
 
 
 class SummariseRebalanceOperator(BaseOperator):
-    """Shows what each partition held and holds as a Markdown table in the task's log.
+    """Task that logs the contents of each partition before and after the change, as a Markdown table.
 
     Args:
         operation_id: The operation (templated).
 
     Returns:
-        `table`, `statement`, `approved_by`, what was moved and deleted, and `partitions` as
+        `table`, `statement`, `approved_by`, the totals of moved and deleted data, and `partitions` as
         `catalog.rebalancing.totals.partition_totals`.
     """
 
@@ -249,15 +249,15 @@ class SummariseRebalanceOperator(BaseOperator):
         self.operation_id = operation_id
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Say what was done."""
+        """Report the change."""
         from catalog.rebalancing.rebalancing import COMMIT
         from catalog.rebalancing.totals import TOTALS
 
         with open_catalog() as catalog:
             report = catalog.operations.get(self.operation_id).report[COMMIT]
         self.log.info("%s", report["statement"])
-        self.log.info("What each partition held → holds:")
-        for line in markdown_table([_row(each) for each in report[TOTALS]]):
+        self.log.info("Contents of each partition, before → after:")
+        for line in markdown_table([_row(partition) for partition in report[TOTALS]]):
             self.log.info("%s", line)
         self.log.info(
             "%s rows moved into %s new files, %s files reassigned, %s rows deleted",
@@ -274,42 +274,42 @@ _SUMMARISED = (
 
 def _row(partition: Mapping[str, Any]) -> dict[str, Any]:
     row = {"id": partition["partition_id"], "partition": partition["partition"]}
-    for what, show in (("rows", _count), ("bytes", size), ("files", _count)):
+    for total, show in (("rows", _count), ("bytes", size), ("files", _count)):
         before, after = (
-            "-" if partition[when] is None else show(partition[when][what]) for when in ("before", "after")
+            "-" if partition[when] is None else show(partition[when][total]) for when in ("before", "after")
         )
-        row[what] = f"{before} → {after}"
+        row[total] = f"{before} → {after}"
     return row
 
 
 def _request(context: Context) -> RebalanceRequest:
-    """Return what a run's form asks for.
+    """Return the request in a run's form.
 
     Raises:
-        AirflowSkipException: Only a plan.
-        WrongFieldError: A field is not right.
+        AirflowSkipException: The run is a dry run.
+        WrongFieldError: A field is invalid.
     """
     from catalog.rebalancing.requests import RebalanceRequest
 
     request = RebalanceRequest.from_form(context["params"])
     if request.dry_run:
-        raise AirflowSkipException("this is a dry run: nothing is changed. With dry_run off, the change is made")
+        raise AirflowSkipException("this is a dry run: nothing is changed. Turn dry_run off to make the change")
     return request
 
 
 def _require_same(operation: Operation, request: RebalanceRequest) -> None:
-    """Make sure that an operation makes the change of a request.
+    """Check that an operation makes the change of a request.
 
     Raises:
-        OperationReusedError: It does not: a run of the same id was there before.
+        OperationReusedError: It makes another change, because an earlier run had the same id.
     """
     from catalog.errors import OperationReusedError
     from catalog.model.identifiers import TableName
     from catalog.rebalancing.changes import change_from_json
 
-    made = {name: value for name, value in operation.request.items() if name != "fingerprint"}
+    change = {name: value for name, value in operation.request.items() if name != "fingerprint"}
     is_its_table = str(TableName.parse(request.table)) == operation.table
-    if not is_its_table or operation.kind != "rebalance" or change_from_json(made) != request.change:
+    if not is_its_table or operation.kind != "rebalance" or change_from_json(change) != request.change:
         raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
 
 
@@ -319,7 +319,7 @@ def _show(task: BaseOperator, plan: RebalancePlan) -> None:
 
 
 def rebalance_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return what has to be approved before a run changes partitions; None when no row is deleted."""
+    """Return the question to approve before a run changes partitions; None if no row is deleted."""
     from catalog.rebalancing.requests import RebalanceRequest
 
     operation = catalog.operations.find(operation_of(context))
@@ -333,27 +333,27 @@ def rebalance_question(catalog: Catalog, context: Context) -> Question | None:
 
 
 def deletion_question(plan: RebalancePlan, asker: str) -> Question:
-    """Return the question whether a plan's rows may be deleted; its key is the plan's fingerprint."""
+    """Return the question whether a plan may delete rows; its key is the plan's fingerprint."""
     table, lost = plan.table.full_name, plan.lost
-    deleted = [each for each in plan.readings if not each.targets]
+    deleted = [reading for reading in plan.readings if not reading.targets]
     lines = [
-        f"- partition {each.partition_id}, {code(each.text)}: {each.before.row_count:,} rows, "
-        f"{size(each.before.size_bytes)}"
-        for each in deleted[:_SHOWN]
+        f"- partition {reading.partition_id}, {code(reading.text)}: {reading.before.row_count:,} rows, "
+        f"{size(reading.before.size_bytes)}"
+        for reading in deleted[:_SHOWN]
     ]
     if len(deleted) > _SHOWN:
         lines.append(f"- and {len(deleted) - _SHOWN:,} more partitions")
     body = (
-        f"{asker} asks for\n\n{code(f'ALTER TABLE {table} {plan.change}')}\n\n"
+        f"{asker} requests\n\n{code(f'ALTER TABLE {table} {plan.change}')}\n\n"
         f"**{lost.row_count:,} rows** of **{table}** ({size(lost.size_bytes)}, data files: {lost.file_count:,}) would "
-        f"be gone for good:\n\n{chr(10).join(lines)}\n\n"
+        f"be deleted permanently:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."
     )
     return Question(f"Delete {lost.row_count:,} rows of {table}?", body, [plan.fingerprint])
 
 
 def size(size_bytes: int) -> str:
-    """Return a number of bytes for people."""
+    """Return a number of bytes with a readable unit."""
     value, unit = float(size_bytes), "B"
     for greater in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

@@ -1,4 +1,4 @@
-"""The operator that runs a step of an operation as a Spark job."""
+"""Operator that runs a step of an operation as a Spark job."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ if TYPE_CHECKING:
     from catalog.operations.records import JobRun, Operation
 
 SILENCE_SECONDS = 120
-"""A job of another host that has given no sign of life for so long counts as lost."""
+"""A job on another host counts as lost after this time without a heartbeat."""
 
 _UNFIT_FOR_FOLDERS = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class SparkJobOperator(BaseOperator):
-    """Runs `spark_jobs/<job>.py` as one step of an operation, as often as it takes to get one result.
+    """Task that runs `spark_jobs/<job>.py` as one step of an operation, and over its retries yields one result.
 
-    The job is submitted through the Spark provider's connection, in client mode, and lives on when this task is killed.
-    What a task does first is decided by the job's row in the catalog alone: it takes the result of a job that
-    succeeded, joins one that still runs, and submits a new attempt when there is none or the last one failed or is
-    lost. A new attempt takes the right to commit from all earlier ones. So there is nothing that a task would have to
-    remember, and nothing to lose between submitting a job and remembering it.
+    The job is submitted through the Spark provider's connection, in client mode, and continues to run when this task is
+    killed. The job's row in the catalog alone decides what a task does: it returns the result of a job that succeeded,
+    joins one that still runs, and submits a new attempt if there is none or the last one failed or is lost. A new
+    attempt fences all earlier ones: they can no longer commit. The task itself keeps no state that a crash between
+    submitting a job and recording it could lose.
 
     Args:
         job: The name of the script without `.py`.
         operation_id: The operation that the job is part of (templated).
-        request: The job's own arguments, JSON-able (templated). No secrets: they show in Airflow's pages.
-        step: The step of the operation; None for one of the job's name.
+        request: The job's own arguments, JSON-serializable (templated). No secrets: Airflow's UI shows them.
+        step: The step of the operation; by default the job's name.
         conn_id: Airflow connection of type `spark`; its host is `local[*]`, `spark://…`, `k8s://…` or `yarn`.
-        conf: Spark configuration; wins over the defaults for small jobs.
-        poll_seconds: Seconds between two looks at the job.
+        conf: Spark configuration; overrides the defaults for small jobs.
+        poll_seconds: Seconds between two polls of the job.
 
     Returns:
         The job's result, as the job recorded it.
 
     Raises:
-        AirflowFailException: The job failed in a way that a retry cannot mend, or it cannot be submitted.
-        SparkJobFailedError: The job failed otherwise.
-        SparkJobLostError: The job ended without recording a result, or its attempt was given up.
+        AirflowFailException: The job failed with an error that is not retryable, or it cannot be submitted.
+        SparkJobFailedError: The job failed with another error.
+        SparkJobLostError: The job ended without recording a result, or its attempt was abandoned.
     """
 
     template_fields: Sequence[str] = ("operation_id", "request")
@@ -82,7 +82,7 @@ class SparkJobOperator(BaseOperator):
         self.poll_seconds = poll_seconds
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Submit or join the job, follow it to its end, and return its result."""
+        """Submit or join the job, follow it until it ends, and return its result."""
         with open_catalog() as catalog:
             attempt, process = self._existing_job(catalog) or self._submit(catalog)
             self._followed = attempt, process
@@ -93,7 +93,7 @@ class SparkJobOperator(BaseOperator):
         return dict(job.result or {})
 
     def on_kill(self) -> None:
-        """Give the attempt up, so that it can no longer commit, and end its process."""
+        """Abandon the attempt, so that it can no longer commit, and end its process."""
         if self._followed is None:
             return
         from catalog import Catalog
@@ -101,7 +101,7 @@ class SparkJobOperator(BaseOperator):
         attempt, process = self._followed
         try:
             with Catalog.open() as catalog:
-                self._give_up(catalog, attempt, "its Airflow task was killed")
+                self._abandon(catalog, attempt, "its Airflow task was killed")
         finally:
             process.terminate()
 
@@ -111,13 +111,13 @@ class SparkJobOperator(BaseOperator):
             return None
         process = JobProcess(Path(job.log_path or os.devnull))
         if job.state == "FAILED":
-            # A job that was given up may not know it yet.
+            # An abandoned job may still run until its next heartbeat.
             process.terminate()
             return None
         if job.state == "SUCCEEDED":
-            self.log.info("Attempt %d of Spark job %s succeeded before", job.attempt, self.job)
+            self.log.info("Attempt %d of Spark job %s has already succeeded", job.attempt, self.job)
         elif _is_running(job, process):
-            self.log.info("Joining attempt %d of Spark job %s, which still runs", job.attempt, self.job)
+            self.log.info("Joining attempt %d of Spark job %s, which is still running", job.attempt, self.job)
         else:
             self.log.warning("Attempt %d of Spark job %s is lost; submitting another", job.attempt, self.job)
             return None
@@ -127,7 +127,7 @@ class SparkJobOperator(BaseOperator):
         from catalog.operations.job_requests import request_json
 
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
-        # Checked first: a request that the job refuses starts no attempt.
+        # Checked before the attempt starts, so that an invalid request starts none.
         request_json(self.job, {**values, "attempt": 1})
         command = submit_command(
             job_script(self.job),
@@ -145,13 +145,13 @@ class SparkJobOperator(BaseOperator):
         return attempt, process
 
     def _follow(self, catalog: Catalog, attempt: int, process: JobProcess) -> JobRun:
-        """Show the job's log and progress until it has ended; return its row then."""
+        """Log the job's output and progress until it ends, and return its row."""
         shown = None
         while True:
             job = self._current_job(catalog, attempt)
             is_running = _is_running(job, process)
             if not is_running:
-                # It may have recorded its result and ended since its row was read.
+                # The job may have recorded its result and ended after its row was read.
                 job = self._current_job(catalog, attempt)
             for line in process.new_log_lines():
                 self.log.info("%s", line)
@@ -168,16 +168,16 @@ class SparkJobOperator(BaseOperator):
     def _current_job(self, catalog: Catalog, attempt: int) -> JobRun:
         job = catalog.operations.get_job(self.operation_id, self.step)
         if job is None or job.attempt != attempt:
-            raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} was given up for another one")
+            raise SparkJobLostError(f"another attempt replaced attempt {attempt} of Spark job {self.job}")
         return job
 
     def _lose(self, catalog: Catalog, attempt: int, process: JobProcess) -> NoReturn:
-        code = "not known" if process.exit_code is None else process.exit_code
+        code = "unknown" if process.exit_code is None else process.exit_code
         reason = f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
-        self._give_up(catalog, attempt, reason)
+        self._abandon(catalog, attempt, reason)
         raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} is lost: {reason}")
 
-    def _give_up(self, catalog: Catalog, attempt: int, reason: str) -> None:
+    def _abandon(self, catalog: Catalog, attempt: int, reason: str) -> None:
         catalog.operations.fail_job(self.operation_id, self.step, attempt, SparkJobLostError.__name__, reason)
 
 

@@ -1,4 +1,4 @@
-"""Spark jobs that stage files, and those that verify staged files before a later task commits them."""
+"""Base classes of operators whose Spark jobs stage files, or verify staged files before a later task commits them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class StagingJobOperator(SparkJobOperator):
-    """Runs a job whose result counts only as long as the files that it staged, or verified, are the staged ones."""
+    """Task that runs a job whose result is valid only while the files that it staged or verified remain staged."""
 
     @abstractmethod
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether the result of a job that succeeded still counts; otherwise the job runs again."""
+        """Return whether the result of a job that succeeded is still valid; otherwise the job runs again."""
 
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
         job = catalog.operations.get_job(self.operation_id, self.step)
@@ -32,17 +32,17 @@ class StagingJobOperator(SparkJobOperator):
 
 
 class VerifyStagedOperator(StagingJobOperator):
-    """Runs a job that verifies staged files; those that differ are discarded, and the staging task stages new ones."""
+    """Task that runs a job that verifies staged files, and discards them if they differ."""
 
     @abstractmethod
     def discard(self, catalog: Catalog, reason: str) -> None:
         """Discard the staged files of the operation."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Verify.
+        """Verify the staged files.
 
         Raises:
-            AirflowFailException: They differ, or the verification failed otherwise for good.
+            AirflowFailException: The files differ, or the verification failed with another error that is not retryable.
         """
         try:
             return super().execute(context)

@@ -1,7 +1,7 @@
-"""One SQL statement: read, approved where it deletes, and run, with Spark only if it needs it.
+"""Operators that parse and run one SQL statement, with Spark only if needed, and its approval if it deletes data.
 
-Each task reads the statement from the run's own parameters, and the catalog's journal keeps it: it is no XCom and no
-templated field, and the log shows no text literal of it.
+Each task reads the statement from the run's parameters, and the catalog's journal stores it. It is no XCom and no
+templated field, and the log shows none of its string literals, because Airflow would show them to all its users.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from catalog.statements.model import DropTable, DropValuePartitions, RevertTable, Statement
 
 STATEMENT = "statement"
-"""The parameter of a run that is its statement."""
+"""The run parameter that contains the statement."""
 
 _NOT_APPROVED = (
-    "PlanConflictError: nobody has approved just what the statement would delete now; nothing was changed. Start the "
-    "DAG again with the same statement, and approve it"
+    "PlanConflictError: what the statement would delete now is not approved; nothing was changed. Start the DAG again "
+    "with the same statement and have it approved"
 )
 _POSITION = re.compile(r"at position (\d+)$")
-_TEXT_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
+_STRING_LITERAL = re.compile(r"""'(?:[^'\\]|\\.)*(?:'|$)|"(?:[^"\\]|\\.)*(?:"|$)""", re.DOTALL)
 
 
 class ReadStatementOperator(FormOperator):
-    """Reads a statement, and whether it deletes data; changes nothing.
+    """Task that parses a statement and determines whether it deletes data; changes nothing.
 
-    The run's parameter `statement` has it; a semicolon at its end does no harm.
+    The statement is the run's parameter `statement`; it may end in a semicolon.
 
     Raises:
-        AirflowFailException: It cannot be read, or there are several; the log shows the place.
+        AirflowFailException: The statement is invalid, or there are several; the log shows the position.
     """
 
     def execute(self, context: Context) -> None:
-        """Read."""
+        """Parse the statement."""
         with open_catalog() as catalog:
             self._read(catalog, _statement(context), asked_by(context))
 
@@ -72,19 +72,19 @@ class ReadStatementOperator(FormOperator):
 
 
 class RunStatementOperator(SparkJobOperator):
-    """Runs a statement: here when the catalog alone can answer it, and otherwise as a Spark job.
+    """Task that runs a statement, in this process if the catalog alone can execute it, and otherwise as a Spark job.
 
-    A statement that has run is not run again by a retry or a cleared run. A deletion is carried out only if just that
-    was approved.
+    A retry or a cleared run does not repeat a statement that has run. A deletion runs only if exactly this deletion is
+    approved.
 
     Args:
         operation_id: The operation to journal (templated).
 
     Returns:
-        `columns`, `rows`, and `limited`: whether there are more rows than these.
+        `columns`, `rows`, and `limited`: whether the result has more rows.
 
     Raises:
-        AirflowFailException: The statement cannot be run; the log shows the place.
+        AirflowFailException: The statement cannot be run; the log shows the position.
     """
 
     template_fields: Sequence[str] = ("operation_id",)
@@ -95,7 +95,7 @@ class RunStatementOperator(SparkJobOperator):
         super().__init__(job="run_statement", request={}, **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Run, and show the answer."""
+        """Run the statement and log its result."""
         self.statement = _statement(context)
         with open_catalog() as catalog:
             outcome = self._outcome_here(catalog, context)
@@ -115,10 +115,10 @@ class RunStatementOperator(SparkJobOperator):
         from catalog.statements.session import Session
 
         class SparkNeededError(EngineUnavailableError):
-            """The statement has come to where it needs Spark."""
+            """The statement reached a step that needs Spark."""
 
         def start(_: Catalog) -> Engine:
-            raise SparkNeededError("the statement needs Spark, and goes on as a job")
+            raise SparkNeededError("the statement needs Spark and continues as a job")
 
         user = context["dag_run"].triggering_user_name
         table = subject(self.statement)
@@ -127,10 +127,10 @@ class RunStatementOperator(SparkJobOperator):
         catalog.operations.begin(
             self.operation_id, OperationKind.RUN_STATEMENT, table, request, is_fixed=True, requested_by=user
         )
-        known = catalog.operations.get_job(self.operation_id, step_of(1))
-        if known is not None and known.state == "SUCCEEDED":
-            self.log.info("This run has run its statement already")
-            return dict(known.result)
+        earlier_job = catalog.operations.get_job(self.operation_id, step_of(1))
+        if earlier_job is not None and earlier_job.state == "SUCCEEDED":
+            self.log.info("This run has already run its statement")
+            return dict(earlier_job.result)
         if catalog.operations.get_job(self.operation_id, self.job) is not None:
             return None
         try:
@@ -146,10 +146,10 @@ class RunStatementOperator(SparkJobOperator):
         return outcome
 
     def _require_approval(self, catalog: Catalog, context: Context) -> None:
-        """Make sure that the statement deletes nothing, or just what was approved.
+        """Check that the statement deletes nothing, or exactly what is approved.
 
         Raises:
-            AirflowFailException: It deletes something else.
+            AirflowFailException: It deletes something that is not approved.
         """
         from catalog.rebalancing.changes import DropPartitions
         from catalog.statements.model import DropSchemePartitions
@@ -160,17 +160,17 @@ class RunStatementOperator(SparkJobOperator):
         statement = parse_statement(self.statement)
         own_operation = operation_of(self.operation_id, 1)
         if isinstance(statement, DropSchemePartitions) and statement.with_data:
-            # It holds the table from here on, so that what is compared is what will be deleted.
+            # The operation locks the table, so that the deletion that is checked here is the one that will run.
             change = DropPartitions(statement.partition_ids, with_data=True)
             if catalog.rebalancing.begin(own_operation, _table(statement), change, requested_by=user).is_committed:
                 return
         try:
-            asked = _question(catalog, statement, "")
-            if asked is not None and any(find_approval(catalog, context, key) is None for key in asked.keys):
+            question = _question(catalog, statement, "")
+            if question is not None and any(find_approval(catalog, context, key) is None for key in question.keys):
                 raise AirflowFailException(_NOT_APPROVED)
         except BaseException:
             if catalog.operations.find(own_operation) is not None:
-                catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not carried out")
+                catalog.operations.fail(own_operation, "NOT_APPROVED", "the deletion was not performed")
             raise
 
     def _outcome_of_job(self, context: Context) -> dict[str, Any]:
@@ -178,8 +178,8 @@ class RunStatementOperator(SparkJobOperator):
         try:
             (outcome,) = super().execute(context)["outcomes"]
         except (AirflowFailException, SparkJobFailedError) as error:
-            found = _POSITION.search(str(error))
-            self._show_place(int(found.group(1)) if found else None)
+            match = _POSITION.search(str(error))
+            self._show_place(int(match.group(1)) if match else None)
             raise
         return dict(outcome)
 
@@ -202,14 +202,14 @@ class RunStatementOperator(SparkJobOperator):
 
 
 def statement_question(catalog: Catalog, context: Context) -> Question | None:
-    """Return what has to be approved before a run's statement runs; None when it deletes nothing."""
+    """Return the question to approve before a run's statement runs; None if it deletes nothing."""
     from catalog.statements.parser import parse_statement
 
     return _question(catalog, parse_statement(_statement(context)), asked_by(context))
 
 
 def give_up_statement(context: Context) -> None:
-    """Give up the operation of a failed run's statement, so that it holds no table. For `on_failure_callback`."""
+    """Fail the operation of a failed run's statement, so that it unlocks its table; for `on_failure_callback`."""
     from catalog import Catalog
     from catalog.statements.scripts import operation_of
 
@@ -217,13 +217,14 @@ def give_up_statement(context: Context) -> None:
     with Catalog.open() as catalog:
         operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
         if operation is not None:
-            catalog.operations.fail(operation.id, "RUN_FAILED", f"the run {run.run_id} of {run.dag_id} failed")
+            catalog.operations.fail(operation.id, "RUN_FAILED", f"run {run.run_id} of {run.dag_id} failed")
 
 
 def _approved(catalog: Catalog, context: Context) -> Confirmation:
-    """Return what lets a statement delete just what was approved: it may be something else than when that was checked.
+    """Return a confirmation that lets a statement delete only what is approved.
 
-    Its methods raise AirflowFailException.
+    It is asked while the statement runs, because the data may have changed since `_require_approval`. Its methods raise
+    AirflowFailException.
     """
     from catalog.operations.confirmation import Confirmation
     from catalog.partitions.purging import digest_purged
@@ -247,7 +248,7 @@ def _approved(catalog: Catalog, context: Context) -> Confirmation:
 
 
 def _packages(text: str) -> dict[str, str]:
-    """Return the Spark settings that give a statement what it needs besides Spark's own jars."""
+    """Return the Spark settings for the packages that a statement needs besides Spark's own jars."""
     from catalog import Catalog
     from catalog.settings.environment import package_settings
     from catalog.statements.model import InsertQuery, MigrationStatement, Select
@@ -256,20 +257,20 @@ def _packages(text: str) -> dict[str, str]:
     statement = parse_statement(text)
     is_needed = isinstance(statement, MigrationStatement)
     if isinstance(statement, Select | InsertQuery):
-        # Any table of a name that it says, to be on the safe side; in a view may be one, too.
-        said = text.lower()
+        # Searching the statement for table names may match too many, which is safe. A view may refer to Iceberg tables.
+        lowered = text.lower()
         with Catalog.open() as catalog:
             is_needed = any(
-                table.name in said and (table.is_iceberg or table.is_view) for table in catalog.list_tables()
+                table.name in lowered and (table.is_iceberg or table.is_view) for table in catalog.list_tables()
             )
     return package_settings(avro=True) if is_needed else {}
 
 
 def _statement(context: Context) -> str:
-    """Return the statement of a run, without blanks and comments around it.
+    """Return the statement of a run, without surrounding whitespace and comments.
 
     Raises:
-        AirflowFailException: There are several, or none, or it is no string.
+        AirflowFailException: There is not exactly one statement, or the parameter is not a string.
     """
     from catalog.settings.fields import text
     from catalog.statements.splitting import split
@@ -279,16 +280,17 @@ def _statement(context: Context) -> str:
     statements = [part.text for part in split(statement)]
     if len(statements) != 1:
         raise AirflowFailException(
-            f"statement: there are {len(statements)} statements, and a run takes one; for several, use calve sql --file"
+            f"statement: there are {len(statements)} statements, but a run executes one; for several, use calve sql "
+            "--file"
         )
     return statements[0]
 
 
 def _pointer(text: str, position: int | None) -> list[str]:
-    """Return the line of a statement with a place in it, and a mark below; of text literals only how long they are."""
+    """Return the line of a statement at a position, with a marker below and with string literals masked."""
     from catalog.cli.statements import pointer
 
-    return pointer(_TEXT_LITERAL.sub(lambda literal: re.sub(r"[^'\"\n]", "*", literal[0]), text), position)
+    return pointer(_STRING_LITERAL.sub(lambda literal: re.sub(r"[^'\"\n]", "*", literal[0]), text), position)
 
 
 def _table(statement: Any) -> str:
@@ -298,7 +300,7 @@ def _table(statement: Any) -> str:
 
 
 def _question(catalog: Catalog, statement: Statement, asker: str) -> Question | None:
-    """Return what has to be approved before a statement runs; None when it deletes nothing."""
+    """Return the question to approve before a statement runs; None if it deletes nothing."""
     from catalog.rebalancing.changes import DropPartitions
     from catalog.statements.model import DropSchemePartitions, DropTable, DropValuePartitions, RevertTable
 
@@ -318,19 +320,19 @@ def _revert_question(catalog: Catalog, statement: RevertTable, asker: str) -> Qu
     if lost is None:
         return None
     written, changed = lost
-    elsewhere = f"\n\nWhat was committed through the metastore would be lost, too: {changed}." if changed else ""
+    elsewhere = f"\n\nCommits through the metastore would also be lost: {changed}." if changed else ""
     body = (
-        f"{asker} asks for\n\n`CALL iceberg.system.revert(schema_name => '{table.database}', table_name => "
+        f"{asker} requests\n\n`CALL iceberg.system.revert(schema_name => '{table.database}', table_name => "
         f"'{table.name}', lose_data => true)`\n\n"
-        f"**{table.full_name}** would be the Hive table again, without what was written since: {written}."
+        f"**{table.full_name}** would become the Hive table again, without the data written since: {written}."
         f"{elsewhere}\n\nReject ends the run, and nothing is changed."
     )
     key = _revert_key(table, changed)
-    return Question(f"Lose what was written to {table.full_name} as Iceberg?", body, [key])
+    return Question(f"Lose the data written to {table.full_name} as Iceberg?", body, [key])
 
 
 def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEntry | None] | None:
-    """Return what was written since the table's migration, and what of its entry in a metastore; None for nothing."""
+    """Return what was written to a table and to its metastore entry since its migration; None if nothing was."""
     from catalog.migration.reverting import written_since_migration
 
     if table.metadata_location is None:
@@ -341,7 +343,7 @@ def _lost_by_revert(catalog: Catalog, table: Table) -> tuple[Written, ChangedEnt
 
 
 def _revert_key(table: Table, changed: ChangedEntry | None) -> str:
-    """Return what stands for what a revert loses. Each commit has metadata of its own."""
+    """Return the approval key of what a revert loses; each commit has its own metadata location."""
     return key_of(table.id, table.metadata_location, changed and changed.entry)
 
 
@@ -361,8 +363,8 @@ def _purge_question(catalog: Catalog, statement: DropValuePartitions, asker: str
     )
     count = f"{len(partitions):,} partitions"
     body = (
-        f"{asker} asks for `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
-        f"{code(condition)} would be gone for good, with all files in their folders (rows: {rows}, bytes: "
+        f"{asker} requests `ALTER TABLE {table.full_name} DROP PARTITION … PURGE`: **{count}** with "
+        f"{code(condition)} would be deleted permanently, with all files in their folders (rows: {rows}, bytes: "
         f"{size_bytes}).\n\nReject ends the run, and nothing is changed."
     )
     return Question(f"Delete {count} of {table.full_name} and their files?", body, [key])
@@ -381,15 +383,15 @@ def _drop_question(catalog: Catalog, statement: DropTable, asker: str) -> Questi
     if key is None:
         return None
     body = (
-        f"{asker} asks for\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
-        f"The table **{table.full_name}**, and all files in its folder {code(table.location)}, would be gone for good: "
-        f"{_contents(catalog, table)}.\n\nReject ends the run, and nothing is changed."
+        f"{asker} requests\n\n`DROP TABLE {table.full_name} PURGE`\n\n"
+        f"The table **{table.full_name}** and all files in its folder {code(table.location)} would be deleted "
+        f"permanently: {_contents(catalog, table)}.\n\nReject ends the run, and nothing is changed."
     )
     return Question(f"Delete the table {table.full_name} and its files?", body, [key])
 
 
 def _drop_key(catalog: Catalog, table: Table) -> str | None:
-    """Return what stands for the deletion of a table with its files; None when no file goes."""
+    """Return the approval key of the deletion of a table with its files; None if no file is deleted."""
     from catalog.model import TableKind
     from catalog.partitions.counting import digest_contents
 
@@ -399,17 +401,18 @@ def _drop_key(catalog: Catalog, table: Table) -> str | None:
 
 
 def _contents(catalog: Catalog, table: Table) -> str:
-    """Return how much is in a table, for people."""
+    """Return a description of how much data a table has."""
     from catalog.partitions.counting import count_visible
     from catalog.tables.own_files import find_own_files
 
     if table.scheme is not None:
         partitions = catalog.scheme_partitions(table.full_name)
-        rows, size_bytes = (sum(each.row_count for each in partitions), sum(each.size_bytes for each in partitions))
+        rows = sum(partition.row_count for partition in partitions)
+        size_bytes = sum(partition.size_bytes for partition in partitions)
         return f"{len(partitions):,} partitions with {rows:,} rows ({size(size_bytes)})"
     counts = count_visible(catalog.storage, table)
     if table.partition_keys and counts.rows is not None and counts.size_bytes is not None:
         return f"{counts.partitions:,} partitions with {counts.rows:,} rows ({size(counts.size_bytes)})"
     files = find_own_files(table.location, catalog.storage.identity)
-    partitions_said = f"{counts.partitions:,} partitions, " if table.partition_keys else ""
-    return f"{partitions_said}{files.file_count:,} files ({size(files.size_bytes)})"
+    partition_count = f"{counts.partitions:,} partitions, " if table.partition_keys else ""
+    return f"{partition_count}{files.file_count:,} files ({size(files.size_bytes)})"

@@ -1,4 +1,4 @@
-"""The last task of a run that does the same for many tables: says what became of each, and fails if any failed."""
+"""Base class of the last task of a run over many tables, which reports the outcomes and fails if one failed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WIDEST = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one thing that a run was to do.
+    """The outcome of one item of a run, such as a table or an index.
 
     Attributes:
-        row: What to say of it; the names are those of the table's columns.
-        failure: Why it failed, and what to do; None when it did not.
+        row: Column name → cell of the reported table.
+        failure: Why the item failed, and what to do; None if it succeeded.
     """
 
     row: Mapping[str, Any]
@@ -36,12 +36,12 @@ class Outcome:
 
 
 class SummaryOperator(BaseOperator):
-    """Shows the outcomes as a Markdown table in the task's log, and returns its rows; fails if one failed.
+    """Task that logs the outcomes as a Markdown table and returns its rows; fails if one failed.
 
-    For the end of a run, with the trigger rule `all_done`: its state is then the run's.
+    It is the last task of a run, with the trigger rule `all_done`, so that its state becomes the run's.
 
     Args:
-        planned: What the first task planned (templated); None when it failed.
+        planned: What the first task planned (templated); None if it failed.
     """
 
     template_fields: Sequence[str] = ("operation_id", "planned")
@@ -53,17 +53,17 @@ class SummaryOperator(BaseOperator):
 
     @abstractmethod
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Return the outcome of each thing that was planned."""
+        """Return the outcome of each planned item."""
 
     def execute(self, context: Context) -> None:
-        """Show what became of everything."""
+        """Log the outcomes."""
         if self.planned is None:
-            raise AirflowFailException("nothing was planned, so nothing was done; the log of `plan` says why")
+            raise AirflowFailException("nothing was planned, so nothing was done; see the log of `plan`")
         with open_catalog() as catalog:
             outcomes = self.outcomes(context, catalog)
         for line in markdown_table([outcome.row for outcome in outcomes]):
             self.log.info("%s", line)
-        # A failed task returns nothing, and its rows are wanted most.
+        # Pushed explicitly, because a failed task has no return value, and users need its rows most.
         rows = [dict(outcome.row) for outcome in outcomes]
         context["ti"].xcom_push(key=BaseXCom.XCOM_RETURN_KEY, value=rows)
         if failures := [outcome.failure for outcome in outcomes if outcome.failure is not None]:
@@ -71,12 +71,12 @@ class SummaryOperator(BaseOperator):
 
 
 def markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of a Markdown table; the names of its columns are those of the first row."""
+    """Return the lines of a Markdown table; the first row determines the column names."""
     if not rows:
         return ["There was nothing to do."]
     names = list(rows[0])
     cells = [["" if cell is None else str(cell).replace("|", "\\|") for cell in row.values()] for row in rows]
-    # Aligned for whoever reads the log; what is long has room at the end of the line.
+    # Columns are aligned for readers of the log; longer cells extend beyond `_WIDEST`.
     widths = [min(_WIDEST, max(map(len, column))) for column in zip(names, *cells, strict=True)]
     lines = [names, ["-" * width for width in widths], *cells]
     return [f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines]

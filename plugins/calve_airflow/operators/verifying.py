@@ -1,4 +1,4 @@
-"""The items of many partition indexes: compared with the partitions, repaired, and what was found."""
+"""Operators that compare partition indexes with their tables, repair them, and report the results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ JOB = "verify_partition_index"
 
 
 class PlanVerificationOperator(FormOperator):
-    """Finds the ACTIVE partition indexes of the tables that the run's form means: `tables`, none for all.
+    """Task that finds the ACTIVE partition indexes of the tables in the run's form: `tables`, none for all.
 
     Returns:
-        `table` and `index` of each.
+        `table` and `index` of each index.
 
     Raises:
-        AirflowFailException: There is no such table.
+        AirflowFailException: A table does not exist.
     """
 
     @for_mapped_tasks
@@ -41,29 +41,29 @@ class PlanVerificationOperator(FormOperator):
         with open_catalog() as catalog:
             names = _tables(context)
             tables = [catalog.get_table(name) for name in names] if names else catalog.list_tables()
-            found = [
+            indexes = [
                 (table.full_name, index.name)
                 for table in tables
                 if not table.is_iceberg
                 for index in catalog.get_partition_indexes(table.full_name)
                 if index.state is IndexState.ACTIVE
             ]
-        self.log.info("%d ACTIVE partition index(es) of %d table(s)", len(found), len(tables))
-        return [{"table": table, "index": index} for table, index in found]
+        self.log.info("Found %d ACTIVE partition index(es) of %d table(s)", len(indexes), len(tables))
+        return [{"table": table, "index": index} for table, index in indexes]
 
 
 class VerifyIndexOperator(SparkJobOperator):
-    """Runs the Spark job that compares one partition index with its table, and fails when they differ now.
+    """Task that runs the Spark job that compares one partition index with its table; fails if they still differ.
 
-    Whether it repairs what differs, says the run's form: users may write XComs.
+    The run's form says whether it repairs differences, because users may write XComs.
 
     Args:
         table: `database.table`; no template.
         index: One of its indexes; no template.
 
     Raises:
-        AirflowSkipException: The index is not ACTIVE any more, so there is nothing to compare.
-        AirflowFailException: The form does not mean the table; or they differ, and were not repaired.
+        AirflowSkipException: The index is no longer ACTIVE, so there is nothing to compare.
+        AirflowFailException: The form does not select the table; or the index differs and was not repaired.
     """
 
     template_fields: Sequence[str] = ()
@@ -74,7 +74,7 @@ class VerifyIndexOperator(SparkJobOperator):
         self.index = index
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Journal the verification, run it, and judge."""
+        """Journal and run the verification, and fail if the index differs."""
         from catalog.operations.records import OperationKind
         from catalog.settings.fields import text
         from catalog.tables.patterns import require_meant
@@ -84,15 +84,15 @@ class VerifyIndexOperator(SparkJobOperator):
             if names := _tables(context):
                 require_meant(table, names, "tables")
             if not _is_active(catalog, table, index):
-                raise AirflowSkipException(f"partition index {index} of {table} is not ACTIVE any more")
-            asked = {"index": index, "repair": bool(context["params"]["repair"])}
-            self.request = {"table": table, **asked}
+                raise AirflowSkipException(f"partition index {index} of {table} is no longer ACTIVE")
+            request = {"index": index, "repair": bool(context["params"]["repair"])}
+            self.request = {"table": table, **request}
             self.operation_id = f"{operation_of(context)}/{table}/{index}"
             catalog.operations.begin(
                 self.operation_id,
                 OperationKind.VERIFY_INDEX,
                 table,
-                asked,
+                request,
                 requested_by=context["dag_run"].triggering_user_name,
             )
         result = super().execute(context)
@@ -103,12 +103,12 @@ class VerifyIndexOperator(SparkJobOperator):
 
     def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
         job = catalog.operations.get_job(self.operation_id, self.job)
-        # What a job found before this task was cleared may not be so any more.
+        # A result from before this task was cleared may be out of date.
         return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
 
 
 class SummariseVerificationOperator(SummaryOperator):
-    """Says what the verification of each index found; fails if one differs, or was not verified.
+    """Task that reports the verification of each index; fails if one differs or was not verified.
 
     Args:
         operation_id: The run (templated).
@@ -116,22 +116,22 @@ class SummariseVerificationOperator(SummaryOperator):
     """
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
-        """Look at the operations, where the jobs have recorded what they found."""
-        return [self._outcome(catalog, each["table"], each["index"]) for each in self.planned]
+        """Return the outcomes from the operations, where the jobs recorded their results."""
+        return [self._outcome(catalog, planned["table"], planned["index"]) for planned in self.planned]
 
     def _outcome(self, catalog: Catalog, table: str, index: str) -> Outcome:
         operation_id = f"{self.operation_id}/{table}/{index}"
         operation = catalog.operations.find(operation_id)
         job = operation and catalog.operations.get_job(operation_id, JOB)
         if job and job.state == "SUCCEEDED":
-            found = job.result
-            verdict = ("repaired" if any(found["counts"].values()) else "exact") if found["is_exact"] else "DIFFERS"
-            read = {"partitions": found["partition_count"], "items": found["item_count"], **found["counts"]}
-            row = {"table": table, "index": index, "outcome": verdict, **read, "repaired": found["repaired"]}
-            return Outcome(row, None if found["is_exact"] else found["message"])
+            result = job.result
+            verdict = ("repaired" if any(result["counts"].values()) else "exact") if result["is_exact"] else "DIFFERS"
+            counts = {"partitions": result["partition_count"], "items": result["item_count"], **result["counts"]}
+            row = {"table": table, "index": index, "outcome": verdict, **counts, "repaired": result["repaired"]}
+            return Outcome(row, None if result["is_exact"] else result["message"])
         if not _is_active(catalog, table, index):
-            return Outcome({"table": table, "index": index, "outcome": "not ACTIVE any more"})
-        reason = f"{job.error_class}: {job.error_message}" if job else "the log of its task says why"
+            return Outcome({"table": table, "index": index, "outcome": "no longer ACTIVE"})
+        reason = f"{job.error_class}: {job.error_message}" if job else "see the log of its task"
         if operation:
             catalog.operations.fail(operation_id, "RUN_FAILED", reason)
         return Outcome(
@@ -141,7 +141,7 @@ class SummariseVerificationOperator(SummaryOperator):
 
 
 def _tables(context: Context) -> Sequence[str]:
-    """Return the names of the tables that a run's form means; none for all."""
+    """Return the names of the tables that a run's form selects; none for all."""
     from catalog.settings.fields import texts
 
     return texts("tables", context["params"]["tables"])

@@ -1,1 +1,1 @@
-"""Sensors."""
+"""Sensors that wait for the state of partition indexes."""

@@ -1,4 +1,4 @@
-"""The sensor for partition indexes."""
+"""Sensor for partition indexes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 class PartitionIndexSensor(BaseSensorOperator):
-    """Waits until a partition index is ACTIVE, in the triggerer; fails at once when it cannot become so.
+    """Sensor that waits in the triggerer until partition indexes are ACTIVE; fails at once if one cannot become ACTIVE.
 
     Args:
         table: `database.name` (templated).
-        index: Name of the index, or a list of names (templated); None for all indexes of the table, of which there may
-            be none.
-        poke_interval: Seconds between two looks at the catalog.
+        index: Name of the index, or a list of names (templated); None for all indexes of the table, which may have
+            none.
+        poke_interval: Seconds between two polls of the catalog.
         timeout: Seconds after which the task fails.
 
     Returns:
         Index name → `ACTIVE`.
 
     Raises:
-        AirflowFailException: The index FAILED (with code and detail), is being deleted, or does not exist.
-        AirflowSensorTimeout: It is still being built when the time is over.
+        AirflowFailException: An index FAILED (with code and detail), is being deleted, or does not exist.
+        AirflowSensorTimeout: An index is still being built after `timeout`.
     """
 
     template_fields: Sequence[str] = ("table", "index")
@@ -42,7 +42,7 @@ class PartitionIndexSensor(BaseSensorOperator):
         self.index = index
 
     def execute(self, context: Context) -> dict[str, str]:
-        """Return at once when there is nothing to wait for; otherwise leave the worker to others."""
+        """Return if there is nothing to wait for; otherwise defer, which frees the worker slot."""
         from catalog.model import IndexState
 
         with catalog_errors():
@@ -63,5 +63,5 @@ class PartitionIndexSensor(BaseSensorOperator):
         return {index.name: index.state.value for index in indexes}
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, str]:
-        """Look again; the event tells that it is time to, the catalog tells what has become of the index."""
+        """Read the states again from the catalog: the event only says that a state has changed."""
         return self.execute(context)

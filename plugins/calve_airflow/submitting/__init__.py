@@ -1,1 +1,1 @@
-"""Spark jobs as processes: submitted, found again, watched."""
+"""Submission of Spark jobs as processes, and their monitoring."""

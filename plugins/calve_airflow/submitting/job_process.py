@@ -1,8 +1,8 @@
-"""A program that outlives whoever started it, and is found again through its folder.
+"""A process that outlives its parent and is found again through its folder.
 
-The folder, which only its owner can read, holds `log`, the program's output, `request.json`, what the program is asked,
-and `lock`, a file that the program keeps locked as long as it runs. The kernel drops the lock with the last process
-that holds it, however that one ends; so a lock cannot be mistaken for another program's, as a process id can.
+The folder, which only its owner can read, contains `log` (the program's output), `request.json` (its request) and
+`lock`, a file that the program keeps locked while it runs. The kernel releases the lock when the last process that
+holds it ends, however it ends. Unlike a process id, a lock cannot be mistaken for that of another program.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# The shell writes where and under which id the program runs before it becomes the program.
+# The shell writes the host and its process id to the lock file, and then replaces itself by the program.
 _RECORD_AND_BECOME = 'echo "$1 $$" >"$0" && shift && exec "$@"'
 
 
 class JobProcess:
-    """One program started, or to be started, in one folder."""
+    """A program that runs, ran or will run with its log and lock in one folder."""
 
     def __init__(self, log_path: Path) -> None:
-        """Refer to the program whose output is in `log_path`; start nothing."""
+        """Refer to the program that logs to `log_path`, without starting it."""
         self.log_path = log_path
         self._lock_path = log_path.with_name("lock")
         self._log_position = 0
@@ -34,30 +34,30 @@ class JobProcess:
 
     @classmethod
     def in_new_folder(cls, parent: Path, prefix: str) -> JobProcess:
-        """Make a folder below `parent` for a program to be started."""
+        """Create a folder below `parent` for a program that is to be started."""
         parent.mkdir(parents=True, exist_ok=True)
         process = cls(Path(tempfile.mkdtemp(prefix=prefix, dir=parent)) / "log")
         process._lock_path.touch()
         return process
 
     def write_request(self, request: str) -> Path:
-        """Write what the program is asked, and return the file: every user of the host can read command lines."""
+        """Write the program's request to a file and return its path; all users of the host can read command lines."""
         path = self.log_path.with_name("request.json")
         path.write_text(request, encoding="utf-8")
         return path
 
     @property
     def is_visible(self) -> bool:
-        """Whether the folder can be seen from here, so that `is_alive` can be answered."""
+        """Whether this host sees the folder, which `is_alive` needs."""
         return self._lock_path.exists()
 
     @property
     def exit_code(self) -> int | None:
-        """How the program ended, negative for a signal; None while it runs, or when another process started it."""
+        """The program's exit code, negative for a signal; None while it runs or if another process started it."""
         return self._child.poll() if self._child else None
 
     def start(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the program in a session of its own, so that nothing that ends this process ends it too."""
+        """Start the program in its own session, so that signals to this process's group do not end it."""
         with self._lock_path.open("r+b") as lock, self.log_path.open("ab") as log:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._child = subprocess.Popen(
@@ -76,7 +76,7 @@ class JobProcess:
         """Return whether the program runs.
 
         Raises:
-            FileNotFoundError: The folder is not `is_visible`.
+            FileNotFoundError: This host does not see the folder; see `is_visible`.
         """
         with self._lock_path.open("rb") as lock:
             try:
@@ -86,10 +86,10 @@ class JobProcess:
         return False
 
     def terminate(self, grace_seconds: float = 3.0) -> None:
-        """End the program and its children; do nothing when it has ended or runs on another host.
+        """End the program and its children; do nothing if it has ended or runs on another host.
 
         Args:
-            grace_seconds: How long it may take to end by itself before it is killed.
+            grace_seconds: Time between SIGTERM and SIGKILL.
         """
         if not (self.is_visible and self.is_alive()):
             return
@@ -106,7 +106,7 @@ class JobProcess:
                 time.sleep(0.05)
 
     def new_log_lines(self) -> Iterator[str]:
-        """Yield the lines completed since the last call, from the first line on; none when the log is not here."""
+        """Yield the lines completed since the last call, beginning with the first; none if the log does not exist."""
         if not self.log_path.exists():
             return
         with self.log_path.open("rb") as log:

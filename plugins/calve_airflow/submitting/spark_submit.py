@@ -1,4 +1,4 @@
-"""The command line of a Spark job, through the connection and the hook of Airflow's Spark provider."""
+"""Command line and environment of a Spark job, from the connection and the hook of Airflow's Spark provider."""
 
 from __future__ import annotations
 
@@ -21,27 +21,29 @@ def job_script(job: str) -> Path:
     """Return the script of a Spark job, from the folder CALVE_SPARK_JOBS or the repository's `spark_jobs`.
 
     Raises:
-        AirflowFailException: There is none.
+        AirflowFailException: The script does not exist.
     """
     script = Path(os.environ.get("CALVE_SPARK_JOBS") or REPOSITORY / "spark_jobs").absolute() / f"{job}.py"
     if not script.is_file():
-        raise AirflowFailException(f"Spark job {job} has no script {script}; CALVE_SPARK_JOBS names the folder")
+        raise AirflowFailException(
+            f"the script {script} of Spark job {job} does not exist; set CALVE_SPARK_JOBS to the folder of the scripts"
+        )
     return script
 
 
 def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, str]) -> list[str]:
-    """Return the spark-submit command that runs a script; the script's own arguments go behind it.
+    """Return the spark-submit command that runs a script; the caller appends the script's arguments.
 
     Args:
         script: A Python file.
-        name: What Spark's own pages call the job.
+        name: Name of the application in Spark's UI.
         conn_id: Airflow connection that names the master.
-        conf: Spark configuration; wins over the defaults for small jobs.
+        conf: Spark configuration; overrides the defaults for small jobs.
 
     Raises:
         AirflowFailException: The connection does not exist, or spark-submit cannot be found.
     """
-    # Imported late: it takes longer than parsing all DAG files.
+    # Imported late, because the import takes longer than parsing all DAG files.
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
     _require_connection(conn_id)
@@ -56,19 +58,19 @@ def submit_command(script: Path, *, name: str, conn_id: str, conf: Mapping[str, 
         conf={**defaults, **conf},
         conn_id=conn_id,
         name=name,
-        # In cluster mode the submitted process would not be the job; and standalone Spark refuses Python there.
+        # In cluster mode, the submitted process is not the job, and standalone Spark does not support Python.
         deploy_mode="client",
     )
     program, *arguments = hook._build_spark_submit_command(str(script))
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    found = shutil.which(program, path=search_path)
-    if found is None:
+    program_path = shutil.which(program, path=search_path)
+    if program_path is None:
         raise AirflowFailException(f"{program} is not on the PATH of this Airflow worker; install pyspark there")
-    return [found, *arguments]
+    return [program_path, *arguments]
 
 
 MORE_ENVIRONMENT = "CALVE_JOB_ENVIRONMENT"
-"""The variable that names more variables for jobs, with commas between them; `NAME_*` means all that begin so."""
+"""The variable with a comma-separated list of further variables for jobs; `NAME_*` means all with this prefix."""
 
 _NEEDED = (
     # The system, Java and Python.
@@ -78,7 +80,7 @@ _NEEDED = (
     *("SPARK_*", "PYSPARK_*", "HADOOP_*", "YARN_*", "KUBECONFIG", "KUBERNETES_SERVICE_*", "KRB5*", "OMP_NUM_THREADS"),
     # Calve and its database.
     *("CALVE_*", "PG*", "GX_ANALYTICS_ENABLED"),
-    # Storage, and the way there.
+    # Storage and network.
     *(
         "AWS_*",
         "GOOGLE_APPLICATION_CREDENTIALS",
@@ -95,9 +97,9 @@ _NEVER = "AIRFLOW*"
 
 
 def submit_environment() -> dict[str, str]:
-    """Return the environment of a job: of this process's own, what jobs need; nothing of Airflow's.
+    """Return the environment of a job: the variables of this process that jobs need, and none of Airflow's.
 
-    Its Python is this process's, unless PYSPARK_PYTHON names another. `CALVE_JOB_ENVIRONMENT` adds variables.
+    Jobs run with this process's Python, unless PYSPARK_PYTHON names another. `CALVE_JOB_ENVIRONMENT` adds variables.
     """
     more = [pattern.strip() for pattern in os.environ.get(MORE_ENVIRONMENT, "").split(",") if pattern.strip()]
     allowed = {
@@ -109,11 +111,11 @@ def submit_environment() -> dict[str, str]:
 
 
 def _require_connection(conn_id: str) -> None:
-    # The hook takes a missing connection for YARN.
+    # Checked here, because the hook falls back to YARN if the connection is missing.
     try:
         BaseHook.get_connection(conn_id)
     except AirflowNotFoundException as error:
         raise AirflowFailException(
-            f"Airflow connection {conn_id!r} does not exist, so Spark's master is not known; "
+            f"Airflow connection {conn_id!r} does not exist, so Spark's master is unknown; "
             f"create it, for instance {_CONNECTION_EXAMPLE}"
         ) from error

@@ -1,1 +1,1 @@
-"""Triggers."""
+"""Triggers that wait for the state of partition indexes."""

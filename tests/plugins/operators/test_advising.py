@@ -171,7 +171,7 @@ def test_nothing_is_done_that_was_not_proposed(tables: Catalog) -> None:
     [names] = propose([TABLE])[0]
     for task, other, said in (
         (Task(), {"statement": f"ALTER TABLE {TABLE} MERGE PARTITIONS (1, 2)"}, "was not proposed"),
-        (Task([COUNTED]), {}, f"{TABLE} is none of those that the form chooses: {COUNTED}"),
+        (Task([COUNTED]), {}, f"{TABLE} is not one of the tables that the form selects: {COUNTED}"),
     ):
         with pytest.raises(AirflowFailException, match=said):
             ApplyProposalOperator(task_id="apply", **{**names, **other}).execute(task.context)
@@ -189,7 +189,9 @@ def test_tables_that_the_form_does_not_choose_have_no_part(tables: Catalog) -> N
         ProposeOperator(task_id="propose", tables=[TABLE, COUNTED]),
         SummariseAdviceOperator(task_id="summarise", operation_id=RUN, planned=[], counts=[COUNTED]),
     ):
-        with pytest.raises(AirflowFailException, match=f"{COUNTED} is none of those that the form chooses: {TABLE}"):
+        with pytest.raises(
+            AirflowFailException, match=f"{COUNTED} is not one of the tables that the form selects: {TABLE}"
+        ):
             task.execute(context)
     assert tables.operations.list() == before
 
@@ -245,7 +247,7 @@ def test_what_was_allowed_and_not_done_fails_the_run(tables: Catalog) -> None:
     rows, failure = summarise(proposals)
     assert rows[0]["outcome"] == "failed"
     assert failure is not None
-    assert f"the log of the run {proposals[0]['run_id']} of rebalance_partitions says why" in failure
+    assert f"see the log of run {proposals[0]['run_id']} of rebalance_partitions" in failure
 
 
 def test_values_that_were_not_counted_fail_the_run(tables: Catalog) -> None:

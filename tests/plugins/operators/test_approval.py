@@ -116,7 +116,7 @@ def test_approval_holds_for_its_deletion_and_run(context: Context, empty_catalog
     approval = approve(ASKED).execute_complete(context, answer("Approve"), keys=["abc"])
     assert approval == {"approved_by": "boss", "approved_at": "2026-01-01T00:00:00+00:00"}
     require_approval(empty_catalog, context, "abc")
-    with pytest.raises(AirflowFailException, match="nobody has approved just this deletion"):
+    with pytest.raises(AirflowFailException, match="exactly this deletion is not approved"):
         require_approval(empty_catalog, context, "def")
     context["dag_run"].run_id = "another"
     assert find_approval(empty_catalog, context, "abc") is None
@@ -142,7 +142,7 @@ def test_text_of_users_is_no_markdown(text: str, shown: str) -> None:
 
 
 def test_nobody_approves_what_he_asked_for(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AirflowFailException, match="asker asked for this deletion and approved it"):
+    with pytest.raises(AirflowFailException, match="asker requested and approved this deletion"):
         approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])
     monkeypatch.setenv("CALVE_SELF_APPROVAL", "true")
     approval = approve(ASKED).execute_complete(context, answer("Approve", "asker"), keys=["abc"])

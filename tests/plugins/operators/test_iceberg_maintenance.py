@@ -143,7 +143,9 @@ def test_a_dry_run_only_says_what_would_be_run(catalog: Catalog) -> None:
 def test_a_table_that_is_named_and_is_none_of_iceberg_fails_the_run_and_no_other(catalog: Catalog) -> None:
     task = Task()
     assert list(plan({**FORM, "tables": ["demo.hive", NAME, "demo.gone"]}, task)) == [NAME]
-    with pytest.raises(AirflowFailException, match=r"2 of 4 failed: demo\.hive: it is no Iceberg table; demo\.gone"):
+    with pytest.raises(
+        AirflowFailException, match=r"2 of 4 failed: demo\.hive: it is not an Iceberg table; demo\.gone"
+    ):
         summarise(task, is_dry_run=True)
 
 
@@ -155,7 +157,7 @@ def test_no_file_that_another_table_needs_is_deleted(catalog: Catalog, kind: Ope
     found = plan(FORM, task)
     assert found[target] == [REWRITE.replace("orders", target.removeprefix("demo."))]
     said = {row["table"]: row["outcome"] for row in summarise(task, is_dry_run=True)}
-    assert said[target] == "no file is deleted, because demo.hive may need it; drop what is not needed first"
+    assert said[target] == "no file is deleted, because demo.hive may need it; drop obsolete tables first"
     catalog.drop_table("demo.hive")
     assert len(plan(FORM)[target]) == 2
 
@@ -194,10 +196,10 @@ def test_statements_that_delete_files_wait_for_a_person(catalog: Catalog, monkey
     ran: list[Any] = []
     monkeypatch.setattr(SparkJobOperator, "execute", lambda self, _: ran.append(self.request) or {"answers": []})
     context = Task().context()
-    with pytest.raises(AirflowFailException, match="nobody has approved"):
+    with pytest.raises(AirflowFailException, match="is not approved"):
         maintain(context)
     approve(Task().context({**FORM, "older_than_days": 6}))
-    with pytest.raises(AirflowFailException, match="nobody has approved"):
+    with pytest.raises(AirflowFailException, match="is not approved"):
         maintain(context)
     assert f"- `` {EXPIRE} ``" in approve(context).body
     assert ran == []
@@ -215,7 +217,7 @@ def test_statements_come_from_the_form_and_from_no_xcom(catalog: Catalog, monkey
     forged: Any = {"table": NAME, "statements": ["SELECT 1"]}
     with pytest.raises(AirflowFailException, match="WrongFieldError: table: "):
         maintain(context, forged)
-    with pytest.raises(AirflowSkipException, match="there is no such table"):
+    with pytest.raises(AirflowSkipException, match="the table does not exist"):
         maintain(context, "demo.gone")
     for table in ("{{ conn.bank.password }}", "demo.ORDERS"):
         with pytest.raises(AirflowFailException, match=r"WrongFieldError: tables: demo\.\* does not select"):
@@ -244,7 +246,7 @@ def test_an_approval_is_no_good_once_the_table_was_a_hive_table_meanwhile(
     catalog.migrations.revert("back", NAME, lose_data=True)
     catalog.drop_partitions(NAME, "country = 'nl'")
     migrate(catalog, NAME, "m2")
-    with pytest.raises(AirflowFailException, match="nobody has approved"):
+    with pytest.raises(AirflowFailException, match="is not approved"):
         maintain(context)
     assert len(ran) == 2
 
@@ -271,7 +273,7 @@ def test_a_job_that_failed_fails_the_run_and_says_why(catalog: Catalog) -> None:
         # Airflow would render it, with the rights of the worker, when it maps the task.
         (
             {"partition_fields": ["ADD PARTITION FIELD {{ conn.x.password }}"]},
-            "form: .*Airflow would read as a template",
+            "form: .*Airflow would render as a template",
         ),
         ({"remove_orphan_files": True, "orphan_days": 0}, "orphan_days: files of commits under way"),
     ],

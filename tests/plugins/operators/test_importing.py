@@ -127,7 +127,7 @@ def test_a_task_that_was_killed_fails_the_run_and_gives_its_table_free(
     operation_id = f"{RUN}/{planned[0]}"
     empty_catalog.operations.begin(operation_id, OperationKind.IMPORT_TABLE, "sales.orders", is_exclusive=True)
     _, failure = summarise(planned, None)
-    assert failure == "1 of 1 failed: table sales.orders was not imported: the log of its task says why"
+    assert failure == "1 of 1 failed: table sales.orders was not imported: see the log of its task"
     assert empty_catalog.operations.get(operation_id).state is OperationState.FAILED
 
 
@@ -178,7 +178,7 @@ def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, em
     assert approve(empty_catalog, said) is None
     vanish(sales, *days[:2])
     assert approve(empty_catalog, {**said, "dry_run": True}) is None
-    with pytest.raises(AirflowFailException, match="nobody has approved"):
+    with pytest.raises(AirflowFailException, match="is not approved"):
         import_one("sales.orders", said)
     asked = approve(empty_catalog, said)
     assert asked is not None
@@ -186,7 +186,7 @@ def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, em
     assert "- `sales.orders`: 2 (`day=2024-01-02`, `day=2024-01-03`)" in asked.body
     # Another one vanishes after the approval.
     vanish(sales, days[2])
-    with pytest.raises(AirflowFailException, match="nobody has approved"):
+    with pytest.raises(AirflowFailException, match="is not approved"):
         import_one("sales.orders", said)
     assert len(list(empty_catalog.get_partitions("sales.orders"))) == 5
     approve(empty_catalog, said)
@@ -199,7 +199,7 @@ def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, em
 def test_a_table_that_the_form_does_not_name_is_not_imported(sales: GlueEndpoint, empty_catalog: Catalog) -> None:
     said = form(sales.source(), "sales.o*")
     assert plan(said) == ["sales.orders"]
-    with pytest.raises(AirflowFailException, match=r"sales\.lake is none that the form of this run names"):
+    with pytest.raises(AirflowFailException, match=r"the form of this run does not select table sales\.lake"):
         import_one("sales.lake", said)
     import_one("sales.orders", said)
     assert [table.full_name for table in empty_catalog.list_tables()] == ["sales.orders"]

@@ -112,7 +112,7 @@ def test_what_is_cleared_away_is_said_table_by_table(littered: Catalog) -> None:
     (vacuumed, abandoned, cleared) = said
     assert vacuumed[:2] == ("vacuum", "demo.h")
     assert vacuumed[2].startswith("deleted: 10 file(s), ")
-    assert abandoned == ("expire_operations", None, "given up, nobody works on it: dead")
+    assert abandoned == ("expire_operations", None, "ended, because it is abandoned: dead")
     assert cleared == ("clear_failed_builds", "demo.flights", "leftovers of partition index by_month")
     assert [row["outcome"].replace("would be ", "") for row in would] == [row["outcome"] for row in rows]
     table = littered.get_table("demo.h")
@@ -133,7 +133,7 @@ def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) 
 
 def test_a_task_that_failed_fails_the_run(catalog: Catalog) -> None:
     _, failure = summarise({**run(), VACUUM: None})
-    assert failure == "1 of 1 failed: vacuum failed; its log says why"
+    assert failure == "1 of 1 failed: vacuum failed; see its log"
 
 
 def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) -> None:
@@ -141,7 +141,7 @@ def test_a_vacuum_without_the_usual_grace_waits_for_a_person(littered: Catalog) 
     assert approve() is None
     before = on_disk(littered.get_table("demo.h").location)
     for _ in range(2):
-        with pytest.raises(AirflowFailException, match="nobody has approved"):
+        with pytest.raises(AirflowFailException, match="is not approved"):
             vacuum(False, 0)
         asked = approve(grace_hours=1)
         assert asked is not None
@@ -169,11 +169,11 @@ def test_a_journal_kept_shorter_than_usual_waits_for_a_person(catalog: Catalog) 
     catalog.operations.begin("ended", OperationKind.VERIFY_INDEX, "demo.flights")
     catalog.operations.fail("ended", "TEST", "ended")
     for _ in range(2):
-        with pytest.raises(AirflowFailException, match="nobody has approved"):
+        with pytest.raises(AirflowFailException, match="is not approved"):
             expire(False, 0)
         approve(retention_days=1)
     assert catalog.operations.find("ended") is not None
     asked = approve(retention_days=0)
     assert asked is not None
-    assert asked.subject == "Forget ended operations after 0 days?"
+    assert asked.subject == "Delete ended operations after 0 days?"
     assert expire(False, 0)["removed"] == 1

@@ -165,7 +165,7 @@ def test_a_later_run_passes_over_what_a_pattern_finds_migrated(catalog: Catalog,
     operator = PlanMigrationsOperator(task_id="plan", operation_id="another", form=FORM)
     task = Task()
     assert operator.execute(task.context()) == []
-    assert [each["verdict"] for each in task["plans"]] == ["passed over"] * 3
+    assert [each["verdict"] for each in task["plans"]] == ["skipped"] * 3
     summary = SummariseMigrationsOperator(task_id="report", operation_id="another", planned=task["plans"], form=FORM)
     summary.execute(task.context())
     assert "AlreadyIcebergError" in task["return_value"][0]["outcome"]
@@ -243,7 +243,9 @@ def test_a_dry_run_reads_the_files_and_changes_nothing(catalog: Catalog, jobs: d
 def test_a_dry_run_names_the_files_that_would_refuse_the_table(catalog: Catalog, jobs: dict[str, Any]) -> None:
     jobs["problems"] = [{"path": "/x/empty.parquet", "problem": "EMPTY", "message": "it has no bytes"}]
     said, outcomes = failed({"tables": [FIRST]})
-    assert "1 file(s) cannot be the table's, the first: /x/empty.parquet: it has no bytes (EMPTY)" in outcomes[FIRST]
+    assert (
+        "1 file(s) cannot be part of the table, the first: /x/empty.parquet: it has no bytes (EMPTY)" in outcomes[FIRST]
+    )
     assert said.startswith("1 of 1 failed")
     assert run({"tables": [FIRST], "unusable_files": "skip"})[0]["outcome"] == "can be migrated"
 

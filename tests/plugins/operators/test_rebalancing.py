@@ -183,7 +183,7 @@ def test_deletion_is_asked_about_in_words(catalog: Catalog) -> None:
     asked = approve(catalog, DROP)
     assert asked is not None
     assert asked.subject == "Delete 10 rows of demo.delays?"
-    assert "**somebody** asks for" in asked.body
+    assert "**somebody** requests" in asked.body
     assert f"`ALTER TABLE {TABLE} DROP PARTITION (2) WITH DATA`" in asked.body
     assert "- partition 2, `10 <= delay < 20`: 10 rows, 2.0 KiB" in asked.body
     assert asked.keys == [planned["fingerprint"]]
@@ -195,7 +195,7 @@ def test_deletion_that_another_dag_asks_for_names_the_run(catalog: Catalog) -> N
     task.user = None
     asked = approve(catalog, DROP, task)
     assert asked is not None
-    assert asked.body.startswith("the run `run`, which nobody started by hand asks for")
+    assert asked.body.startswith("the run `run`, which was not started manually, requests")
 
 
 @on_sqlite
@@ -275,7 +275,7 @@ def test_every_step_done_again_gives_the_same(catalog: Catalog, jobs: dict[str, 
     first = commit(SPLIT)
     assert commit(SPLIT) == first
     assert plan(SPLIT) == first
-    with pytest.raises(AirflowSkipException, match="made its change already"):
+    with pytest.raises(AirflowSkipException, match="already made its change"):
         rewrite(SPLIT)
     assert verify(SPLIT) == verified
     assert (jobs["ran"], verified["folder"]) == ([(REWRITE, 1), (VERIFY, 1)], written["folder"])
@@ -379,7 +379,7 @@ def test_change_of_another_form_is_neither_verified_nor_committed(catalog: Catal
 
 
 def test_nothing_is_deleted_without_an_approval(catalog: Catalog) -> None:
-    with pytest.raises(AirflowFailException, match=r"would delete 10 rows of demo.delays, and nobody has approved"):
+    with pytest.raises(AirflowFailException, match=r"would delete 10 rows of demo.delays, which is not approved"):
         rewrite(DROP)
     assert catalog.operations.find(RUN) is None
 
@@ -399,7 +399,7 @@ def test_approval_that_has_expired_does_not_count_at_the_commit(catalog: Catalog
     with pytest.raises(AirflowSkipException):
         rewrite(DROP)
     age_approvals(catalog)
-    with pytest.raises(AirflowFailException, match="nobody has approved just this deletion"):
+    with pytest.raises(AirflowFailException, match="exactly this deletion is not approved"):
         commit(DROP)
     assert ids(catalog) == (0, 1, 2, 3)
     approve(catalog, DROP)

@@ -406,7 +406,7 @@ def test_a_task_whose_attempt_was_given_up_leaves_the_job_to_the_other(jobs: Job
 
     with (
         instead_of_waiting(take_over),
-        pytest.raises(SparkJobLostError, match="attempt 1 of Spark job step_one was given up for another one"),
+        pytest.raises(SparkJobLostError, match="another attempt replaced attempt 1 of Spark job step_one"),
     ):
         jobs.task().execute(context())
 

@@ -119,7 +119,7 @@ def test_drop_with_data_asks_about_just_these_rows(catalog: Catalog) -> None:
     assert asked is not None
     assert asked.subject == "Delete 10 rows of demo.delays?"
     assert "- partition 1, `delay < 10`: 10 rows, 1000 B" in asked.body
-    assert "**somebody** asks for" in asked.body
+    assert "**somebody** requests" in asked.body
 
 
 def test_drop_with_data_of_an_empty_partition_asks_nobody(catalog: Catalog) -> None:
@@ -139,7 +139,7 @@ def test_purge_of_partitions_asks_about_them(catalog: Catalog) -> None:
     catalog.add_partitions("demo.days", [NewPartition([day], row_count=5, size_bytes=70) for day in "123"])
     asked = check("ALTER TABLE demo.days DROP PARTITION (day=1), PARTITION (day=2) PURGE")
     assert asked is not None
-    assert "**2 partitions** with `` (`day` = '1') or (`day` = '2') `` would be gone for good" in asked.body
+    assert "**2 partitions** with `` (`day` = '1') or (`day` = '2') `` would be deleted permanently" in asked.body
     assert "(rows: 10, bytes: 140)" in asked.body
     assert check("ALTER TABLE demo.days DROP PARTITION (day=1)") is None
 
@@ -180,7 +180,7 @@ def test_literals_are_masked_where_the_place_is_shown(catalog: Catalog, capsys: 
 
 @pytest.mark.parametrize("statement", ["", "-- nothing", "SHOW DATABASES; SHOW TABLES"])
 def test_a_run_takes_one_statement(catalog: Catalog, statement: str) -> None:
-    with pytest.raises(AirflowFailException, match=r"statement: there are [02] statements, and a run takes one"):
+    with pytest.raises(AirflowFailException, match=r"statement: there are [02] statements, but a run executes one"):
         check(statement)
 
 
@@ -259,7 +259,7 @@ def test_error_of_the_job_shows_its_place(
 
 @pytest.mark.parametrize("statement", [DROP, PURGE])
 def test_nothing_is_deleted_without_an_approval(catalog: Catalog, statement: str) -> None:
-    with pytest.raises(AirflowFailException, match="nobody has approved just what the statement would delete"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(statement)
     assert row_count(catalog) == 10
     catalog.operations.begin("another", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
@@ -326,7 +326,7 @@ def test_approval_of_a_purge_holds_for_the_partitions_of_then(catalog: Catalog, 
     assert asked is not None
     assert asked.subject == f"Delete 1 partitions of {days} and their files?"
     catalog.add_partitions(days, [NewPartition(["2024-02-01", "FR"])])
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(purge, asked)
     assert len(list(catalog.get_partitions(days))) == 2
     assert run(purge, check(purge))["rows"][0][0] == 2
@@ -348,13 +348,13 @@ def test_approval_of_a_purge_holds_for_the_files_of_partitions_that_nobody_has_c
     assert partition.row_count is None
     asked = check(purge)
     file = write_own_file(catalog, partition.location)
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(purge, asked)
     assert file.exists()
     asked = check(purge)
     other = write_own_file(catalog, f"{catalog.get_table(days).location}/other")
     catalog.alter_partition(days, ("2024-01-01", "DE"), location=str(other.parent))
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(purge, asked)
     assert other.exists()
     run(purge, check(purge))
@@ -368,7 +368,7 @@ def test_approval_of_a_dropped_table_holds_for_its_rows_and_files(catalog: Catal
         asked = check(drop)
         location = catalog.get_table(table).location
         file = write_own_file(catalog, location if table == "demo.flat" else f"{location}/day=2024-01-01/c=DE")
-        with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+        with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
             run(drop, asked, run_id=f"{RUN}/{table}")
         asked = check(drop)
         assert asked is not None
@@ -388,7 +388,7 @@ def test_a_table_is_dropped_only_if_it_is_the_approved_one_when_it_is_held(
         catalog.alter_table("demo.other", rename_to=days.removeprefix("demo."))
 
     swap_after_check(monkeypatch, swap_names)
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(f"DROP TABLE {days} PURGE", check(f"DROP TABLE {days} PURGE"))
     assert file.exists()
     assert len(catalog.list_tables()) == 3
@@ -401,7 +401,7 @@ def test_a_revert_loses_nothing_that_was_committed_after_its_approval_was_looked
     migrate(catalog)
     revert = "CALL iceberg.system.revert(schema_name => 'demo', table_name => 'orders', lose_data => true)"
     swap_after_check(monkeypatch, lambda: append(catalog_url, [8]))
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(revert, check(revert))
     assert catalog.get_table("demo.orders").is_iceberg
 
@@ -439,7 +439,7 @@ def test_a_purge_deletes_nothing_that_came_after_its_approval_was_looked_at(
 
     swap_after_check(monkeypatch, add_or_count)
     before = len(list(catalog.get_partitions(days)))
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(purge, check(purge))
     assert len(list(catalog.get_partitions(days))) == before + (change == "another partition")
 
@@ -448,7 +448,7 @@ def test_approval_of_a_dropped_table_holds_for_the_partitions_of_then(catalog: C
     asked = check(f"DROP TABLE {days} PURGE")
     catalog.drop_partitions(days)
     catalog.add_partitions(days, [NewPartition(["2024-04-01", "US"])])
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(f"DROP TABLE {days} PURGE", asked)
 
 
@@ -474,7 +474,7 @@ def test_a_revert_that_loses_rows_is_approved_for_just_these(catalog: Catalog, c
     assert asked is not None
     assert "1 row(s) in 1 file(s) added" in asked.body
     append(catalog_url, [9])
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(revert, asked)
     assert catalog.get_table("demo.orders").is_iceberg
     assert run(revert, check(revert))["rows"][0][2:] == [2, 0]
@@ -502,7 +502,7 @@ def test_a_revert_that_loses_what_came_through_the_metastore_is_approved_for_jus
         assert "Parameters.metadata_location" in asked.body
         if number == 2:
             first = asked
-    with pytest.raises(AirflowFailException, match="nobody has approved just what"):
+    with pytest.raises(AirflowFailException, match="what the statement would delete now is not approved"):
         run(revert, first)
     assert catalog.get_table("shop.orders").is_iceberg
     run(revert, asked)
