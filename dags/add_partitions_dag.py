@@ -1,23 +1,23 @@
-"""Add partitions: from raw files to an indexed, checked table.
+"""Add partitions to a table from raw files, index them and check them.
 
-`add_partitions` loads any table by its form; `add_partitions.<database>.<table>` loads a table of the YAML list
-(`CALVE_TABLES`) on its schedule. To bring a table of your own, add an entry to the list.
+`add_partitions` loads any table that its form names; `add_partitions.<database>.<table>` loads a table of the YAML list
+(`CALVE_TABLES`) on its schedule. To load your own table, add an entry to the list.
 
 | task | does |
 | --- | --- |
-| discover | finds the files that the table does not have yet; none: the run ends as skipped |
-| validate | parses them, and checks their partitions against the table and its indexes; creates the table |
-| write | writes the data files where no reader looks (Spark); a dry run ends here |
-| register | makes the partitions visible, all at once, each with its item in every index |
-| create_indexes, build_indexes, wait_for_indexes | see that the indexes of the table's entry exist and are ACTIVE |
-| check_quality | checks the new partitions (Great Expectations); warns, fails, or keeps them in quarantine |
+| discover | finds the files that the table does not have yet; without new files, the run is skipped |
+| validate | parses the files and checks their partitions against the table and its indexes; creates the table |
+| write | writes the data files to a staging folder (Spark); a dry run stops before this task |
+| register | makes all partitions visible in one transaction, each with its item in every index |
+| create_indexes, build_indexes, wait_for_indexes | create and build the indexes in the table's entry |
+| check_quality | checks the new partitions (Great Expectations); warns, fails, or quarantines partitions |
 | list_partitions, announce | emit one event of the table's asset for each new partition |
 
-Every task can be killed and run again: nothing is added twice, and no row is dropped in silence. A line that cannot be
-read fails the run with the file's name and the line's number. A failed run is taken up by clearing it.
+Every task can be killed and run again: nothing is added twice, and no row is dropped silently. A line that cannot be
+parsed fails the run with the file's name and the line number. Clear a failed run to continue it.
 
-A wrong entry of the list stops only its own table. The table's DAG gets the tag `wrong entry`, its documentation begins
-with what is wrong, and its runs fail with the same sentence: on schedule, or once if the schedule is wrong, too.
+A wrong entry in the list affects only its own table. The table's DAG gets the tag `wrong entry`, its documentation
+begins with the error, and its runs fail with the same message: on schedule, or once if the schedule is also wrong.
 
 Example: `{"table": "demo.flights", "source": "/data/landing/flights-2013-12.csv", "dry_run": false}`
 """
@@ -50,7 +50,7 @@ any_table = [table_asset(table) for table in tables]
 
 for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
     wrong = listed.wrong.get(table) if table else None
-    # The name of a wrong entry may be one that no asset can have.
+    # The name in a wrong entry may not be valid for an asset.
     assets = any_table if table is None else [] if wrong else [table_asset(table)]
     with DAG(
         load_dag_id(table),
@@ -67,7 +67,7 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
             "retry_delay": timedelta(seconds=15),
             "on_failure_callback": give_up_operation,
         },
-        # The task's callback is at once; the run's also comes after a task that was killed.
+        # The task's callback runs at once; the run's callback also runs after a task was killed.
         on_failure_callback=give_up_operation,
     ):
         discover = DiscoverSourcesOperator(task_id="discover")
@@ -76,7 +76,8 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
         register = RegisterPartitionsOperator(task_id="register")
         create = CreateIndexesOperator(task_id="create_indexes")
         build = BuildLoadedIndexOperator.partial(task_id="build_indexes").expand(index=create.output)
-        # By template: `discover.output` would make it a task upstream, whose success alone would do, in a dry run too.
+        # Templates instead of `discover.output`, which would make `discover` an upstream task: its success alone would
+        # satisfy the trigger rule, also in a dry run.
         wait = PartitionIndexSensor(
             task_id="wait_for_indexes",
             table="{{ ti.xcom_pull('discover', key='table') }}",

@@ -1,19 +1,19 @@
-"""Build the partition indexes that tables lack, for many tables or all.
+"""Build the missing partition indexes of many or all tables.
 
-Which indexes a table shall have, says its entry in the YAML list (`CALVE_TABLES`), or the form. An index that is ACTIVE
-is left alone, so a run can be repeated; one whose build died is taken up where it stopped. The tables stay readable and
-writable.
+The form, or the table's entry in the YAML list (`CALVE_TABLES`), names the indexes that a table needs. ACTIVE indexes
+are not changed, so a run can be repeated; the build of an index continues where an earlier one stopped. The tables stay
+readable and writable.
 
 | task | does |
 | --- | --- |
-| plan | compares the indexes that the tables shall have with those that they have |
-| build | for each table: creates what is missing, and writes the items (Spark) |
-| wait_until_active | for each table: waits without a worker slot; fails with code and detail when an index FAILED |
-| summarise | says in its log, and returns, what became of each index; fails when one is not ACTIVE, and says which |
+| plan | compares the indexes that the tables need with the existing ones |
+| build | for each table: creates the missing indexes and writes their items (Spark) |
+| wait_until_active | for each table: waits without a worker slot; fails with code and detail if an index FAILED |
+| summarise | logs and returns the state of each index; fails if one is not ACTIVE, and names it |
 
-One table's failure, or its wrong entry in the list, does not stop the others, but the run has failed then; cleared when
-the reason is gone, it builds what is still missing. As many tables are built at a time as the pool has slots that
-`CALVE_SPARK_POOL` names.
+The failure of a table, or its wrong entry in the list, fails the run but does not prevent the builds of the others.
+Remove the cause and clear the run to build the indexes that are still missing. The slots of the pool `CALVE_SPARK_POOL`
+limit the number of concurrent builds.
 
 Examples: `{}`; `{"tables": ["demo.flights"], "indexes": ["by_route: origin, carrier", "by_carrier: carrier, year"]}`
 """
@@ -43,7 +43,7 @@ with DAG(
 
     @task_group(prefix_group_id=False)
     def each_table(table):
-        """One table, with the indexes that it lacks."""
+        """Build the missing indexes of one table."""
         build = BackfillIndexesOperator(
             task_id="build",
             table=table,

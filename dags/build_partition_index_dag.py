@@ -1,18 +1,18 @@
-"""Build a partition index while the table stays in use.
+"""Build a partition index online.
 
 Creates a partition index on an existing table and builds it while the table stays readable and writable: partitions
-that are added meanwhile write their own items. An index that is still CREATING, because an earlier build died, is taken
-up where it stopped.
+that are added during the build write their own items. If an earlier build left the index CREATING, the build continues
+where that one stopped.
 
-Marking `build` as failed stops the build; clearing the task, or another run with the same form, goes on where it
-stopped. `calve cancel-build` gives it up for good: the index is FAILED with the code CANCELLED, and the run fails with
-that. Deleting the index during its build ends the run as well.
+Mark `build` as failed to stop the build; clear the task, or start another run with the same form, to continue it.
+`calve cancel-build` cancels it permanently: the index and the run fail with the code CANCELLED. Deleting the index
+during its build also ends the run.
 
 | task | does |
 | --- | --- |
 | create | creates the index; from now on the table refuses partitions that do not fit it |
-| build | writes the items of the partitions that existed (Spark) |
-| wait_until_active | waits without a worker slot; fails at once, with code and detail, when the index FAILED |
+| build | writes the items of the existing partitions (Spark) |
+| wait_until_active | waits without a worker slot; fails at once, with code and detail, if the index FAILED |
 
 Example: `{"table": "demo.flights", "index": "by_route", "keys": ["origin", "carrier", "month"]}`
 """

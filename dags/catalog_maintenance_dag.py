@@ -1,18 +1,18 @@
-"""Clear away what nobody needs any more: replaced files, leftovers of jobs that died, old operations.
+"""Remove obsolete files and records: replaced files, leftovers of failed jobs, old operations.
 
-Daily, or when the environment's `CALVE_MAINTENANCE_SCHEDULE` says (a cron expression, a preset, or `none`), and by the
-form. Tables stay readable and writable. Files that were replaced stay for a grace period, in which readers that began
-before may go on; so do all files of an operation that may still be at work.
+Runs daily or on the schedule in `CALVE_MAINTENANCE_SCHEDULE` (a cron expression, a preset, or `none`), and on demand.
+Tables stay readable and writable. Replaced files stay for a grace period, so that running readers finish; so do all
+files of an operation that may still be running.
 
 | task | does |
 | --- | --- |
-| approve | waits for another person where less stays than usual: 24 hours of files, 90 days of operations |
-| vacuum | deletes replaced and dropped files, and what attempts that did not commit have left |
-| expire_operations | ends operations that nobody works on any more, and forgets those that ended long ago |
-| clear_failed_builds | removes what dead builds and deletions of partition indexes have left |
-| summarise | says in its log, and returns, what was cleared away; fails when something could not be, and says why |
+| approve | waits for another person if files stay for less than 24 hours or operations for less than 90 days |
+| vacuum | deletes replaced and dropped files, and the files of attempts that did not commit |
+| expire_operations | ends abandoned operations, and deletes the records of those that ended long ago |
+| clear_failed_builds | removes what failed builds and deletions of partition indexes left behind |
+| summarise | logs and returns what was removed; fails if something could not be removed, and says why |
 
-Every task can be killed and run again, and one's failure stops no other.
+Every task can be killed and run again, and the failure of one does not prevent the others.
 
 Examples: `{}`; `{"dry_run": true, "grace_hours": 0}`
 """
@@ -47,7 +47,7 @@ with DAG(
     tags=["calve", "maintenance"],
     catchup=False,
     render_template_as_native_obj=True,
-    # Tasks wait for one another, not runs: one that waits for an approval holds up none of the schedule.
+    # Tasks are serialized instead of runs, so that a run that waits for an approval does not block scheduled runs.
     default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "max_active_tis_per_dag": 1},
 ):
     approve = ApproveDeletionOperator(task_id="approve", ask=maintenance_question, max_active_tis_per_dag=None)

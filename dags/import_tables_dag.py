@@ -1,19 +1,19 @@
-"""Bring the tables of a Hive Metastore or of Glue into the catalog: definitions and partitions. No file is touched.
+"""Import tables of a Hive Metastore or of Glue, with their partitions, into the catalog, without touching files.
 
 | task | does |
 | --- | --- |
-| plan | finds the databases and tables that are meant, and creates the databases that are not there |
-| approve | waits for a person, who is not the one who asked, where vanished partitions are dropped |
-| import | for each table: creates it, or compares it, and adds the partitions that are new |
-| summarise | says in its log, and returns, what became of each table; fails when one was not imported |
+| plan | finds the databases and tables that the form selects, and creates missing databases |
+| approve | waits for a person other than the requester if vanished partitions are to be dropped |
+| import | for each table: creates or compares it, and adds the new partitions |
+| summarise | logs and returns the result of each table; fails if one was not imported |
 
-Again, it adds the partitions that are new, and says which tables and partitions are defined otherwise than in the
-source, and which have vanished there; the form says whether to change and to drop them. Files stay in any case. Tables
-that would read wrong (Iceberg, Delta, Hudi, ACID) are refused with the reason: the run fails only for those that were
-named one by one. One failing table stops no other, and every task can be killed and run again.
+A repeated import adds new partitions and reports the tables and partitions whose definition differs from the source or
+that have vanished there; the form says whether to update and to drop them. Files always stay. Tables that would be read
+incorrectly (Iceberg, Delta, Hudi, ACID) are refused with the reason; they fail the run only if the form names them
+without a pattern. The failure of a table does not prevent the others, and every task can be killed and run again.
 
-The form's default is a dry run: it says what would be done. Credentials for Glue come from the environment of the
-workers, as for every AWS client.
+Dry run is on by default: it reports what would be done. Credentials for Glue come from the environment of the workers,
+as for every AWS client.
 
 Examples: `{"source": "hms://metastore:9083", "tables": ["sales"], "dry_run": false}`;
 `{"source": "glue://eu-west-1", "tables": ["sales.order_*", "crm.people"], "update": true, "dry_run": false}`
@@ -46,7 +46,7 @@ with DAG(
 ):
     plan = PlanImportOperator(task_id="plan")
     approve = ApproveDeletionOperator(task_id="approve", ask=import_question)
-    each = ImportTableOperator.partial(
+    import_table = ImportTableOperator.partial(
         task_id="import",
         max_active_tis_per_dagrun=4,
         map_index_template="{{ task.table }}",
@@ -59,4 +59,4 @@ with DAG(
         reports="{{ (ti.xcom_pull('import') or []) | list }}",
     )
 
-    plan >> approve >> each >> summarise
+    plan >> approve >> import_table >> summarise

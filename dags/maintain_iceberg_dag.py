@@ -1,23 +1,24 @@
-"""Keep Iceberg tables small and quick, with Iceberg's own procedures: nothing here rewrites or deletes by itself.
+"""Maintain Iceberg tables with Iceberg's own procedures.
 
-The form is a dry run unless told otherwise: it says which statements would be run. Tables are named, meant by a pattern
-(`sales.orders_*`), or all of a database (`sales.*`). Tables stay readable and writable.
+Dry run is on by default: it shows the statements that would be run. The form names tables, patterns (`sales.orders_*`)
+or whole databases (`sales.*`). Tables stay readable and writable.
 
 | task | does |
 | --- | --- |
-| plan | finds the Iceberg tables, and says which statements are run on them; a dry run ends here |
-| approve | waits for a person, who is not the one who asked, where files are deleted; Reject ends the run |
-| maintain | for each table: runs them through Iceberg's JDBC catalog, one after the other (Spark) |
-| summarise | says in its log, and returns, what the procedures answered; fails when one failed, and says why |
+| plan | finds the Iceberg tables and plans the statements for them; a dry run stops after it |
+| approve | waits for a person other than the requester if files are to be deleted; Reject ends the run |
+| maintain | for each table: runs the statements in order through Iceberg's JDBC catalog (Spark) |
+| summarise | logs and returns the results of the procedures; fails if one failed, and says why |
 
 The statements, in this order: changes of the partition spec (`ALTER TABLE … PARTITION FIELD`), `rewrite_data_files`,
-`expire_snapshots`, and `remove_orphan_files`, which is off unless asked for. A task that was killed can be run again;
-statements that had ended are not. What deletes files is left out for a table that shares files with another one, which
-Iceberg knows nothing of: one that was made by `CALL iceberg.system.snapshot`, or given files of a Hive table.
+`expire_snapshots`, and `remove_orphan_files`, which is off by default. A killed task can be run again; it does not
+repeat finished statements. Statements that delete files are skipped for a table that shares files with another table,
+which Iceberg does not know: a table made by `CALL iceberg.system.snapshot`, or one that was given files of a Hive
+table.
 
-One table's failure does not stop the others. As many tables are worked on at a time as the pool has slots that
-`CALVE_SPARK_POOL` names. Spark gets Iceberg's runtime and the database's driver from Maven Central unless
-`CALVE_SPARK_PACKAGES` says otherwise.
+The failure of a table does not prevent the others. The slots of the pool `CALVE_SPARK_POOL` limit the number of tables
+maintained at the same time. Spark gets Iceberg's runtime and the database's driver from Maven Central by default; see
+`CALVE_SPARK_PACKAGES`.
 
 Examples: `{"tables": ["sales.*"]}`; `{"tables": ["sales.orders"], "expire_snapshots": false, "dry_run": false}`
 """

@@ -1,24 +1,24 @@
-"""Turn Hive tables into Iceberg tables, in place: no data file is copied or changed.
+"""Migrate Hive tables to Iceberg in place, without copying or changing data files.
 
-The form is a dry run unless told otherwise: it says what would become of each table, and what stands against it. Tables
-are named, meant by a pattern (`sales.orders_*`), or all of a database (`sales.*`). Until `flip`, everybody sees the
-Hive table; loads and other changes of it wait, or are refused, from `stage` to `flip`.
+Dry run is on by default: it reports what each table would become and what prevents its migration. The form names
+tables, patterns (`sales.orders_*`) or whole databases (`sales.*`). Until `flip`, all readers see the Hive table; from
+`stage` to `flip`, loads and other changes of the table wait or are refused.
 
 | task | does |
 | --- | --- |
-| plan | says of each table what its columns become, what it has, and why it cannot be migrated |
-| stage | for each table: compares every footer with it, and writes metadata where nobody looks (Spark) |
-| verify | for each table: compares what Hive reads with what Iceberg would read, by partition and column (Spark) |
-| flip | for each table: makes it an Iceberg table, in one transaction, with exactly the files that were verified |
-| report | says in its log, and returns, what became of each table; fails when one could not be migrated, and says why |
+| plan | reports for each table its new column types, its contents, and why it cannot be migrated |
+| stage | for each table: compares every footer with the table, and stages Iceberg metadata (Spark) |
+| verify | for each table: compares what Hive and Iceberg read, by partition and column (Spark) |
+| flip | for each table: commits the switch to Iceberg, in one transaction, with exactly the verified files |
+| report | logs and returns the result of each table; fails if one could not be migrated, and says why |
 
-A dry run ends behind `stage`, which then only reads; it can be left out, too. One table's failure does not stop the
-others. Every task can be killed and run again. When files or partitions arrive behind `stage`, `flip` refuses the
-table; clear its `stage` then. As many tables are staged and verified at a time as the pool has slots that
-`CALVE_SPARK_POOL` names. `verify` needs Iceberg's runtime, which Spark gets from Maven Central unless
-`CALVE_SPARK_PACKAGES` says otherwise.
+A dry run stops after `stage`, which then only reads and can be skipped. The failure of a table does not prevent the
+others. Every task can be killed and run again. If files or partitions arrive after `stage`, `flip` refuses the table;
+clear its `stage` then. The slots of the pool `CALVE_SPARK_POOL` limit the number of tables that are staged and verified
+at the same time. `verify` needs Iceberg's runtime, which Spark gets from Maven Central by default; see
+`CALVE_SPARK_PACKAGES`.
 
-The way back is a statement, which `run_statement` runs: `CALL iceberg.system.revert('sales', 'orders')`.
+To revert a migration, run a statement with `run_statement`: `CALL iceberg.system.revert('sales', 'orders')`.
 
 Examples: `{"tables": ["sales.*"]}`; `{"tables": ["sales.orders"], "recursive_directory": "true", "dry_run": false}`
 """
@@ -56,7 +56,7 @@ with DAG(
 
     @task_group(prefix_group_id=False)
     def each_table(table):
-        """One table, whose failure stops no other."""
+        """Migrate one table."""
         common = {
             "table": table,
             "map_index_template": "{{ task.table }}",
@@ -64,7 +64,7 @@ with DAG(
         }
         stage = StageMigrationOperator(task_id="stage", pool=spark_pool(), **common)
         verify = VerifyMigrationOperator(task_id="verify", pool=spark_pool(), **common)
-        # Without verification there is nothing upstream that succeeds.
+        # If the form turns the verification off, `verify` is skipped and `flip` has no successful upstream task.
         flip = FlipMigrationOperator(task_id="flip", trigger_rule="none_failed", **common)
         stage >> verify >> flip
 

@@ -1,20 +1,20 @@
-"""Look at the partitions of all tables with a partition scheme, and propose splits, merges and new partitions.
+"""Analyse the partitions of tables with a partition scheme, and propose splits, merges and new partitions.
 
-Daily, or when the environment's `CALVE_ADVISOR_SCHEDULE` says (a cron expression, a preset, or `none`), and by the
-form. What the catalog knows of the data files tells which partitions are much larger than the others, and which are
-tiny. Only where it does not tell between which values a partition can be split, these are counted.
+Runs daily or on the schedule in `CALVE_ADVISOR_SCHEDULE` (a cron expression, a preset, or `none`), and on demand. The
+file statistics in the catalog show which partitions are much larger than the others and which are very small. Values
+are counted only if the statistics do not show where to split a partition.
 
 | task | does |
 | --- | --- |
-| look | finds the partitions whose values have to be counted |
-| count_values | for each table with such partitions: counts the values of the one column in just these (Spark) |
-| propose | says in its log what should be done, and why; XCom `proposals` has it as forms of `rebalance_partitions` |
+| look | finds the partitions whose values must be counted |
+| count_values | for each table with such partitions: counts the values of the partition column in them (Spark) |
+| propose | logs the proposals and their reasons; XCom `proposals` has them as forms of `rebalance_partitions` |
 | apply | runs `rebalance_partitions` with each proposal that the table's entry in the YAML list allows, one at a time |
-| summarise | says in its log, and returns, what is proposed and what was done; fails when something allowed failed |
+| summarise | logs and returns the proposals and what was applied; fails if an applied proposal failed |
 
-A table's entry lets them be done with `rebalance: {apply: true}`; what else it can say is told in
-`catalog/settings/rebalance_rules.py`. Nothing that is proposed deletes a row, and a second look after all of it was
-done proposes nothing more.
+The entry `rebalance: {apply: true}` of a table has its proposals applied; `catalog/settings/rebalance_rules.py`
+describes the other settings. No proposal deletes rows, and a second run after all proposals were applied proposes
+nothing.
 
 Examples: `{}`; `{"tables": ["demo.delays"], "dry_run": true}`
 """
@@ -53,12 +53,12 @@ with DAG(
     propose = ProposeOperator(
         task_id="propose",
         tables="{{ ti.xcom_pull('look', key='tables') }}",
-        # What could not be counted is proposed the next time; and mostly nothing has to be.
+        # Runs also if counting failed or was skipped: usually nothing has to be counted, and the next run retries.
         trigger_rule="all_done",
     )
     apply = ApplyProposalOperator.partial(
         task_id="apply",
-        # Changes of one table do not run together.
+        # Changes of one table cannot run concurrently.
         max_active_tis_per_dagrun=1,
         map_index_template="{{ task.statement }}",
     ).expand_kwargs(propose.output.map(only("table", "statement")))

@@ -1,21 +1,21 @@
-"""Change the partitions of a table: add, split, drop, merge, or another number of hash partitions.
+"""Change the partitions of a table: add, split, drop or merge them, or set the number of hash partitions.
 
-The form is a dry run unless told otherwise: the log of `plan` then says what would be done. Only the partitions that
-the change concerns are read and written; readers see the table before or after, never between. Loads and other changes
-of the table wait, or are refused, from `rewrite` to `commit`.
+Dry run is on by default: the log of `plan` shows what would be done. Only the affected partitions are read and written;
+readers see the table before or after the change, never in between. From `rewrite` to `commit`, loads and other changes
+of the table wait or are refused.
 
 | task | does |
 | --- | --- |
-| plan | says which partitions are read, what is moved and deleted, and how long it takes; a dry run ends here |
-| approve | waits for a person where rows would be deleted; Reject ends the run, and nothing is changed |
-| rewrite | begins the operation, and writes the new files where no reader looks (Spark, if rows have to be moved) |
-| verify | compares rows and checksum of each new partition with the old files (Spark) |
-| commit | makes the change visible, in one transaction, with exactly the files that were verified |
-| summarise | says in its log, and returns, what each partition held before and holds now |
+| plan | reports the partitions to read, the data to move and delete, and the duration; a dry run stops after it |
+| approve | waits for a person if rows would be deleted; Reject ends the run, and nothing is changed |
+| rewrite | begins the operation and stages the new files (Spark, if rows have to move) |
+| verify | compares row count and checksum of each new partition with the old files (Spark) |
+| commit | makes the change visible, in one transaction, with exactly the verified files |
+| summarise | logs and returns the contents of each partition before and after the change |
 
-Every task can be killed and run again. `rewrite` makes a new plan, because the table may have changed; only a
-deletion has to be approved again then, in another run. A failed run is taken up by clearing it from `rewrite`; what it
-wrote in vain, vacuum removes. The files that were replaced or dropped stay for readers at work until vacuum.
+Every task can be killed and run again. `rewrite` makes a new plan, because the table may have changed; if the new plan
+deletes other rows, start another run to approve them. Clear a failed run from `rewrite` to continue it; vacuum removes
+its unused files. Replaced and dropped files stay for running readers until vacuum.
 
 Examples: `{"table": "demo.delays", "operation": "split", "partition_ids": [4], "items": ["30", "60"]}`;
 `{"table": "demo.delays", "operation": "drop", "partition_ids": [2], "with_data": true, "dry_run": false}`

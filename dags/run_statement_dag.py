@@ -1,16 +1,16 @@
-"""Run one SQL statement: create tables, change their partitions, add rows, ask for rows.
+"""Run one SQL statement: create tables, change their partitions, insert or select rows.
 
-What the catalog alone can answer, it answers at once; everything else becomes a Spark job. A statement that has run is
-not run again when the run is retried or cleared: no row is added twice.
+Statements that the catalog alone can execute run at once; all others become a Spark job. A retried or cleared run does
+not repeat a statement that has run, so no row is inserted twice.
 
 | task | does |
 | --- | --- |
-| check | reads the statement; an error shows its place |
-| approve | waits for another person where data would be lost: DROP … WITH DATA or PURGE, revert |
-| run | runs it, shows the answer in its log as a table, and returns its first rows as JSON |
+| check | parses the statement; an error shows its position |
+| approve | waits for another person if data would be lost: DROP … WITH DATA or PURGE, revert |
+| run | runs the statement, logs its result as a table, and returns its first rows as JSON |
 
-Reject ends the run, and nothing is changed. A deletion is carried out only while it is just what was approved. For
-scripts of several statements there is `calve sql`.
+Reject ends the run, and nothing is changed. A deletion runs only if it is still exactly the approved one. For scripts
+of several statements, use `calve sql`.
 
 Examples: `{"statement": "SHOW PARTITIONS demo.delays"}`;
 `{"statement": "ALTER TABLE demo.delays SPLIT PARTITION (4) INTO ('30', '60')"}`

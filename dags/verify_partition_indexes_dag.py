@@ -1,18 +1,18 @@
-"""Compare the items of all partition indexes with the partitions, and repair what differs if asked to.
+"""Compare the items of partition indexes with the partitions, and repair differences if the form says so.
 
-An ACTIVE index has exactly one item for each partition. This looks whether it is so: daily, or when the environment's
-`CALVE_VERIFY_SCHEDULE` says (a cron expression, a preset, or `none`), and by the form. Partitions that are added and
-dropped meanwhile are no differences, and the tables stay readable and writable.
+An ACTIVE index has exactly one item for each partition. This DAG checks it daily or on the schedule in
+`CALVE_VERIFY_SCHEDULE` (a cron expression, a preset, or `none`), and on demand. Partitions that are added or dropped
+during the check do not count as differences, and the tables stay readable and writable.
 
 | task | does |
 | --- | --- |
 | plan | finds the ACTIVE indexes |
-| verify | for each index: compares it with its table, and repairs it if asked to (Spark) |
-| summarise | says in its log, and returns, what was found in each index; fails when one differs, and says what to do |
+| verify | for each index: compares it with its table, and repairs it if the form says so (Spark) |
+| summarise | logs and returns the result of each index; fails if one differs, and says what to do |
 
-A run that finds a difference and does not repair it fails, so that somebody is told. What was found is also kept with
-the operation of each index: `calve operations --json` shows it. As many indexes are verified at a time as the pool has
-slots that `CALVE_SPARK_POOL` names.
+A run that finds a difference and does not repair it fails, so that users notice. The operation of each index also keeps
+the result: `calve operations --json` shows it. The slots of the pool `CALVE_SPARK_POOL` limit the number of indexes
+verified at the same time.
 
 Examples: `{}`; `{"tables": ["demo.flights"], "repair": true}`
 """
