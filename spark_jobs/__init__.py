@@ -1,1 +1,1 @@
-"""The Spark jobs: each one a function of a SparkSession, and a script for spark-submit."""
+"""Spark jobs: each is a function of a SparkSession and a script for spark-submit."""

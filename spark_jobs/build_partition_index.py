@@ -1,4 +1,4 @@
-"""Build a CREATING partition index on a table that stays readable and writable."""
+"""Online build of a CREATING partition index."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ log = logging.getLogger("spark_jobs.build_partition_index")
 
 
 def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildPartitionIndexJob) -> dict[str, Any] | None:
-    """Write the items of all partitions that existed when the index was created, and make it ACTIVE or FAILED.
+    """Write the items of all partitions that existed when the index was created, and set it to ACTIVE or FAILED.
 
-    On PostgreSQL the executors read, encode and write ranges of partitions in parallel; on SQLite, which has one
-    writer, the driver does. A build that died goes on with the ranges that it had not done.
+    On PostgreSQL, the executors read, encode and write ranges of partitions in parallel; on SQLite, which has one
+    writer, the driver does. A repeated build continues with the ranges that are not done.
 
     Raises:
         IndexNotFoundError: The index was deleted.
-        IndexBuildEndedError: It was deleted, cancelled, or has FAILED meanwhile.
-        FencedError: The attempt was given up.
-        OperationReusedError: The operation is no build of an index; this job would end it as done.
+        IndexBuildEndedError: The index was deleted, cancelled or FAILED during the build.
+        FencedError: The attempt was abandoned.
+        OperationReusedError: The operation is not an index build, and this job would commit it.
     """
     operation = catalog.operations.get(job.operation_id)
     if operation.kind is not OperationKind.BUILD_INDEX:
@@ -45,12 +45,12 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
     if index.state is not IndexState.CREATING:
         return _finish(catalog, job, table, index, None)
     ranges = building.ranges_to_do(catalog.storage, index)
-    log.info("%s: index %s has %d ranges to do", job.table, index.name, len(ranges))
+    log.info("%s: %d ranges to build for index %s", job.table, len(ranges), index.name)
     if catalog.storage.is_postgresql and ranges:
         report = _backfill_in_executors(spark, catalog, job, table, index, ranges)
     else:
         report = backfill_ranges(catalog.storage, job, table, index, ranges)
-    log.info("%s: %d items written for index %s", job.table, report.item_count, index.name)
+    log.info("%s: wrote %d items for index %s", job.table, report.item_count, index.name)
     return _finish(catalog, job, table, index, building.check_build(catalog.storage, table, index, report))
 
 

@@ -1,4 +1,4 @@
-"""Check the partitions that a load added, by the rules of the table's entry."""
+"""Quality check of the partitions that a load added, by the rules of the table's entry."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ log = logging.getLogger("spark_jobs.check_quality")
 
 
 def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -> None:
-    """Check all new partitions in one pass over their files, and record how each one fared.
+    """Check all new partitions in one pass over their files, and record the result of each.
 
     Quarantined partitions that pass become visible in the same transaction. The report has `checked`, `passed`,
-    `failed`, `released`, `failures` (the first 20, as text) and `docs_path` (the page in the Data Docs).
+    `failed`, `released`, `failures` (the first 20, as strings) and `docs_path` (the page in the Data Docs).
     """
     table = catalog.get_table(job.table)
     rules = QualityRules.from_config(job.rules, keys=table.key_names)
@@ -37,7 +37,7 @@ def check_quality(spark: SparkSession, catalog: Catalog, job: CheckQualityJob) -
     summary = summarise(spark, table, partitions, rules, ratios)
     validation = validate(summary, table, rules, home=state_folder() / "data_docs", run_name=job.operation_id)
     names = {partition.id: partition.name(table) for partition in partitions}
-    failed = {each.partition_id: each for each in validation.checks if not each.passed}
+    failed = {check.partition_id: check for check in validation.checks if not check.passed}
     report = {
         "checked": len(partitions),
         "passed": len(partitions) - len(failed),

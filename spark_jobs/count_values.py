@@ -1,8 +1,8 @@
-"""Count how the values of the partition column are spread in some partitions, to know where these can be split.
+"""Distribution of the values of the partition column in some partitions, which shows where to split them.
 
-Of each partition a sample gives some hundred values that cut it into about equal parts. Then all rows are counted, in
-one pass over the one column: those that have such a value, and those between two of them. So a value of many rows is
-counted alone, and those that have few are counted together.
+A sample of each partition gives some hundred cut values, which divide it into parts of about equal size. One pass over
+the column then counts all rows: those with a cut value, and those between two cut values. So frequent values are
+counted separately, and rare values together.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from spark_jobs.sessions.session import run_job
 log = logging.getLogger("spark_jobs.count_values")
 
 _PARTS = 128
-"""Values that cut a partition, at most; each stands for about so many rows of the sample:"""
+"""Maximum number of cut values of a partition; each represents about `_ROWS_A_PART` rows of the sample."""
 
 _ROWS_A_PART = 16
 _MOST_VALUES = 1_000
-"""Of lists, the most frequent values of each partition that are counted."""
+"""Maximum number of values of a list scheme that are counted, the most frequent first."""
 
 _ID, _VALUE, _PART, _IS_CUT, _COUNT = "calve/id", "calve/value", "calve/part", "calve/is_cut", "calve/count"
 
@@ -42,8 +42,8 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
     """Count the values of the job's partitions.
 
     Returns:
-        `counts`: partition id, as text → `[least, greatest, rows]` for each value or range of values, ascending, as
-        `catalog.rebalancing.contents.ValueCount`.
+        `counts`: partition id, as a string → `[least, greatest, rows]` for each value or range of values, ascending,
+        as `catalog.rebalancing.contents.ValueCount`.
 
     Raises:
         InvalidSchemeError: The table has no partition scheme.
@@ -52,48 +52,48 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
     scheme = table.scheme
     if scheme is None:
         raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
-    wanted = f"_partition_id in ({', '.join(str(int(each)) for each in job.partition_ids)})"
-    files = catalog.scan_files(table.full_name, wanted).files if job.partition_ids else ()
+    condition = f"_partition_id in ({', '.join(str(int(number)) for number in job.partition_ids)})"
+    files = catalog.scan_files(table.full_name, condition).files if job.partition_ids else ()
     counts = counted(read_data_files(spark, table, files), scheme, files) if files else {}
     log.info("%s: counted the values of %d partition(s)", table.full_name, len(counts))
     return {
         "counts": {
-            str(number): [[each.least, each.greatest, each.row_count] for each in found]
-            for number, found in counts.items()
+            str(number): [[count.least, count.greatest, count.row_count] for count in value_counts]
+            for number, value_counts in counts.items()
         }
     }
 
 
 def _count_and_record(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> None:
-    found = count_values(spark, catalog, job)
+    result = count_values(spark, catalog, job)
     with catalog.storage.write() as connection:
-        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, found, connection=connection)
+        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
         catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
 
 
 def counted(rows: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> dict[int, list[ValueCount]]:
-    """Return how the values are spread in each partition that has any.
+    """Return the distribution of the values in each partition that has any.
 
     Args:
-        rows: At least the partition column.
-        files: Those that the rows come from.
+        rows: Rows with at least the partition column.
+        files: The files of the rows.
     """
     value = f.expr(value_sql(scheme.column, scheme.value_type))
     values = rows.select(partition_id(scheme).alias(_ID), value.alias(_VALUE)).where(value.isNotNull())
     parts = _each_value(values) if isinstance(scheme, ListScheme) else _in_parts(values, scheme, files)
-    found: dict[int, list[ValueCount]] = {}
+    counts: dict[int, list[ValueCount]] = {}
     for number, least, greatest, count in parts.toLocalIterator():
-        found.setdefault(number, []).append(ValueCount(least, greatest, count))
-    return {number: _ascending(scheme, some) for number, some in found.items()}
+        counts.setdefault(number, []).append(ValueCount(least, greatest, count))
+    return {number: _ascending(scheme, value_counts) for number, value_counts in counts.items()}
 
 
 def _ascending(scheme: Scheme, counts: Sequence[ValueCount]) -> list[ValueCount]:
-    """Return counts in the order of their values, without those that no bound can name."""
-    orders = [(_order(scheme, each.least), _order(scheme, each.greatest)) for each in counts]
-    known = [
-        (low, each) for (low, high), each in zip(orders, counts, strict=True) if low is not None and high is not None
+    """Return counts in the order of their values, without values that cannot be bounds."""
+    orders = [(_order(scheme, count.least), _order(scheme, count.greatest)) for count in counts]
+    ordered = [
+        (low, count) for (low, high), count in zip(orders, counts, strict=True) if low is not None and high is not None
     ]
-    return [each for _, each in sorted(known, key=lambda pair: pair[0])]
+    return [count for _, count in sorted(ordered, key=lambda pair: pair[0])]
 
 
 def _order(scheme: Scheme, text: str) -> bytes | None:
@@ -104,7 +104,7 @@ def _order(scheme: Scheme, text: str) -> bytes | None:
 
 
 def _text(value: Column, scheme_type: str) -> Column:
-    """Return a value as the catalog writes it."""
+    """Return a value as the string that the catalog stores."""
     return f.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS") if scheme_type == "timestamp" else value.cast("string")
 
 
@@ -134,20 +134,20 @@ def _in_parts(values: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> D
 
 
 def _cuts(values: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> list[str]:
-    """Return the values, ascending, of a sample that cut each partition into about equal parts."""
+    """Return sampled values, ascending, that divide each partition into parts of about equal size."""
     fractions = _fractions(files)
     fraction = f.coalesce(*[f.when(f.col(f"`{_ID}`") == number, share) for number, share in fractions.items()])
     text = _text(f.col(f"`{_VALUE}`"), dict(values.dtypes)[_VALUE])
     sample: dict[int, list[tuple[bytes, str]]] = {}
-    for number, found in values.where(f.rand(0) < fraction).select(f"`{_ID}`", text).toLocalIterator():
-        if (order := _order(scheme, found)) is not None:
-            sample.setdefault(number, []).append((order, found))
+    for number, sampled in values.where(f.rand(0) < fraction).select(f"`{_ID}`", text).toLocalIterator():
+        if (order := _order(scheme, sampled)) is not None:
+            sample.setdefault(number, []).append((order, sampled))
     cuts: dict[bytes, str] = {}
-    for some in sample.values():
-        some.sort()
-        step = max(1, len(some) // _PARTS)
-        cuts.update(some[::step])
-    return [cuts[each] for each in sorted(cuts)]
+    for ordered_values in sample.values():
+        ordered_values.sort()
+        step = max(1, len(ordered_values) // _PARTS)
+        cuts.update(ordered_values[::step])
+    return [cuts[order] for order in sorted(cuts)]
 
 
 def _fractions(files: Sequence[DataFile]) -> Mapping[int, float]:
@@ -158,7 +158,7 @@ def _fractions(files: Sequence[DataFile]) -> Mapping[int, float]:
 
 
 def _search(name: str, literals: Sequence[str], before: int) -> str:
-    """Return SQL that counts the cuts at or below a value, by a binary search."""
+    """Return SQL that counts the cuts at or below a value by binary search."""
     if not literals:
         return str(before)
     middle = len(literals) // 2

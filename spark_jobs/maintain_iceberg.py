@@ -1,4 +1,4 @@
-"""Run Iceberg's own procedures on one table, through its JDBC catalog over the catalog's database."""
+"""Maintenance of one table with Iceberg's own procedures, through Iceberg's JDBC catalog on the catalog's database."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from spark_jobs.sessions.session import run_job
 log = logging.getLogger("spark_jobs.maintain_iceberg")
 
 SHOWN = 20
-"""Rows of an answer that are kept: that of `remove_orphan_files` has one for each file."""
+"""Maximum number of stored rows of a result: `remove_orphan_files` returns one row for each file."""
 
 
 def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> dict[str, Any]:
-    """Run the statements of a request one after the other, those that an earlier attempt has finished not again.
+    """Run the statements of a request in order, except those that an earlier attempt has finished.
 
-    Each is a commit of Iceberg's own, which readers see at once.
+    Each statement commits to Iceberg by itself, and readers see it at once.
 
     Args:
-        spark: Knows the Iceberg catalog `calve`, see `catalog.iceberg.jdbc.catalog_settings`.
+        spark: A session with the Iceberg catalog `calve`, see `catalog.iceberg.jdbc.catalog_settings`.
 
     Returns:
-        `answers`: of each statement, its text, the first `rows` that it returned, and their whole number, `row_count`,
-        up to the 20,000 files that Iceberg itself names.
+        `answers`: for each statement its text, the first `rows` of its result, and `row_count`, the number of all
+        rows; Iceberg itself returns at most 20,000 files.
 
     Raises:
         InvalidConfigurationError: Spark was started without Iceberg's runtime.
@@ -47,19 +47,19 @@ def maintain_iceberg(spark: SparkSession, catalog: Catalog, job: MaintainIceberg
     answers = []
     for number, statement in enumerate(job.statements, 1):
         step = f"{job.step}-{number}"
-        known = catalog.operations.get_job(job.operation_id, step)
-        if known is None or known.state is not JobState.SUCCEEDED or known.result["statement"] != statement:
+        earlier = catalog.operations.get_job(job.operation_id, step)
+        if earlier is None or earlier.state is not JobState.SUCCEEDED or earlier.result["statement"] != statement:
             log.info("%s", statement)
             answer = _run(spark, catalog, job, step, statement)
             log.info("%s", answer)
         else:
-            answer = dict(known.result)
+            answer = dict(earlier.result)
         answers.append(answer)
     return {"answers": answers}
 
 
 def _run(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, step: str, statement: str) -> dict[str, Any]:
-    """Run a statement, unless an earlier attempt has committed it and died; return its answer."""
+    """Run a statement and return its result; accept a spec change that a killed attempt has already committed."""
     answer: dict[str, Any] = {"statement": statement, "rows": [], "row_count": 0}
     first_spec = _first_spec(catalog, job, step) if changes_spec(statement) else None
     with catalog.operations.attempt(job.operation_id, step) as attempt:
@@ -70,21 +70,21 @@ def _run(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob, step: s
                 answer["rows"] = rows[:SHOWN]
                 answer["row_count"] = returned.count() if len(rows) > SHOWN else len(rows)
         except CatalogError:
-            # Iceberg refuses a change that the spec has already.
+            # Iceberg refuses a spec change that an earlier attempt has committed.
             if first_spec is None or _spec(catalog, job.table) == first_spec:
                 raise
-            log.info("an earlier attempt has changed the partition spec")
+            log.info("An earlier attempt has already changed the partition spec")
         reached(Point.COMMITTED)
         catalog.operations.finish_job(job.operation_id, step, attempt, answer)
     return answer
 
 
 def _first_spec(catalog: Catalog, job: MaintainIcebergJob, step: str) -> int | None:
-    """Return the partition spec before the first attempt at a statement; None if this is the first one."""
+    """Return the id of the partition spec before the first attempt at a statement; None if this is the first."""
     recorded = f"{step}-spec"
-    known = catalog.operations.get_job(job.operation_id, recorded)
-    if known is not None and known.state is JobState.SUCCEEDED:
-        spec: int | None = known.result["spec"]
+    earlier = catalog.operations.get_job(job.operation_id, recorded)
+    if earlier is not None and earlier.state is JobState.SUCCEEDED:
+        spec: int | None = earlier.result["spec"]
         return spec
     with catalog.operations.attempt(job.operation_id, recorded) as attempt:
         catalog.operations.finish_job(job.operation_id, recorded, attempt, {"spec": _spec(catalog, job.table)})
@@ -99,9 +99,9 @@ def _spec(catalog: Catalog, table: str) -> int | None:
 
 
 def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> None:
-    found = maintain_iceberg(spark, catalog, job)
+    result = maintain_iceberg(spark, catalog, job)
     with catalog.storage.write() as connection:
-        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, found, connection=connection)
+        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
         catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
 
 

@@ -1,4 +1,4 @@
-"""A whole migration in one process: what a Hive table's files are, verified, as an Iceberg table."""
+"""Complete migration of a Hive table to Iceberg in one process: stage, verify and flip."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_jobs.verify_migration import verify_migration
 _USUAL_REQUEST = MigrationRequest()
 
 _PLANS = 3
-"""How often a plan is made anew for a table that changes meanwhile."""
+"""Maximum number of plans for a table that changes during its migration."""
 
 
 def migrate(
@@ -35,29 +35,29 @@ def migrate(
     verified_partitions: int | None = None,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
-    """Make a Hive table's files an Iceberg table's, in place unless the request says otherwise.
+    """Migrate a Hive table to Iceberg, in place by default.
 
-    Everybody sees the Hive table until all of it is there and verified. Done again, it goes on where it stopped, and
-    then returns the same report. When files or partitions arrive meanwhile, the plan is made anew, unless the request
-    has the fingerprint of one that was agreed to.
+    Readers see the Hive table until the Iceberg table is complete and verified. A repeated call continues where the
+    earlier one stopped, and returns the same report. If files or partitions arrive during the migration, it makes a new
+    plan, unless the request has the fingerprint of an approved one.
 
     Args:
-        verified_partitions: How many partitions are compared, evenly spread; None for all.
+        verified_partitions: Number of partitions to compare, evenly spread; None for all.
 
     Returns:
         The report of `Migrations.flip`, with `partitions_verified` and `partitions_total`, `warnings` about files, and
-        `problem_count` and `problems`, the files that were passed over.
+        `problem_count` and `problems`, the skipped files.
 
     Raises:
         MigrationRefusedError: The table cannot become an Iceberg table; subclasses say why.
-        OperationConflictError: Another operation is at work on it.
-        UnusableFilesError, NestedFolderError: Its files are not as they should be.
+        OperationConflictError: Another operation works on the table.
+        UnusableFilesError, NestedFolderError: Files or folders of the table cannot be migrated.
         VerificationFailedError: The Iceberg table would not have the same rows; nothing was changed.
-        MigrationConflictError: The table changed while it was being migrated.
-        InvalidConfigurationError: Spark was started without what it needs to read Iceberg tables.
+        MigrationConflictError: The table changed during its migration.
+        InvalidConfigurationError: Spark was started without the packages to read Iceberg tables.
     """
     if request.verify:
-        # Not to be missed after hours of work.
+        # Checked first, because the verification follows hours of work.
         require_packages(spark)
     for number in range(1, _PLANS + 1):
         operation = catalog.migrations.begin(operation_id, table, request, requested_by=requested_by)
@@ -96,9 +96,9 @@ def _stage(spark: SparkSession, catalog: Catalog, operation: Operation) -> Mappi
 def _verify(
     spark: SparkSession, catalog: Catalog, operation: Operation, staged: Mapping[str, Any], partitions: int | None
 ) -> Mapping[str, Any]:
-    known = catalog.operations.get_job(operation.id, VERIFY)
-    if known is not None and known.state is JobState.SUCCEEDED and known.result.get("folder") == staged["folder"]:
-        return known.result
+    earlier = catalog.operations.get_job(operation.id, VERIFY)
+    if earlier is not None and earlier.state is JobState.SUCCEEDED and earlier.result.get("folder") == staged["folder"]:
+        return earlier.result
     try:
         with attempt_here(catalog, operation, VERIFY) as attempt:
             require_packages(spark, avro=_has_avro(catalog, operation))

@@ -1,4 +1,4 @@
-"""Write the new files of a rebalancing plan where no reader looks; another step makes them visible."""
+"""Writing of the new files of a rebalancing plan to a staging folder; a later step makes them visible."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from spark_jobs.writing.rebalancing import rewrite
 
 
 def rewrite_partitions(spark: SparkSession, catalog: Catalog, job: RewritePartitionsJob) -> dict[str, Any]:
-    """Write the files of the operation's plan into a folder of this attempt's own, and the list of them beside them.
+    """Write the files of the operation's plan, and their manifest, to a folder of this attempt.
 
     Returns:
         `folder` below the table's location, `rows`, and the plan's `fingerprint`.
 
     Raises:
-        PlanConflictError: The table is not any more as the plan expects it.
+        PlanConflictError: The table changed after the plan was made.
     """
     operation = catalog.operations.get(job.operation_id)
     plan = catalog.rebalancing.plan_of(operation)

@@ -1,4 +1,4 @@
-"""Run SQL statements in a job of Airflow's, on the job's own session."""
+"""SQL statements as a Spark job of Airflow."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger("spark_jobs.run_statement")
 
 
 def run_statement(spark: SparkSession, catalog: Catalog, job: RunStatementJob) -> dict[str, Any]:
-    """Run the statements of a request, those that an earlier attempt has finished not again.
+    """Run the statements of a request, except those that an earlier attempt has finished.
 
     Returns:
-        `outcomes`: of each statement, its answer with the first rows.
+        `outcomes`: the result of each statement with its first rows.
 
     Raises:
-        CatalogError: The first error of a statement.
+        CatalogError: The error of the first statement that failed.
     """
     requested_by = catalog.operations.get(job.operation_id).requested_by
     with Session(
@@ -34,7 +34,7 @@ def run_statement(spark: SparkSession, catalog: Catalog, job: RunStatementJob) -
         requested_by=requested_by,
     ) as session:
         outcomes = run_script(catalog, session, job.operation_id, job.statements, keep_going=job.keep_going)
-    log.info("%d statement(s) have run", len(outcomes))
+    log.info("Ran %d statement(s)", len(outcomes))
     return {"outcomes": outcomes}
 
 

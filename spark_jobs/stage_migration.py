@@ -1,11 +1,11 @@
-"""List the files of a table that becomes an Iceberg table, compare their footers with it, and write the manifests.
+"""Staging of a migration: list the table's files, compare their footers with the table, and write the manifests.
 
-The driver tells tasks what to do and adds up what they answer; it sees neither files nor partitions, but for a page of
-partitions at a time. Executors list the folders, then read the footers of some hundred files each, whatever the
-folders are, and write a manifest of them. Nobody sees any of it before the flip.
+The driver distributes tasks and merges their results; it holds no files and only one page of partitions at a time. The
+executors list the folders, and then each task reads the footers of some hundred files, independent of folders, and
+writes a manifest for them. None of it is visible before the flip.
 
-Tasks are functions over RDDs: what Spark passes along are a few lines about hundreds of files each, so a DataFrame
-(`mapInArrow`, `mapInPandas`) would only add its planning.
+Tasks are functions over RDDs: Spark passes only a few records about hundreds of files each, so a DataFrame
+(`mapInArrow`, `mapInPandas`) would only add planning time.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ log = logging.getLogger("spark_jobs.stage_migration")
 _LISTING_TASKS_A_CORE = 16
 _FOOTER_TASKS_A_CORE = 4
 _FEWEST_FILES, _MOST_FILES = 500, 4_000
-"""Files of a task: fewer than that, and manifests get small; more, and a manifest would be divided."""
+"""Bounds of the number of files of a task: fewer make small manifests, and more would split a manifest."""
 _SHOWN = 5
 
 
 def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJob) -> dict[str, Any] | None:
-    """Write what the Iceberg table of an operation consists of, where nobody looks; of a dry run, only say what it is.
+    """Stage the manifests of an operation's Iceberg table; in a dry run, only report them.
 
     Returns:
-        Of a dry run `files`, `rows`, `bytes`, `partitions`, `warnings`, `problem_count` and `problems`. None
-        otherwise: the result is recorded with what was written.
+        In a dry run `files`, `rows`, `bytes`, `partitions`, `warnings`, `problem_count` and `problems`; otherwise None,
+        because the result is recorded together with the staged files.
 
     Raises:
-        NestedFolderError: A folder has a folder inside, and it was not said what to do with those.
-        UnusableFilesError: Files cannot be part of the table, and are not to be passed over.
+        NestedFolderError: A folder has a subfolder, and the request does not say how to treat subfolders.
+        UnusableFilesError: Files cannot be part of the table, and the request does not skip them.
         SharedLocationError: A file belongs to two partitions.
-        FencedError: The attempt was given up.
+        FencedError: The attempt was abandoned.
     """
     from catalog.iceberg.folders import Recursion
 
@@ -85,13 +85,13 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
         if not job.dry_run:
             migrations.record_staged(job.operation_id, job.attempt, staged)
     except CatalogError:
-        # Whatever cannot be migrated has nothing new in its folder.
+        # A refused migration leaves nothing behind.
         Folder(settings.folder).delete("")
         raise
     if job.dry_run:
         Folder(settings.folder).delete("")
         return _dry_report(staged)
-    log.info("%s: %d manifests of %d files", job.table, len(staged.manifests), staged.file_count)
+    log.info("%s: staged %d manifests of %d files", job.table, len(staged.manifests), staged.file_count)
     return None
 
 
@@ -102,17 +102,17 @@ def stage_files(
     usual: UsualLocation,
     files_a_task: int | None = None,
 ) -> Staged:
-    """List folders, read the footers of the files in them, and write the manifests; the folder then has nothing else.
+    """List folders, read the footers of their files, and write the manifests; delete all other files of the folder.
 
     Raises:
-        NestedFolderError: A folder has a folder inside, and it was not said what to do with those.
+        NestedFolderError: A folder has a subfolder, and the request does not say how to treat subfolders.
         SharedLocationError: A file belongs to two partitions.
     """
     cores = spark.sparkContext.defaultParallelism
     folders = write_folders(settings.folder, pages, usual)
     listed = run_tasks(spark, partial(list_folders, settings), listing_tasks(folders, _LISTING_TASKS_A_CORE * cores))
-    file_count = sum(sum(each.group_sizes) for each in listed)
-    log.info("%d files in %d folders", file_count, folders.folder_count)
+    file_count = sum(sum(listing.group_sizes) for listing in listed)
+    log.info("Listed %d files in %d folders", file_count, folders.folder_count)
     if folders.elsewhere_count:
         _refuse_shared_files(spark, settings, listed)
     size = files_a_task or min(max(file_count // (_FOOTER_TASKS_A_CORE * cores), _FEWEST_FILES), _MOST_FILES)
@@ -120,12 +120,12 @@ def stage_files(
     tasks = list(file_ranges(listed, size))
     counts = {task.number: task.file_count for task in tasks}
     with reporting(Progress(lambda: counter.value, file_count, "files")):
-        found = run_tasks(spark, partial(_read, settings), tasks, lambda done: counts[done[0]], counter)
-    staged = _added_up(listed, [each for _, each in found])
+        results = run_tasks(spark, partial(_read, settings), tasks, lambda done: counts[done[0]], counter)
+    staged = _merged(listed, [files for _, files in results])
     for warning in staged.warnings:
         log.warning("%s", warning)
-    kept = {each.path.removeprefix(f"{settings.folder}/") for each in staged.manifests}
-    Folder(settings.folder).delete_except(kept | {each.totals for _, each in found if each.totals})
+    kept = {manifest.path.removeprefix(f"{settings.folder}/") for manifest in staged.manifests}
+    Folder(settings.folder).delete_except(kept | {files.totals for _, files in results if files.totals})
     return staged
 
 
@@ -134,7 +134,7 @@ def _read(settings: StageSettings, files: FileRange) -> tuple[int, StagedFiles]:
 
 
 def listing_tasks(folders: FolderList, most: int) -> list[ListingTask]:
-    """Return tasks of row groups side by side, at most so many."""
+    """Return at most `most` tasks of adjacent row groups."""
     size = max(1, -(-folders.group_count // most))
     return [
         ListingTask(number, first, min(first + size, folders.group_count))
@@ -143,12 +143,12 @@ def listing_tasks(folders: FolderList, most: int) -> list[ListingTask]:
 
 
 def file_ranges(listed: Iterable[ListedFiles], size: int) -> Iterator[FileRange]:
-    """Yield tasks of about so many files each: row groups side by side, through all listings."""
+    """Yield tasks of about `size` files each, of adjacent row groups across all listings."""
     number = count = 0
     parts: dict[str, list[int]] = {}
-    for each in listed:
-        for group, group_size in enumerate(each.group_sizes):
-            parts.setdefault(each.name, []).append(group)
+    for listing in listed:
+        for group, group_size in enumerate(listing.group_sizes):
+            parts.setdefault(listing.name, []).append(group)
             count += group_size
             if count >= size:
                 yield _file_range(number, parts, count)
@@ -162,47 +162,48 @@ def _file_range(number: int, parts: dict[str, list[int]], count: int) -> FileRan
 
 
 def _refuse_shared_files(spark: SparkSession, settings: StageSettings, listed: Sequence[ListedFiles]) -> None:
-    """Refuse files that two partitions have, one of which lies inside the other's folder."""
-    if not any(each.group_sizes for each in listed):
+    """Refuse files that belong to two partitions, because the folder of one is inside that of the other."""
+    if not any(listing.group_sizes for listing in listed):
         return
     paths = [read_path(f"{settings.folder}/{file.name}") for file in listed if file.group_sizes]
     rows = spark.read.schema("ordinal bigint, path string").parquet(*paths)
     # A location may be given as a path and as a URI.
     path = f.regexp_replace(f.col("path"), "^file:/+", "/")
     shared = rows.groupBy(path.alias("path")).agg(f.count("*").alias("count")).where("count > 1").limit(_SHOWN)
-    if found := sorted(row.path for row in shared.collect()):
+    if shared_paths := sorted(row.path for row in shared.collect()):
         raise SharedLocationError(
-            f"files belong to two partitions, because one lies in the folder of another: {', '.join(found)}; nothing "
-            "was changed. Give each partition a folder of its own first, or drop one of them"
+            "files belong to two partitions, because one partition is in the folder of another: "
+            f"{', '.join(shared_paths)}; nothing was changed. First move each partition to its own folder, or drop one "
+            "of them"
         )
 
 
-def _added_up(listed: Sequence[ListedFiles], found: Sequence[StagedFiles]) -> Staged:
+def _merged(listed: Sequence[ListedFiles], results: Sequence[StagedFiles]) -> Staged:
     problems = Problems()
     partition_count, last = 0, None
-    for each in found:
-        problems.add_all(each.problems)
-        # A partition may go on in the next task.
-        partition_count += each.partition_count - (last is not None and each.first_ordinal == last)
-        last = last if each.last_ordinal is None else each.last_ordinal
+    for files in results:
+        problems.add_all(files.problems)
+        # The files of a partition may continue in the next task.
+        partition_count += files.partition_count - (last is not None and files.first_ordinal == last)
+        last = last if files.last_ordinal is None else files.last_ordinal
     digest = ListingDigest()
     for part in listed:
         digest += ListingDigest(part.digest)
     return Staged(
-        manifests=[manifest for each in found for manifest in each.manifests],
+        manifests=[manifest for files in results for manifest in files.manifests],
         totals=(),
         listing=str(digest),
-        spellings=merged_spellings(spelling for each in found for spelling in each.spellings),
-        problems=[file for _, files in sorted(problems.shown.items()) for file in files],
+        spellings=merged_spellings(spelling for files in results for spelling in files.spellings),
+        problems=[file for _, unusable_files in sorted(problems.shown.items()) for file in unusable_files],
         counted=Counted(
-            sum(each.file_count for each in found),
-            sum(each.row_count for each in found),
-            sum(each.size_bytes for each in found),
+            sum(files.file_count for files in results),
+            sum(files.row_count for files in results),
+            sum(files.size_bytes for files in results),
             partition_count,
             TOTALS,
         ),
-        unknown=sorted({each for part in found for each in part.unknown}),
-        unvectorized=sorted({name for part in found for name in part.unvectorized}),
+        unknown=sorted({name for files in results for name in files.unknown}),
+        unvectorized=sorted({name for files in results for name in files.unvectorized}),
         problem_counts={str(problem): count for problem, count in problems.counts.items()},
     )
 
@@ -217,7 +218,7 @@ def _dry_report(staged: Staged) -> dict[str, Any]:
         "listing": staged.listing,
         "warnings": staged.warnings,
         "problem_count": staged.count_problems(),
-        "problems": [{"path": each.path, "problem": each.problem, "message": each.message} for each in staged.problems],
+        "problems": [{"path": file.path, "problem": file.problem, "message": file.message} for file in staged.problems],
     }
 
 

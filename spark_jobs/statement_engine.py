@@ -1,4 +1,4 @@
-"""`SparkEngine`: what of SQL statements needs Spark, on one session that is started when it is needed."""
+"""Spark engine of SQL statements, on a session that is started on first use."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ _UNREADABLE = "calve: this line cannot be read"
 
 
 class SparkEngine:
-    """Runs statements for `catalog.statements`; the entry point `calve.engine` names it."""
+    """Engine that runs statements for `catalog.statements`; the entry point `calve.engine` names it."""
 
     def __init__(self, catalog: Catalog, spark: SparkSession | None = None) -> None:
-        """Take the catalog, and the session of a job; without one, the engine starts its own."""
+        """Use a catalog and the session of a job; without a session, the engine starts its own."""
         self._catalog = catalog
         self._spark = spark
         self._is_own = spark is None
@@ -66,7 +66,7 @@ class SparkEngine:
         return self._spark
 
     def _spark_with_packages(self) -> SparkSession:
-        """Return the session; one of the engine's own that cannot read Iceberg tables makes room for one that can."""
+        """Return the session; restart the engine's own session with packages if it cannot read Iceberg tables."""
         if self._is_own and (self._spark is None or not has_packages(self._spark, avro=True)):
             if self._spark is not None:
                 stop_session(self._spark)
@@ -83,7 +83,7 @@ class SparkEngine:
     # --- reading ------------------------------------------------------------------------------------------------
 
     def select(self, query: str, database: str) -> StatementResult:
-        """Return the answer of a SELECT."""
+        """Return the result of a SELECT."""
         with engine_errors(query):
             return answer_of(self._frame(query, database))
 
@@ -91,17 +91,17 @@ class SparkEngine:
         sql = with_views(self._catalog, query, database)
         needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
         spark = self._spark_with_packages() if needs_iceberg else self.spark
-        # Spark says best what is wrong with a text.
+        # Parsed by Spark first, because it has the best error messages.
         spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
         return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:
-        """Measure the columns of a table, and what queries ask of it."""
+        """Return statistics of a table's columns and of its use in queries."""
         with engine_errors(f"reading {table.full_name}"):
             return profile_table(self.spark, self._catalog, table, queries, database)
 
     def spread(self, table: Table, scheme: Scheme) -> list[PartitionSpread]:
-        """Say what each partition would hold, if a table had a scheme."""
+        """Return what each partition would contain if a table had a scheme."""
         with engine_errors(f"reading {table.full_name}"):
             return spread_table(self.spark, self._catalog, table, scheme)
 
@@ -110,7 +110,7 @@ class SparkEngine:
     def insert_values(
         self, operation: NewOperation, table: Table, rows: Sequence[Sequence[str | None]]
     ) -> Mapping[str, Any]:
-        """Add rows that are given as texts."""
+        """Add rows whose values are given as strings."""
         columns = (*table.columns, *table.partition_keys)
         schema = ", ".join(f"c{number} string" for number in range(len(columns)))
         with engine_errors(f"INSERT INTO {table.full_name}"):
@@ -128,10 +128,10 @@ class SparkEngine:
         columns: Sequence[str] = (),
         values: Mapping[str, str | None] | None = None,
     ) -> Mapping[str, Any]:
-        """Add the rows of a SELECT; its columns stand for the table's by their order.
+        """Add the rows of a SELECT, whose columns correspond to the table's by position.
 
         Raises:
-            InvalidRowsError: It has more columns, or fewer.
+            InvalidRowsError: The number of columns differs.
         """
         with engine_errors(query):
             frame = self._frame(query, database)
@@ -141,7 +141,7 @@ class SparkEngine:
             if len(frame.columns) != len(given):
                 raise InvalidRowsError(
                     f"the SELECT has {len(frame.columns)} columns ({', '.join(frame.columns)}) for {len(given)} of "
-                    f"{table.full_name} ({', '.join(given)}); give one for each"
+                    f"{table.full_name} ({', '.join(given)}); select exactly one for each"
                 )
             frame = frame.toDF(*given)
             nulls = {name: f.lit(None).cast(types[name]) for name in every if name not in given}
@@ -155,8 +155,8 @@ class SparkEngine:
         """Add the rows of files: CSV, Parquet, ORC or JSON.
 
         Raises:
-            LocationNotAllowedError: They are below no allowed folder.
-            SourceFileError: They cannot be found or read, or do not have the table's columns.
+            LocationNotAllowedError: The files are not below an allowed folder.
+            SourceFileError: The files cannot be found or read, or lack columns of the table.
         """
         files = allowed_files(path)
         if not files:
@@ -190,7 +190,7 @@ class SparkEngine:
     # --- changing -----------------------------------------------------------------------------------------------
 
     def rebalance(self, operation: NewOperation, table: Table, change: PartitionChange) -> Mapping[str, Any]:
-        """Change a table's partitions where rows have to be moved."""
+        """Make a change of a table's partitions that moves rows."""
         with engine_errors(f"ALTER TABLE {table.full_name}"):
             return rebalance(
                 self.spark,
@@ -209,7 +209,7 @@ class SparkEngine:
         *,
         verified_partitions: int | None = None,
     ) -> Mapping[str, Any]:
-        """Make the files of a Hive table an Iceberg table's."""
+        """Migrate a Hive table to Iceberg."""
         with engine_errors(f"migrating {table.full_name}"):
             return migrate(
                 self._spark_with_packages() if request.verify else self.spark,
@@ -224,8 +224,8 @@ class SparkEngine:
     def build_index(self, operation: NewOperation, table: Table, index: str) -> PartitionIndex:
         """Build a CREATING partition index with all cores."""
         name, step, operations = table.full_name, BuildPartitionIndexJob.script, self._catalog.operations
-        kind, who = OperationKind.BUILD_INDEX, operation.requested_by
-        operations.begin(operation.id, kind, name, {"index": index}, requested_by=who)
+        kind, requested_by = OperationKind.BUILD_INDEX, operation.requested_by
+        operations.begin(operation.id, kind, name, {"index": index}, requested_by=requested_by)
         with engine_errors(f"CREATE PARTITION INDEX {index}"), operations.attempt(operation.id, step) as attempt:
             job = BuildPartitionIndexJob(operation_id=operation.id, step=step, attempt=attempt, table=name, index=index)
             build_partition_index(self.spark, self._catalog, job)
@@ -233,18 +233,18 @@ class SparkEngine:
 
 
 def _from_text(text: SparkColumn, column: Column) -> SparkColumn:
-    """Return the value of a text that was checked before."""
+    """Return the typed value of a string that was checked before."""
     if column.type == "binary":
         return f.unhex(text).alias(column.name)
     if parse_column_type(column.type) is None:
-        # Only null is written as a literal of such a type.
+        # Literals of other types can only be null.
         return f.lit(None).cast(column.type).alias(column.name)
     is_text = isinstance(parse_column_type(column.type), StringType)
     return text.cast("string" if is_text else column.type).alias(column.name)
 
 
 def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
-    """Return the rows of a source, whose partition keys are texts, with dates written as other columns' dates are."""
+    """Return the rows of a source, whose partition keys are strings, with dates normalised like those of columns."""
     names = _keys_of_type("date", table)
     if pattern is not None:
         return rows.withColumns({name: f.to_date(f.col(f"`{name}`"), pattern) for name in names})
@@ -252,7 +252,7 @@ def _with_dates(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame
 
 
 def _with_times(rows: DataFrame, table: Table, pattern: str | None) -> DataFrame:
-    """Return the rows of a source with the timestamps among partition keys read as other columns' timestamps are."""
+    """Return the rows of a source with timestamps among the partition keys parsed like those of columns."""
     if pattern is None:
         return rows
     names = _keys_of_type("timestamp", table)
@@ -264,7 +264,7 @@ def _keys_of_type(name: str, table: Table) -> list[str]:
 
 
 def _readable(source: Source) -> DataFrame:
-    """Return the rows of a source; a line that cannot be read ends the job that reads it."""
+    """Return the rows of a source, with a check that raises an error for an unreadable line."""
     bad = is_bad(source)
     if bad is None:
         return source.rows

@@ -1,4 +1,4 @@
-"""Parse the source files of a load, and check the partitions that they would make, before anything is written."""
+"""Validation of a load: parse the source files and check their partitions before anything is written."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ log = logging.getLogger("spark_jobs.validate_source")
 
 
 def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJob) -> dict[str, Any]:
-    """Check a load; create its table, with its indexes, if it is not there and this is no dry run.
+    """Check a load; create its table and indexes if the table does not exist and this is no dry run.
 
     Returns:
-        The report: files, rows and partitions that would be added, and what the indexes refuse.
+        The report: files, rows and partitions that would be added, and the partitions that the indexes refuse.
 
     Raises:
         SourceFileError: A file cannot be parsed; the message names it and the line.
@@ -43,7 +43,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     files = catalog.loading.source_files(operation)
     table = _existing_table(catalog, job.table)
     if table is None and not job.keys:
-        raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them, with their types")
+        raise InvalidTableError(f"table {job.table} is new and has no partition keys; name them with their types")
     with source_errors():
         source = read_source(spark, files, job, table)
         keys = list(job.key_types) if table is None else list(table.key_names)
@@ -53,7 +53,7 @@ def validate_source(spark: SparkSession, catalog: Catalog, job: ValidateSourceJo
     table, indexes = _table_to_be(catalog, job, table, source)
     report = _check(catalog, job, table, indexes, partitions)
     log.info(
-        "%s: %d files would make %d partitions of %d rows; the indexes refuse %d",
+        "%s: %d files would add %d partitions with %d rows; the indexes refuse %d",
         *(table.full_name, len(files), report["partitions"], report["rows"], report["refused"]),
     )
     if job.dry_run:
@@ -78,20 +78,20 @@ def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
     """Return one row for each partition: its key values and `row_count`.
 
     Raises:
-        SourceFileError: A line cannot be read.
+        SourceFileError: A line cannot be parsed.
     """
     names = [f"`{name}`" for name in source.rows.columns]
     counted = (
-        # An empty value makes Hive's null partition when it is written, so it is one here.
+        # Spark writes an empty value to Hive's null partition, so it counts as null here.
         source.rows.withColumns({key: f.nullif(f.col(f"`{key}`"), f.lit("")) for key in keys})
         .groupBy(*[f"`{key}`" for key in keys])
         .agg(
             f.count(f.lit(1)).alias("row_count"),
             bad_count(source).alias("bad_count"),
-            # Spark reads only the columns that are asked for, and would not notice what is wrong with the others.
+            # Uses all columns, because Spark parses only the columns in use and would miss errors in the others.
             f.bit_xor(f.xxhash64(*names)).alias("digest"),
         )
-        .coalesce(1)  # read twice, and the second time row by row: one task serves that best
+        .coalesce(1)  # read twice, the second time row by row, for which one task is best
         .persist()
     )
     if counted.agg(f.sum("bad_count")).first()[0]:  # type: ignore[index]
@@ -102,13 +102,13 @@ def _count_partitions(source: Source, keys: list[str]) -> DataFrame:
 def _table_to_be(
     catalog: Catalog, job: ValidateSourceJob, table: Table | None, source: Source
 ) -> tuple[Table, list[PartitionIndex]]:
-    """Return the table that the rows go to and its indexes; its id is 0 as long as it is not in the catalog."""
+    """Return the target table and its indexes; the table's id is 0 if it is not in the catalog yet."""
     if table is not None:
         return table, [
             index for index in catalog.get_partition_indexes(job.table) if index.state is not IndexState.FAILED
         ]
     name = TableName.parse(job.table)
-    columns = tuple(Column(each.name, each.type) for each in source.columns)
+    columns = tuple(Column(column.name, column.type) for column in source.columns)
     keys = tuple(Column(key, text) for key, text in job.key_types.items())
     indexes = [PartitionIndex(index, tuple(names), IndexState.CREATING) for index, names in job.indexes.items()]
     return Table(name.database, name.name, columns, keys, FileFormat(job.format), ""), indexes
@@ -132,7 +132,7 @@ def _check(
             shown.append(refused)
     if refused_count and job.invalid_partitions == "fail":
         raise InvalidPartitionError(table.full_name, shown, count=refused_count)
-    return {**counts, "refused": refused_count, "refused_reasons": [str(each) for each in shown]}
+    return {**counts, "refused": refused_count, "refused_reasons": [str(partition) for partition in shown]}
 
 
 def _create_table(catalog: Catalog, job: ValidateSourceJob, table: Table) -> None:

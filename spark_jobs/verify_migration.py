@@ -1,4 +1,4 @@
-"""Compare what a Hive table reads with what the Iceberg table would read that it becomes, before anybody sees that."""
+"""Verification of a migration: compare the Hive table with the staged Iceberg table before it becomes visible."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ log = logging.getLogger("spark_jobs.verify_migration")
 
 _NAMES = ("the Hive table", "the Iceberg table")
 _ASKED_PARTITIONS = 4
-"""Partitions of one file format of whose rows some are asked for by filters."""
+"""Number of partitions of each file format whose rows filters must find."""
 _READING = {"split-size": str(128 << 20)}
-"""What a task reads of the Iceberg table: without it, Iceberg makes as many tasks as there are cores, or more, of
-however few bytes, and each task costs a start."""
+"""Bytes of the Iceberg table that a task reads: by default, Iceberg makes at least as many tasks as there are cores,
+even for very few bytes, and each task has a start-up cost."""
 _SHOWN = 10
-"""What differs in one partition, up to which it is told."""
+"""Maximum number of reported differences in one partition."""
 
 
 def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigrationJob) -> dict[str, Any]:
-    """Compare rows by partition, the metrics of each file with its rows, and answers to filters with both.
+    """Compare rows by partition, the metrics of each file with its rows, and the results of filters.
 
-    Files that are added to an Iceberg table are compared as a table of their own, which nobody sees.
+    Files to be added to an existing Iceberg table are compared as a separate, invisible table.
 
     Returns:
-        `metadata_location`, as the stage reported it; `partitions` and `rows` that were compared; and
+        `metadata_location` as the stage reported it, `partitions` and `rows` that were compared, and
         `partitions_total`.
 
     Raises:
-        VerificationFailedError: They differ, or the files were not staged.
-        InvalidConfigurationError: Spark does not have Iceberg's runtime, or cannot read the table's format.
+        VerificationFailedError: The tables differ, or the files were not staged.
+        InvalidConfigurationError: Spark does not have Iceberg's runtime or a reader of the table's format.
     """
     operation = catalog.operations.get(job.operation_id)
     table = catalog.get_table(job.table)
@@ -66,31 +66,33 @@ def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigration
     chosen, total = _chosen(catalog, operation, job.partitions if table.partition_keys else None)
     with _readable(catalog, operation, staged, metadata_location) as location:
         both = _Both(table, catalog.migrations.layout(operation), chosen, is_sample=len(chosen) < total)
-        found = both.compare(spark, location, _nested(catalog, operation))
-    log.info("%s: %d rows in %d partitions are the same", table.full_name, found.row_count, found.partition_count)
+        comparison = both.compare(spark, location, _nested(catalog, operation))
+    log.info(
+        "%s: %d rows in %d partitions are equal", table.full_name, comparison.row_count, comparison.partition_count
+    )
     return {
         "metadata_location": metadata_location,
-        "partitions": found.partition_count,
+        "partitions": comparison.partition_count,
         "partitions_total": total,
-        "rows": found.row_count,
+        "rows": comparison.row_count,
     }
 
 
 def _chosen(catalog: Catalog, operation: Operation, count: int | None) -> tuple[list[SourceFolder], int]:
-    """Return the partitions to compare, as many as asked for and evenly spread, and how many there are."""
+    """Return the partitions to compare, evenly spread, and the number of all partitions."""
     migrations = catalog.migrations
     if count is None:
-        found = [folder for page in migrations.folders(operation) for folder in page]
-        return found, len(found)
+        folders = [folder for page in migrations.folders(operation) for folder in page]
+        return folders, len(folders)
     total = sum(len(page) for page in migrations.folders(operation))
-    wanted = {number * total // count for number in range(count)} if count < total else range(total)
-    return [folder for page in migrations.folders(operation) for folder in page if folder.ordinal in wanted], total
+    ordinals = {number * total // count for number in range(count)} if count < total else range(total)
+    return [folder for page in migrations.folders(operation) for folder in page if folder.ordinal in ordinals], total
 
 
 def _nested(catalog: Catalog, operation: Operation) -> Nested | None:
     match MigrationRequest.from_json(operation.request).recursive_directory:
         case "fail":
-            # The stage has found none.
+            # The stage refuses tables with subfolders under this rule.
             return None
         case rule:
             return Nested(rule == "true", catalog.migrations.skipped_folders(operation))
@@ -98,7 +100,7 @@ def _nested(catalog: Catalog, operation: Operation) -> Nested | None:
 
 @contextmanager
 def _readable(catalog: Catalog, operation: Operation, staged: Staged, metadata_location: str | None) -> Iterator[str]:
-    """Yield where metadata are that describe just the staged files."""
+    """Yield the location of metadata that describes exactly the staged files."""
     if metadata_location is not None:
         yield metadata_location
         return
@@ -124,20 +126,20 @@ def _readable(catalog: Catalog, operation: Operation, staged: Staged, metadata_l
 
 
 class _Both:
-    """A table as Hive has it, and as Iceberg would."""
+    """A Hive table and its staged Iceberg table."""
 
     def __init__(self, table: Table, layout: Layout, chosen: Sequence[SourceFolder], *, is_sample: bool) -> None:
-        names = [each.name for each in layout.schema.fields]
+        names = [field.name for field in layout.schema.fields]
         self._table = table
         self._columns, self._keys = names[: len(names) - layout.key_count], names[len(names) - layout.key_count :]
         self._chosen = chosen
         self._is_sample = is_sample
 
     def compare(self, spark: SparkSession, metadata_location: str, nested: Nested | None) -> Comparison:
-        """Return how they compare, if there is no difference.
+        """Compare the tables and return the result.
 
         Raises:
-            VerificationFailedError: There is one.
+            VerificationFailedError: The tables differ.
         """
         from catalog.iceberg.metadata import read_metadata
 
@@ -147,40 +149,40 @@ class _Both:
         schema = read_metadata(metadata_location).schema()
         metrics = FileMetrics(schema, files, is_complete=not self._is_sample)
         chosen = iceberg.where(self._is_chosen(iceberg)) if self._is_sample else iceberg
-        found = compare(
+        comparison = compare(
             self._without_blanks(hive),
             self._without_blanks(chosen),
             self._columns,
             self._keys,
             metrics,
         )
-        if found.difference_count:
+        if comparison.difference_count:
             raise VerificationFailedError(
                 f"table {self._table.full_name}: the Iceberg table would not have the rows of the Hive table: "
-                f"{'; '.join(self._told(found))}. Nothing was changed. Run the operation again; if it fails again, "
-                "look whether the files can be read"
+                f"{'; '.join(self._described(comparison))}. Nothing was changed. Run the operation again; if it fails "
+                "again, check whether the files can be read"
             )
-        if found.wrong_file_count:
+        if comparison.wrong_file_count:
             raise self._unfilterable(
-                f"the metrics in its manifests are not those of the rows in {found.wrong_file_count:,} file(s)",
-                found.wrong_metrics,
+                f"the metrics in its manifests do not match the rows in {comparison.wrong_file_count:,} file(s)",
+                comparison.wrong_metrics,
             )
         if summaries := wrong_summaries(spark, metadata_location):
             raise self._unfilterable("its manifest list does not describe its manifests", summaries)
         if lost := self._lost_rows(spark, iceberg, nested):
             raise self._unfilterable("filters do not find rows that the Hive table has", lost)
-        return found
+        return comparison
 
     def _unfilterable(self, problem: str, details: Iterable[object]) -> VerificationFailedError:
         return VerificationFailedError(
             f"table {self._table.full_name}: filters on the Iceberg table would lose rows, because {problem}: "
-            f"{'; '.join(map(str, details))}. Nothing was changed. Write the files again, and run the operation again"
+            f"{'; '.join(map(str, details))}. Nothing was changed. Rewrite the files and run the operation again"
         )
 
     def _lost_rows(self, spark: SparkSession, iceberg: DataFrame, nested: Nested | None) -> list[LostRows]:
-        """Return rows that filters do not find, of some partitions that are evenly spread."""
-        asked = [partition for folders in self._by_format() for partition in map(self._partition, _spread(folders))]
-        groups = [[partition] for partition in asked] if self._keys else [asked]
+        """Return rows of some evenly spread partitions that filters do not find."""
+        sampled = [partition for folders in self._by_format() for partition in map(self._partition, _spread(folders))]
+        groups = [[partition] for partition in sampled] if self._keys else [sampled]
         samples = [
             self._without_blanks(read_partitions(spark, self._table, group, nested)) for group in groups if group
         ]
@@ -213,12 +215,12 @@ class _Both:
         )
 
     def _without_blanks(self, rows: DataFrame) -> DataFrame:
-        """Return rows with partition keys of type char(n) as Hive compares them."""
+        """Return rows with partition keys of type char(n) without trailing blanks, as Hive compares them."""
         sized = [key.name for key in self._table.partition_keys if key.type.lower().startswith("char")]
         return rows.withColumns({name: f.rtrim(f.col(f"`{name}`")) for name in sized}) if sized else rows
 
     def _is_chosen(self, iceberg: DataFrame) -> Column:
-        types = {each.name: each.dataType for each in iceberg.schema}
+        types = {field.name: field.dataType for field in iceberg.schema}
 
         def has_values(folder: SourceFolder) -> Column:
             values = zip(self._keys, folder.values, strict=True)
@@ -226,18 +228,18 @@ class _Both:
 
         return reduce(or_, map(has_values, self._chosen), f.lit(False))
 
-    def _told(self, found: Comparison) -> Iterator[str]:
-        for difference in found.differences:
+    def _described(self, comparison: Comparison) -> Iterator[str]:
+        for difference in comparison.differences:
             where = f"partition {partition_path(self._keys, difference.values)}: " if self._keys else ""
             parts = list(difference.describe(self._columns, _NAMES))
             more = f", and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
             yield f"{where}{', '.join(parts[:_SHOWN])}{more}"
-        if found.difference_count > len(found.differences):
-            yield f"and {found.difference_count - len(found.differences):,} more partitions"
+        if comparison.difference_count > len(comparison.differences):
+            yield f"and {comparison.difference_count - len(comparison.differences):,} more partitions"
 
 
 def _spread(folders: Sequence[SourceFolder]) -> Sequence[SourceFolder]:
-    """Return some folders from all over the table."""
+    """Return some evenly spread folders of a table."""
     step = max(1, len(folders) // _ASKED_PARTITIONS)
     return folders[step // 2 :: step][:_ASKED_PARTITIONS]
 

@@ -1,4 +1,4 @@
-"""Compare an ACTIVE partition index with its table, which stays readable and writable, and repair it if asked to."""
+"""Online verification, and optional repair, of an ACTIVE partition index."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ log = logging.getLogger("spark_jobs.verify_partition_index")
 def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPartitionIndexJob) -> None:
     """Compare all ranges in the executors, repair in the driver, and record the verification with the operation.
 
-    Done again, it looks at the index anew.
+    A repeated call verifies the index again.
 
     Raises:
-        IndexNotFoundError: There is no such index.
-        ConflictError: It is not ACTIVE, or was deleted meanwhile.
+        IndexNotFoundError: The index does not exist.
+        ConflictError: The index is not ACTIVE, or was deleted during the verification.
     """
     table, index = catalog.get_table(job.table), catalog.get_partition_index(job.table, job.index)
     address = address_of(catalog.storage.url)
 
     def check_own(ranges: Iterable[CheckedRange]) -> Iterator[Findings]:
         with Catalog.open(executor_url(address)) as executors_catalog:
-            for each in ranges:
-                yield verifying.check_range(executors_catalog.storage, table, index, each)
+            for checked_range in ranges:
+                yield verifying.check_range(executors_catalog.storage, table, index, checked_range)
 
     def check(ranges: Sequence[CheckedRange]) -> Iterable[Findings]:
         task_count = min(len(ranges), TASKS_A_CORE * spark.sparkContext.defaultParallelism)
@@ -48,7 +48,7 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
             catalog.operations.guard(connection, job.operation_id, job.step, job.attempt)
             yield connection
 
-    # Repairs hold the table, so several at a time would only wait for each other.
+    # Repairs run in the driver: they lock the table, so concurrent repairs would only wait for each other.
     verification = verifying.verify(
         catalog.storage, table, index, repair=job.repair, check=check, transaction=guarded, size=verifying.RANGE_SIZE
     )

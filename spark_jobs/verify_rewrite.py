@@ -1,6 +1,6 @@
-"""Compare the new files of a rebalancing plan with the old ones, before anybody reads them.
+"""Verification of a rebalancing plan: compare the new files with the old ones before they become visible.
 
-Both are read as their footers say (`spark_jobs.checking.footers`), not as the rewrite has read them.
+Both are read by their footers (`spark_jobs.checking.footers`), and not in the way that the rewrite read them.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ _ID, _HASH, _IS_NEW = "calve/partition", "calve/hash", "calve/is_new"
 
 @dataclass(frozen=True)
 class Digest:
-    """Rows of one partition: how many, and a sum over their values that does not depend on their order."""
+    """Number of rows of one partition, and a checksum of their values that does not depend on their order."""
 
     row_count: int
     checksum: int
 
     def __str__(self) -> str:
-        """Return both for people."""
+        """Return both as a readable string."""
         return f"{self.row_count:,} rows with the checksum {self.checksum}"
 
 
 def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob) -> dict[str, Any]:
-    """Compare, for each new partition, the rows of the new files with those of the old files that belong there.
+    """Compare the rows in the new files of each partition with the rows of the old files that belong there.
 
     Returns:
-        `folder`, the plan's `fingerprint`, `rows`, and `partitions`: of each that rows were written for
-        `partition_id`, `rows`, `bytes`, `files`, and `checksum` as text.
+        `folder`, the plan's `fingerprint`, `rows`, and `partitions`: for each partition with new rows `partition_id`,
+        `rows`, `bytes`, `files`, and `checksum` as a string.
 
     Raises:
-        PlanConflictError: The table is not any more as the plan expects it.
-        VerificationFailedError: They differ, or the new files are not all there.
+        PlanConflictError: The table changed after the plan was made.
+        VerificationFailedError: The rows differ, or new files are missing.
     """
     plan = catalog.rebalancing.plan_of(catalog.operations.get(job.operation_id))
     written = list(read_manifest(plan.table, job.folder))
@@ -74,27 +74,27 @@ def verify_rewrite(spark: SparkSession, catalog: Catalog, job: VerifyRewriteJob)
     _compare(plan, digests)
     totals = _totals(written)
     rows = sum(digest.row_count for _, digest in digests.values())
-    log.info("%s: %d rows in %d new files are those of before", plan.table.full_name, rows, len(written))
+    log.info("%s: %d rows in %d new files equal the old rows", plan.table.full_name, rows, len(written))
     return {
         "folder": job.folder,
         "fingerprint": plan.fingerprint,
         "rows": rows,
         "partitions": [
             {
-                "partition_id": each,
-                "rows": digests[each][1].row_count,
-                "bytes": totals[each].size_bytes,
-                "files": totals[each].file_count,
-                "checksum": str(digests[each][1].checksum),
+                "partition_id": number,
+                "rows": digests[number][1].row_count,
+                "bytes": totals[number].size_bytes,
+                "files": totals[number].file_count,
+                "checksum": str(digests[number][1].checksum),
             }
-            for each in plan.scheme.ids
-            if each in digests
+            for number in plan.scheme.ids
+            if number in digests
         ],
     }
 
 
 def _check_folders(plan: RebalancePlan, written: Sequence[NewFile]) -> None:
-    """Make sure that the list gives each file to the partition whose rows its folder is for."""
+    """Check that the manifest lists each file for the partition of its folder."""
     for file in written:
         if f"/{PARTITION_FOLDER}={file.partition_id}/" not in file.path:
             raise VerificationFailedError(
@@ -115,30 +115,30 @@ def _hashed(rows: DataFrame, partition: Column, is_new: bool) -> DataFrame:
 
 
 def _digests(rows: DataFrame) -> dict[int, tuple[Digest, Digest]]:
-    """Return what each partition has before and after."""
+    """Return the digests of each partition before and after the change."""
     hashed = f.col(f"`{_HASH}`").cast("decimal(20,0)")
     is_new = f.col(f"`{_IS_NEW}`")
-    found = rows.groupBy(f.col(f"`{_ID}`")).agg(
+    sums = rows.groupBy(f.col(f"`{_ID}`")).agg(
         f.count_if(~is_new), f.sum(f.when(~is_new, hashed)), f.count_if(is_new), f.sum(f.when(is_new, hashed))
     )
     return {
         number: (Digest(old_count, int(old_sum or 0)), Digest(new_count, int(new_sum or 0)))
-        for number, old_count, old_sum, new_count, new_sum in found.collect()
+        for number, old_count, old_sum, new_count, new_sum in sums.collect()
     }
 
 
 @contextmanager
 def _reading_errors(table: Table) -> Iterator[None]:
-    """Say of a file that cannot be read that it is not what it should be; the same job again would not help."""
+    """Translate errors of an unreadable file to VerificationFailedError, because a retry of the job would not help."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        found = _UNREADABLE.search(str(error))
-        if found is None:
+        match = _UNREADABLE.search(str(error))
+        if match is None:
             raise
         raise VerificationFailedError(
-            f"table {table.full_name}: {found.group(1)} cannot be read; nothing was changed. Run the operation again; "
-            "if it fails again, bring the file back"
+            f"table {table.full_name}: {match.group(1)} cannot be read; nothing was changed. Run the operation again; "
+            "if it fails again, restore the file"
         ) from error
 
 
@@ -147,9 +147,9 @@ def _compare(plan: RebalancePlan, digests: dict[int, tuple[Digest, Digest]]) -> 
     if problems:
         more = f"; and {len(problems) - _SHOWN:,} more" if len(problems) > _SHOWN else ""
         raise VerificationFailedError(
-            f"table {plan.table.full_name}: the new files of {plan.change} do not hold the rows of the old ones: "
+            f"table {plan.table.full_name}: the new files of {plan.change} do not have the rows of the old ones: "
             f"{'; '.join(problems[:_SHOWN])}{more}. Nothing was changed. Run the operation again; if it fails again, "
-            "look whether the old files can be read"
+            "check whether the old files can be read"
         )
 
 
@@ -157,7 +157,7 @@ def _differences(plan: RebalancePlan, digests: dict[int, tuple[Digest, Digest]])
     for number, (before, after) in sorted(digests.items()):
         if before != after:
             known = f" ({plan.scheme.text_of(number)})" if number in plan.scheme.ids else ""
-            yield f"partition {number}{known} has {after}, and {before} belong there"
+            yield f"partition {number}{known} has {after}, but should have {before}"
 
 
 def _totals(written: Sequence[NewFile]) -> dict[int, Total]:

@@ -1,4 +1,4 @@
-"""Write the data files of a load to its staging folder, and a list of them beside them."""
+"""Writing of a load's data files and their manifest to its staging folder."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ log = logging.getLogger("spark_jobs.write_partitions")
 
 
 def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitionsJob) -> dict[str, Any]:
-    """Write the rows of a load's source files, one folder a partition, where no reader looks.
+    """Write the rows of a load's source files to a staging folder, with one folder for each partition.
 
-    Each attempt has a staging folder of its own; what earlier loads left behind is undone first.
+    Each attempt has its own staging folder. Leftovers of earlier loads are removed first.
 
     Returns:
-        The report: the staging folder, and the rows in it.
+        The report: the staging folder and its number of rows.
 
     Raises:
         SourceFileError: A file cannot be parsed.
-        VerificationFailedError: The files written do not hold as many rows as were read.
+        VerificationFailedError: The written files have another number of rows than were read.
     """
     operation = catalog.operations.get(job.operation_id)
     if operation.is_committed:
@@ -47,24 +47,24 @@ def write_partitions(spark: SparkSession, catalog: Catalog, job: WritePartitions
         source = read_source(spark, catalog.loading.source_files(operation), job, table)
         rows = source.rows.observe(read, f.count(f.lit(1)).alias("rows"), bad_count(source).alias("bad"))
         _write(rows, table, f"{folder}/{STAGED_DATA}", writer_options(catalog, table.format))
-    found = metrics(read)
-    if found.get("bad"):
+    counts = metrics(read)
+    if counts.get("bad"):
         raise unreadable_lines(source)
-    read_rows = found.get("rows", 0)
+    read_rows = counts.get("rows", 0)
     written = list_staged(spark, table, staging, read_rows)
     if written != read_rows:
         raise VerificationFailedError(
-            f"table {table.full_name}: {read_rows:,} rows were read from the source and {written:,} are in the "
+            f"table {table.full_name}: {read_rows:,} rows were read from the source, but {written:,} are in the "
             f"files written to {folder}; nothing was added. Run the load again"
         )
-    log.info("%s: %d rows are staged in %s", table.full_name, written, folder)
+    log.info("%s: staged %d rows in %s", table.full_name, written, folder)
     return {"staging": staging, "rows": written}
 
 
 def _write(rows: DataFrame, table: Table, folder: str, options: dict[str, str]) -> None:
     """Write the rows, each partition in as few files as its size allows."""
     keys = [f"`{key}`" for key in table.key_names]
-    # In the order of files, whatever the source's is: readers of CSV go by position.
+    # In the table's column order and not the source's, because readers of CSV files go by position.
     values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
     rows = rows.select(*as_stored(table, values), *keys)
     (

@@ -1,1 +1,1 @@
-"""Verifications and quality checks."""
+"""Verification of files and tables, and quality checks."""

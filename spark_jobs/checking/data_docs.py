@@ -1,6 +1,6 @@
-"""Great Expectations' Data Docs without internet: pages load vendored files instead of those of ten content networks.
+"""Offline Data Docs of Great Expectations: pages load vendored files instead of files from ten content networks.
 
-Upstream leaves the pages as they are (great_expectations issues 2870 and 8734).
+Upstream does not plan to change the pages (great_expectations issues 2870 and 8734).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REPLACEMENTS = {
     "/bootstrap/4.3.1/js/bootstrap.js": f"{_VENDOR}/js/bootstrap.min.js",
     "/bootstrap-table@1.19.1/dist/bootstrap-table.css": f"{_VENDOR}/css/bootstrap-table.min.css",
     "/bootstrap-table@1.19.1/dist/bootstrap-table.js": f"{_VENDOR}/js/bootstrap-table.min.js",
-    # The templates mix two versions, of which the styles are the same.
+    # The templates mix two versions that have the same styles.
     "/bootstrap-table@1.19.0/dist/extensions/filter-control/bootstrap-table-filter-control.css": (
         f"{_VENDOR}/css/bootstrap-table-filter-control.min.css"
     ),
@@ -32,14 +32,14 @@ _REPLACEMENTS = {
     "/popper.js/1.12.9/umd/popper.js": f"{_VENDOR}/js/popper.min.js",
     "/jquery-3.7.1.js": f"{_VENDOR}/js/jquery.min.js",
     "/font-awesome/6.6.0/css/all.css": f"{_VENDOR}/css/fontawesome.min.css",
-    # Great Expectations puts its logo into each site itself.
+    # Great Expectations copies its logo to each site.
     "/logo-long.png": "static/images/logo-long.png",
     "/full_logo_dark.png": "static/images/logo-long.png",
 }
-"""End of an external address, without `.min` → file in the site. A new version is a new file, to be vendored."""
+"""Suffix of an external address, without `.min` → file in the site. A new version needs a newly vendored file."""
 
-# Charts, which only profiling pages have: a checked table has none.
-_LEFT_OUT = re.compile(
+# Chart scripts, which only profiling pages use.
+_UNUSED_SCRIPT = re.compile(
     r"<script[^>]*\bsrc=[\"']https?://[^\"']*/(?:vega|vega-lite|vega-embed)@[^\"']*[\"'][^>]*>\s*</script>"
 )
 _TAG = re.compile(r"<(?:script|link|img|iframe|embed|object|source)\b[^>]*>", re.IGNORECASE)
@@ -52,11 +52,11 @@ _STYLE = re.compile(r"<style\b.*?</style>|\bstyle=(?:\"[^\"]*\"|'[^']*')", re.IG
 
 
 class ExternalLoadError(RuntimeError):
-    """A page would still load something from the internet: Great Expectations' templates have changed.
+    """A page still loads files from the internet, because Great Expectations' templates have changed.
 
     Attributes:
         page: The page.
-        addresses: What it would load.
+        addresses: The addresses that it loads.
     """
 
     def __init__(self, page: Path, addresses: list[str]) -> None:
@@ -71,7 +71,7 @@ class ExternalLoadError(RuntimeError):
 def make_self_contained(site: Path) -> None:
     """Make all pages of a Data Docs site load their styles, scripts and images from the site itself.
 
-    Done again, it changes only pages that were written since.
+    A repeated call changes only pages that were written since.
 
     Args:
         site: Folder with the site's `index.html`.
@@ -93,15 +93,15 @@ def make_self_contained(site: Path) -> None:
 
 
 def external_loads(page: Path) -> list[str]:
-    """Return the addresses outside the site that a browser loads by itself to show a page or a stylesheet."""
+    """Return the addresses outside the site that a browser loads to show a page or a stylesheet."""
     text = page.read_text(encoding="utf-8")
     parts = [text] if page.suffix == ".css" else [*_TAG.findall(text), *_STYLE.findall(text)]
     return sorted({address for part in parts for address in _ADDRESS.findall(part)})
 
 
 def _rewrite(text: str, root: str) -> str:
-    """Return a page with its external loads replaced; `root` is the site's folder as seen from the page."""
-    text = _LEFT_OUT.sub("", text)
+    """Return a page with its external loads replaced; `root` is the path from the page to the site's folder."""
+    text = _UNUSED_SCRIPT.sub("", text)
     for pattern in (_TAG, _STYLE):
         text = pattern.sub(lambda part: _rewrite_part(part.group(), root), text)
     return text
@@ -111,7 +111,7 @@ def _rewrite_part(part: str, root: str) -> str:
     replaced = part
     for address, local in _local_files(part):
         replaced = replaced.replace(address, f"{root}/{local}")
-    # The icon's own link counts one folder too few.
+    # The page's link to the icon has one `..` too few.
     replaced = _ICON.sub(f"{root}/static/images/favicon.ico", replaced)
     return _INTEGRITY.sub("", replaced) if replaced != part else part
 

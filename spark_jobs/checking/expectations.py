@@ -1,4 +1,4 @@
-"""The rules of a table as Great Expectations' suite over its partition summary, the verdict, and its Data Docs."""
+"""Quality checks with Great Expectations: a table's rules as a suite over its partition summary, and the Data Docs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _SITE = "local_site"
 
 @dataclass(frozen=True)
 class Check:
-    """One expectation about one column of the summary, in words.
+    """An expectation about one column of the summary.
 
     Attributes:
-        column: The summary's column that is judged.
-        minimum, maximum: Inclusive bounds of its values; None for none. Nulls pass.
-        name: What is checked.
-        allowed: What is right.
+        column: The checked column of the summary.
+        minimum, maximum: Inclusive bounds of its values; None for no bound. Nulls pass.
+        name: Description of the checked value.
+        allowed: Description of the allowed values.
+        is_claim: The column is boolean and must be true.
     """
 
     column: str
@@ -49,24 +50,24 @@ class Check:
 
 @dataclass(frozen=True)
 class Validation:
-    """The verdict on all partitions of a summary, and the page that shows it."""
+    """The results of all partitions of a summary, and the page that shows them."""
 
     checks: tuple[PartitionCheck, ...]
     docs_path: Path
 
 
 def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules) -> list[Check]:
-    """Return what is checked of each partition."""
+    """Return the checks of each partition."""
     rows = rules.row_count
     checks = [
-        Check("row_count_difference", "rows in the files less rows registered", "0", 0, 0),
+        Check("row_count_difference", "rows in the files minus registered rows", "0", 0, 0),
         Check("row_count", "rows", f"at least {rows.minimum}", rows.minimum),
-        Check("path_agrees", "the path says the registered values", "true", is_claim=True),
-        Check("values_fit", "the values are of the keys' types", "true", is_claim=True),
+        Check("path_agrees", "the path has the registered values", "true", is_claim=True),
+        Check("values_fit", "the values have the keys' types", "true", is_claim=True),
     ]
     if rows.usual is not None:
         low, high = rows.usual
-        name = f"rows of the same {', '.join(rows.per)} by the usual number"
+        name = f"ratio of the rows of the same {', '.join(rows.per)} to the usual number"
         checks.append(Check("usual_ratio", name, f"{low} to {high}", low, high))
     for column, rule in rules.columns.items():
         if rule.max_null_ratio is not None:
@@ -83,20 +84,20 @@ def planned_checks(summary: pandas.DataFrame, table: Table, rules: QualityRules)
             checks.append(Check(f"{column}_below", f"rows with {column} below {rule.minimum}", "0", 0, 0))
         if rule.maximum is not None:
             checks.append(Check(f"{column}_above", f"rows with {column} above {rule.maximum}", "0", 0, 0))
-    made = [claim for claim in claims(table, table.key_names, rules) if claim.column in summary.columns]
-    for claim in made:
+    known_claims = [claim for claim in claims(table, table.key_names, rules) if claim.column in summary.columns]
+    for claim in known_claims:
         where = f"column {claim.key} in the files" if claim.may_be_null else claim.expression
         checks.append(Check(claim.column, f"{where} gives the partition's {claim.key}", "true", is_claim=True))
     return checks
 
 
 def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, home: Path, run_name: str) -> Validation:
-    """Judge a summary, and add a page to the Data Docs site in `home`, which reads complete without internet.
+    """Check a summary, and add a page to the Data Docs site in `home`, which needs no internet.
 
     Args:
-        run_name: Names the run in the site; the operation's id.
+        run_name: Name of the run in the site: the operation's id.
     """
-    # The pages show names as they are given, and a partition value may be anything.
+    # Escaped, because the pages do not escape names, and a partition value may contain HTML.
     summary = summary.assign(partition=[html.escape(name) for name in summary["partition"]])
     checks = planned_checks(summary, table, rules)
     with _project(home) as context:
@@ -107,7 +108,7 @@ def validate(summary: pandas.DataFrame, table: Table, rules: QualityRules, *, ho
 
 @contextmanager
 def _project(home: Path) -> Iterator[FileDataContext]:
-    """Open the project of all tables; one job at a time, because Great Expectations does not lock its files."""
+    """Open the project of all tables, for one job at a time, because Great Expectations does not lock its files."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
     import great_expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
@@ -126,11 +127,11 @@ def _run(
     from great_expectations import Checkpoint, ExpectationSuite, RunIdentifier, ValidationDefinition
     from great_expectations.checkpoint.actions import UpdateDataDocsAction
 
-    # Names become folders: a dot would make another one, and a slash is refused.
+    # Names become folders: a dot creates another folder, and a slash is refused.
     name, run_name = re.sub(r"[^\w-]", "-", table.full_name), run_name.replace("/", " ")
     source = context.data_sources.add_or_update_pandas("partition summaries")
     batch = source.add_dataframe_asset(name).add_batch_definition_whole_dataframe("new partitions")
-    suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(each) for each in checks]))
+    suite = context.suites.add_or_update(ExpectationSuite(name, expectations=[_expectation(check) for check in checks]))
     definition = context.validation_definitions.add_or_update(ValidationDefinition(name=name, data=batch, suite=suite))
     checkpoint = context.checkpoints.add_or_update(
         Checkpoint(
@@ -154,7 +155,7 @@ def _expectation(check: Check) -> ColumnMapExpectation:
     from great_expectations.expectations.core.expect_column_values_to_be_between import ExpectColumnValuesToBeBetween
     from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 
-    description = f"Of each new partition: {check.name}, {check.allowed}."
+    description = f"For each new partition: {check.name}, {check.allowed}."
     if check.is_claim:
         return ExpectColumnValuesToBeInSet(column=check.column, value_set=[True], description=description)
     return ExpectColumnValuesToBeBetween(
@@ -165,20 +166,20 @@ def _expectation(check: Check) -> ColumnMapExpectation:
 def _partition_checks(
     result: ExpectationSuiteValidationResult, summary: pandas.DataFrame, checks: list[Check]
 ) -> Iterator[PartitionCheck]:
-    """Yield how each partition fared, by the unexpected rows of each expectation.
+    """Yield the result of each partition, from the unexpected rows of each expectation.
 
     Raises:
-        VerificationFailedError: An expectation could not be evaluated, which is no verdict.
+        VerificationFailedError: An expectation could not be evaluated, so there is no result.
     """
     by_column = {check.column: check for check in checks}
     ids: Mapping[str, int] = dict(zip(summary["partition"], summary["partition_id"], strict=True))
     failures: dict[str, list[FailedCheck]] = {name: [] for name in ids}
-    for each in result.results:
-        assert each.expectation_config is not None
-        check = by_column[each.expectation_config.kwargs["column"]]
-        unexpected_rows = each.result.get("unexpected_index_list") or []
-        if not each.success and not unexpected_rows:
-            raise VerificationFailedError(f"the check {check.name!r} could not be made: {each.exception_info}")
+    for expectation in result.results:
+        assert expectation.expectation_config is not None
+        check = by_column[expectation.expectation_config.kwargs["column"]]
+        unexpected_rows = expectation.result.get("unexpected_index_list") or []
+        if not expectation.success and not unexpected_rows:
+            raise VerificationFailedError(f"the check {check.name!r} could not be made: {expectation.exception_info}")
         for unexpected in unexpected_rows:
             observed = _observed(unexpected[check.column], check)
             failures[unexpected["partition"]].append(FailedCheck(check.name, observed, check.allowed))

@@ -1,10 +1,10 @@
-"""The metrics that an Iceberg table's manifests declare of each file, compared with the rows that the file has.
+"""Comparison of the metrics that an Iceberg table's manifests declare for each file with the rows of the file.
 
-Readers skip files by bounds and counts, so a table whose scan is right may still answer filters wrongly. It cannot if
-the rows of each file lie within the bounds of just that file, and its nulls and NaNs are as many as declared.
+Readers skip files by bounds and counts, so filters may return wrong results even if a full scan is correct. They cannot
+if the rows of each file lie within the bounds of that file, and the numbers of its nulls and NaNs are as declared.
 
-Rows are measured and metrics compared in Python over Arrow: Spark's own plan for minima of texts sorts all rows by
-file, and one with aggregates for each of many columns is not compiled.
+Rows are measured and metrics compared in Python over Arrow: Spark's plan for minima of strings sorts all rows by file,
+and a plan with aggregates for many columns is not compiled.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pyiceberg.types import PrimitiveType
 
 SHOWN = 10
-"""Metrics that are wrong, up to which they are named."""
+"""Maximum number of reported wrong metrics."""
 FILE = "calve/file"
-"""The column of the file's path, as the manifests spell it."""
+"""The column of the file's path, spelled as in the manifests."""
 
 COMPARED_BYTES = 256
-"""Of texts and binary values, those that are compared with bounds: more than usual bounds have."""
+"""Length of the prefix of strings and binary values that is compared with bounds: longer than usual bounds."""
 ROWS = "calve/rows"
-"""The column of how many rows there are."""
+"""The column of the number of rows."""
 
 _METRICS = "calve/metrics"
 _METRICS_TYPE = "array<struct<nulls:bigint,nans:bigint,low:binary,high:binary>>"
@@ -49,10 +49,10 @@ _DECLARED = (
 
 
 class Leaf(NamedTuple):
-    """A column of its own, or one inside structs, that filters can ask for.
+    """A top-level column, or a field inside structs, that filters can use.
 
     Attributes:
-        path: Its name, after those of the structs that it is in.
+        path: The names of the enclosing structs and its own name.
         column: Its values.
     """
 
@@ -62,7 +62,7 @@ class Leaf(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The full name, as Iceberg's metrics have it."""
+        """The full name, as in Iceberg's metrics."""
         return ".".join(self.path)
 
 
@@ -70,10 +70,10 @@ class WrongMetric(NamedTuple):
     """A metric that does not describe the rows of its file.
 
     Attributes:
-        column: Its full name; None for what is counted of whole rows or files.
-        fact: Which metric.
-        declared: In the manifest, as text, binary values in hexadecimal digits.
-        actual: The minimum or the maximum of the rows, or how many there are.
+        column: The column's full name; None for counts of rows or files.
+        fact: The metric.
+        declared: The value in the manifest, as a string; binary values as hexadecimal digits.
+        actual: The minimum, the maximum or the number of the rows.
     """
 
     file: str
@@ -83,13 +83,13 @@ class WrongMetric(NamedTuple):
     actual: str
 
     def __str__(self) -> str:
-        """Return what is wrong, a part of a sentence."""
+        """Return a description of the problem, as a clause."""
         place = "" if self.column is None else f"column {self.column}: "
         return f"{place}{self.fact} {self.declared} for {self.actual} in the rows of {self.file}"
 
 
 def leaves_of(schema: StructType, names: Sequence[str]) -> list[Leaf]:
-    """Return the columns that manifests have metrics of; none are inside of lists and maps."""
+    """Return the columns for which manifests have metrics, which excludes columns inside lists and maps."""
     types = {field.name: field.dataType for field in schema}
     return [leaf for name in names for leaf in _leaves((name,), f.col(quoted(name)), types[name])]
 
@@ -106,12 +106,12 @@ def _leaves(path: tuple[str, ...], column: Column, data_type: DataType) -> Itera
 
 
 def text_of(value: Column, data_type: DataType | None) -> Column:
-    """Return a value as text; of a binary value the hexadecimal digits."""
+    """Return a value as a string; a binary value as hexadecimal digits."""
     return f.hex(value) if isinstance(data_type, BinaryType) else value.cast("string")
 
 
 class _Field(NamedTuple):
-    """A leaf as Iceberg's metrics know it."""
+    """Iceberg's field of a leaf."""
 
     name: str
     field_id: int
@@ -119,14 +119,14 @@ class _Field(NamedTuple):
 
 
 class FileMetrics:
-    """The metrics that an Iceberg table declares of its files."""
+    """The metrics that an Iceberg table declares for its files."""
 
     def __init__(self, schema: Schema, files: DataFrame, *, is_complete: bool) -> None:
-        """Take the declared metrics.
+        """Use the declared metrics.
 
         Args:
-            files: Iceberg's metadata table of that name.
-            is_complete: Whether all files are measured, so that one without rows must be declared to have none.
+            files: Iceberg's metadata table `files`.
+            is_complete: Whether all files are measured, so that a file without rows must be declared as empty.
         """
         self._schema = schema
         self._files = files
@@ -135,29 +135,29 @@ class FileMetrics:
     def measure(
         self, rows: DataFrame, columns: Sequence[str], groups: Sequence[str], sums: Sequence[tuple[str, Column]]
     ) -> DataFrame:
-        """Return figures: of each file one row for each run of its rows in a task, mostly one.
+        """Return the measured metrics: one row for each run of a file's rows in a task, usually one for each file.
 
         Args:
-            rows: With the column `FILE`.
-            columns: Those to measure.
-            groups: Columns that have one value in a file, to be taken over.
-            sums: Names and numbers to be summed.
+            rows: Rows with the column `FILE`.
+            columns: Names of the columns to measure.
+            groups: Names of columns that have one value in a file and are part of the result.
+            sums: Names and columns of numbers to sum.
         """
         leaves, fields = self._declared_leaves(rows.schema, columns)
         values = [_comparable(leaf).alias(f"c{number}") for number, leaf in enumerate(leaves)]
         types = {field.name: field.dataType.simpleString() for field in rows.select(*map(quoted, groups)).schema}
         measured = [(FILE, "string"), *types.items(), (ROWS, "bigint"), *((name, "bigint") for name, _ in sums)]
         shape = ", ".join(f"{quoted(name)} {kind}" for name, kind in (*measured, (_METRICS, _METRICS_TYPE)))
-        shown = [number.alias(name) for name, number in sums]
-        taken = rows.select(quoted(FILE), *map(quoted, groups), *shown, *values)
-        return in_batches(taken, partial(_measured, fields, len(groups), len(sums)), shape)
+        summands = [number.alias(name) for name, number in sums]
+        selected = rows.select(quoted(FILE), *map(quoted, groups), *summands, *values)
+        return in_batches(selected, partial(_measured, fields, len(groups), len(sums)), shape)
 
     def wrong(self, measured: DataFrame, columns: Sequence[str], schema: StructType) -> tuple[int, list[WrongMetric]]:
-        """Return how many files have wrong metrics, and the first of these.
+        """Return the number of files with wrong metrics, and the first wrong metrics.
 
         Args:
-            measured: As `measure` returned it.
-            schema: Of the rows that were measured.
+            measured: The result of `measure`.
+            schema: The schema of the measured rows.
         """
         parts = f.sum(quoted(ROWS)).alias("rows"), f.collect_list(quoted(_METRICS)).alias("parts")
         by_file = measured.groupBy(quoted(FILE)).agg(*parts)
@@ -170,7 +170,7 @@ class FileMetrics:
         return wrong.select("file").distinct().count() if shown else 0, shown
 
     def _declared_leaves(self, schema: StructType, columns: Sequence[str]) -> tuple[list[Leaf], list[_Field]]:
-        """Return the columns that some file has metrics of; of a narrow table, all."""
+        """Return the columns for which any file has metrics; for a narrow table, all columns."""
         from catalog.iceberg.metrics import MOST_INFERRED
 
         leaves = leaves_of(schema, columns)
@@ -197,14 +197,14 @@ def _field(schema: Schema, leaf: Leaf) -> _Field:
 
 
 def _comparable(leaf: Leaf) -> Column:
-    """Return values that Arrow orders as Iceberg does; the beginning of texts as bytes, which need not be valid."""
+    """Return values that Arrow orders as Iceberg does; prefixes of strings as bytes, which may be invalid UTF-8."""
     is_long = isinstance(leaf.data_type, (StringType, BinaryType))
     return f.substring(leaf.column.cast("binary"), 1, COMPARED_BYTES) if is_long else leaf.column
 
 
 @dataclass
 class _Metrics:
-    """What a column has: nulls, NaNs, and the minimum and the maximum of the other values."""
+    """Metrics of a column: the numbers of nulls and NaNs, and the minimum and the maximum of the other values."""
 
     nulls: int
     nans: int
@@ -221,11 +221,11 @@ class _Metrics:
 
 @dataclass
 class _Part:
-    """Figures of rows of one file.
+    """Metrics of some rows of one file.
 
     Attributes:
-        first: The file and the groups of one of the rows.
-        counts: Of rows, then the sums.
+        first: The file and the group values of the first row.
+        counts: The number of rows, then the sums.
     """
 
     first: pyarrow.RecordBatch
@@ -242,7 +242,7 @@ class _Part:
 def _measured(
     fields: Sequence[_Field], group_count: int, sum_count: int, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
-    """Yield the figures of each run of rows of one file, over all batches that it reaches through."""
+    """Yield the metrics of each run of rows of one file, which may extend over several batches."""
     last: list[_Part] = []
     for batch in batches:
         parts = list(_parts(batch, group_count, sum_count))
@@ -258,7 +258,7 @@ def _measured(
 
 
 def _parts(batch: pyarrow.RecordBatch, group_count: int, sum_count: int) -> Iterator[_Part]:
-    """Yield the figures of each run of rows of one file."""
+    """Yield the metrics of each run of rows of one file in a batch."""
     from pyarrow import compute
 
     first_sum, first_value = 1 + group_count, 1 + group_count + sum_count
@@ -286,7 +286,7 @@ def _metrics_of(values: pyarrow.Array) -> _Metrics:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of Python's; Python has no dates and times before the year 1 and after 9999."""
+    """Return a Python value; for dates and times Arrow's number, because Python's years are limited to 1 to 9999."""
     return value.value if hasattr(value, "value") else value.as_py()
 
 
@@ -300,8 +300,8 @@ def _batch_of(parts: Sequence[_Part], fields: Sequence[_Field], sum_names: Seque
     counts = [pyarrow.array(numbers, pyarrow.int64()) for numbers in zip(*(part.counts for part in parts), strict=True)]
     metrics = [
         [
-            (found.nulls, found.nans, _serialized(field, found.low), _serialized(field, found.high))
-            for field, found in zip(fields, part.metrics, strict=True)
+            (column.nulls, column.nans, _serialized(field, column.low), _serialized(field, column.high))
+            for field, column in zip(fields, part.metrics, strict=True)
         ]
         for part in parts
     ]
@@ -324,7 +324,7 @@ def _wrong_of_batches(
 
     shape = pyarrow.schema([(name, pyarrow.string()) for name in WrongMetric._fields])
     for batch in batches:
-        # One row at a time: it has the metrics of all columns.
+        # One row at a time, because a row has the metrics of all columns.
         for number in range(batch.num_rows):
             (row,) = batch.slice(number, 1).to_pylist()
             wrong = [metric._asdict() for metric in _wrong_of_file(fields, row)]
@@ -349,7 +349,7 @@ def _wrong_of_file(fields: Sequence[_Field], row: Mapping[str, Any]) -> Iterator
         )
         for fact, declared, actual in counts:
             count = declared.get(field.field_id)
-            # Without a count, readers that delete by bounds take it for none.
+            # Readers that delete by bounds take a missing count as zero.
             is_missing = count is None and actual and fact != "value count" and bounds != (None, None)
             if is_missing or count not in (None, actual):
                 yield WrongMetric(file, field.name, fact, "none" if count is None else str(count), str(actual))
@@ -377,7 +377,7 @@ def _wrong_bound(file: str, field: _Field, fact: str, bound: bytes | None, actua
 
 
 def _value(field: _Field, serialized: bytes) -> Any:
-    """Return a value that compares as Iceberg's do; texts stay bytes, which sort alike."""
+    """Return a value that compares as in Iceberg; strings stay bytes, which have the same order."""
     from pyiceberg.conversions import from_bytes
     from pyiceberg.types import StringType as Text
 
@@ -393,5 +393,5 @@ def _text(field: _Field, value: Any) -> str:
     try:
         return IdentityTransform().to_human_string(field.type, value)
     except (ValueError, OverflowError):
-        # A date or time that Python does not have.
+        # A date or time outside of Python's range.
         return str(value)

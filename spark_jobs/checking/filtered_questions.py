@@ -1,8 +1,8 @@
-"""Filters that a migrated table has to answer: each must find a row that the Hive table has.
+"""Filters for a migrated table, each of which must find a row of the Hive table.
 
-A scan reads every file; a filter lets readers skip files by their manifests, and parts of files by their footers,
-dictionaries and indexes. The rows asked for have the minimum, the maximum, a null or a NaN of columns, and values in
-between in the others. A condition names the values of all columns, so whichever metric is wrong loses the row.
+A scan reads every file; with a filter, readers skip files by their manifests, and parts of files by their footers,
+dictionaries and indexes. The selected rows have the minimum, the maximum, a null or a NaN in some columns, and values
+in between in the others. A condition contains the values of all columns, so that any wrong metric loses the row.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 QUESTIONS = 12
-"""Rows that are asked for, at most: those that have the most minima, maxima, nulls and NaNs of columns."""
+"""Maximum number of rows to find: those with the most minima, maxima, nulls and NaNs of columns."""
 _SAMPLED_ROWS = 4_000
 _LEAVES = 100
 LONGEST = 64
-"""Characters of a text, or bytes of a binary value, up to which a question has all of it; of longer ones it has these
-first ones and a hash."""
+"""Maximum length of a string, in characters, or of a binary value, in bytes, that a question contains completely; of a
+longer value it contains a prefix of this length and a hash."""
 _NAN = "NaN"
 _NUMBER = "calve/number"
 
 
 class _Question(NamedTuple):
-    """A row to ask for.
+    """A row that a filter must find.
 
     Attributes:
-        texts: The values of its columns as `_text` writes them; None is null.
-        row_count: How many rows of the sample have these values.
+        texts: The values of its columns as `_text` formats them; None is null.
+        row_count: Number of rows of the sample with these values.
     """
 
     file: str
@@ -54,8 +54,9 @@ class LostRows:
     """Rows that a filter does not find.
 
     Attributes:
-        columns: Those by whose values alone they are not found; all if each of these finds them.
-        row_count: How many there are at least.
+        columns: The columns whose single condition does not find the rows; all if each single condition finds them.
+        row_count: Minimum number of matching rows.
+        found_count: Number of rows that the filter finds.
     """
 
     file: str
@@ -64,7 +65,7 @@ class LostRows:
     found_count: int
 
     def __str__(self) -> str:
-        """Return what is wrong, a part of a sentence."""
+        """Return a description of the problem, as a clause."""
         return (
             f"column {', '.join(self.columns)}: a filter finds {self.found_count:,} of {self.row_count:,} row(s) of "
             f"{self.file}"
@@ -72,32 +73,32 @@ class LostRows:
 
 
 def lost_rows(samples: Sequence[DataFrame], iceberg: DataFrame, names: Sequence[str], key_count: int) -> list[LostRows]:
-    """Return the rows of some partitions that filters of the Iceberg table's reader do not find.
+    """Return the rows of some partitions that filters of Iceberg's reader do not find.
 
     Args:
-        samples: Rows of the Hive table, by partition, of which a limited number is looked at.
-        iceberg: All rows, as Iceberg's reader filters them.
+        samples: Rows of the Hive table, by partition; a limited number is used.
+        iceberg: All rows of the Iceberg table, read by Iceberg's reader.
         names: The columns of both, partition keys first.
-        key_count: How many of them are partition keys.
+        key_count: Number of partition keys.
     """
     leaves = leaves_of(iceberg.schema, names)[:_LEAVES]
     if not leaves:
-        # Filters cannot ask for arrays and maps.
+        # Filters cannot compare arrays and maps.
         return []
     questions = _questions(_sample(samples, leaves), leaves)
-    found = _found(iceberg, leaves, questions, key_count)
+    found_counts = _found(iceberg, leaves, questions, key_count)
     lost = []
-    for question, count in zip(questions, found, strict=True):
+    for question, count in zip(questions, found_counts, strict=True):
         if count < question.row_count:
-            alone = [{n: _has(leaf, text)} for n, (leaf, text) in enumerate(zip(leaves, question.texts, strict=True))]
-            found_alone = zip(leaves, _counts(iceberg, alone), strict=True)
-            columns = tuple(leaf.name for leaf, number in found_alone if number < question.row_count)
+            single = [{n: _has(leaf, text)} for n, (leaf, text) in enumerate(zip(leaves, question.texts, strict=True))]
+            found_by_single = zip(leaves, _counts(iceberg, single), strict=True)
+            columns = tuple(leaf.name for leaf, number in found_by_single if number < question.row_count)
             lost.append(LostRows(question.file, columns or tuple(names), question.row_count, count))
     return lost
 
 
 def _sample(samples: Sequence[DataFrame], leaves: Sequence[Leaf]) -> pyarrow.Table:
-    """Return rows: the file, then the values of the leaves, of texts as many bytes as a question has, then texts."""
+    """Return sampled rows: the file, then the values of the leaves with prefixes of strings, then their strings."""
     values = [leaf.column.cast(leaf.data_type) for leaf in leaves]
     starts = [_start(value, leaf) for value, leaf in zip(values, leaves, strict=True)]
     texts = [_text(value, leaf) for value, leaf in zip(values, leaves, strict=True)]
@@ -109,15 +110,15 @@ def _sample(samples: Sequence[DataFrame], leaves: Sequence[Leaf]) -> pyarrow.Tab
 def _start(value: Column, leaf: Leaf) -> Column:
     """Return a value that Arrow orders as SQL does, of limited length."""
     is_long = isinstance(leaf.data_type, (StringType, BinaryType))
-    # As bytes, texts need not be valid.
+    # As bytes, because a prefix of a string may be invalid UTF-8.
     return f.substring(value.cast("binary"), 1, LONGEST) if is_long else value
 
 
 def _text(value: Column, leaf: Leaf) -> Column:
-    """Return a value as a short text: equal values have one text.
+    """Return a value as a short string, which is the same for equal values.
 
-    Of texts and binary values, it is the hexadecimal digits of the first characters, and of longer ones a colon and a
-    hash of the value.
+    For strings and binary values, it is a prefix in hexadecimal digits, and for long ones also a colon and a hash of
+    the value.
     """
     match leaf.data_type:
         case StringType() | BinaryType():
@@ -125,29 +126,29 @@ def _text(value: Column, leaf: Leaf) -> Column:
             long = f.concat(start, f.lit(":"), f.xxhash64(value).cast("string"))
             return f.when(f.length(value) > LONGEST, long).otherwise(start)
         case FloatType() | DoubleType():
-            # -0.0 is equal to 0.0.
+            # -0.0 equals 0.0.
             return f.when(value == 0, "0.0").otherwise(value.cast("string"))
     return value.cast("string")
 
 
 def _found(iceberg: DataFrame, leaves: Sequence[Leaf], questions: Sequence[_Question], key_count: int) -> list[int]:
-    """Return how many rows there are of each question.
+    """Return the number of rows that the filter of each question finds.
 
-    Questions of different partitions are asked at once: the values of the keys tell the rows apart, and whether a
-    reader skips a file depends on the one question of the file's partition.
+    One query contains questions of different partitions: the key values tell their rows apart, and whether a reader
+    skips a file depends only on the question of the file's partition.
     """
     rounds: dict[int, dict[int, Column]] = {}
-    asked: Counter[tuple[str | None, ...]] = Counter()
+    rounds_of_keys: Counter[tuple[str | None, ...]] = Counter()
     for number, question in enumerate(questions):
         keys = question.texts[:key_count]
-        rounds.setdefault(asked[keys], {})[number] = _condition(leaves, question.texts)
-        asked[keys] += 1
+        rounds.setdefault(rounds_of_keys[keys], {})[number] = _condition(leaves, question.texts)
+        rounds_of_keys[keys] += 1
     by_keys = [_condition(leaves[:key_count], question.texts[:key_count]) for question in questions]
     return _counts(iceberg, list(rounds.values()), by_keys)
 
 
 def _questions(sample: pyarrow.Table, leaves: Sequence[Leaf]) -> list[_Question]:
-    """Choose rows so that few of them have the extremes of all columns, and one from the middle of the sample."""
+    """Return a few rows that together have the extremes of all columns, and one from the middle of the sample."""
     if not sample.num_rows:
         return []
     texts = list(zip(*(column.to_pylist() for column in sample.columns[1 + len(leaves) :]), strict=True))
@@ -171,7 +172,7 @@ def _chosen_rows(columns: Sequence[pyarrow.ChunkedArray]) -> Iterator[int]:
 
 
 def _extremes(values: pyarrow.ChunkedArray) -> Iterator[NDArray[Any]]:
-    """Yield which rows have null, NaN, the minimum, and the maximum."""
+    """Yield masks of the rows that have null, NaN, the minimum, and the maximum."""
     compute = pyarrow.compute
     yield compute.is_null(values).to_numpy()
     if pyarrow.types.is_floating(values.type):
@@ -190,7 +191,7 @@ def _condition(leaves: Sequence[Leaf], texts: Sequence[str | None]) -> Column:
 
 def _has(leaf: Leaf, text: str | None) -> Column:
     if text is None:
-        # ORC's statistics do not count the nulls of a struct for its fields: readers skip them, of Hive tables, too.
+        # ORC statistics do not count the nulls of a struct for its fields, so readers skip them, also in Hive tables.
         return leaf.column.isNull() if len(leaf.path) == 1 else f.lit(True)
     if isinstance(leaf.data_type, (StringType, BinaryType)):
         return _has_bytes(leaf, text)
@@ -198,7 +199,8 @@ def _has(leaf: Leaf, text: str | None) -> Column:
         if text == _NAN:
             return f.isnan(leaf.column)
         if float(text) == 0:
-            # Statistics tell -0.0 from 0.0, SQL does not: a filter for one loses the other, in Hive's ORC files, too.
+            # Statistics distinguish -0.0 from 0.0, and SQL does not: a filter for one loses the other, also in ORC
+            # files of Hive tables.
             return leaf.column.between(_literal(leaf, "-0.0"), _literal(leaf, "0.0"))
     return leaf.column == _literal(leaf, text)
 
@@ -213,7 +215,7 @@ def _has_bytes(leaf: Leaf, text: str) -> Column:
         try:
             literal = f.lit(value.decode())
         except UnicodeDecodeError:
-            # No filter can have it: Iceberg's readers take what is no UTF-8 for another text.
+            # No filter can contain it: Iceberg's readers decode invalid UTF-8 to another string.
             return f.lit(True)
         has_start = leaf.column.startswith(literal)
     return has_start & (f.xxhash64(leaf.column) == int(value_hash)) if value_hash else leaf.column == literal
@@ -227,19 +229,19 @@ def _literal(leaf: Leaf, text: str) -> Column:
 
 
 def _counts(iceberg: DataFrame, rounds: Sequence[Mapping[int, Column]], by_keys: Sequence[Column] = ()) -> list[int]:
-    """Return how many rows each condition finds, all in one job.
+    """Return the number of rows that each condition finds, in one job.
 
     Args:
-        rounds: The conditions, numbered from 0 on; those of one round are asked at once.
+        rounds: The conditions, numbered from 0; those of one round are one query.
         by_keys: Conditions that tell the rows of a round apart.
     """
     if not rounds:
         return []
-    found = []
+    matches = []
     for conditions in rounds:
         number, *others = (f.when(by_keys[n], n) if len(conditions) > 1 else f.lit(n) for n in conditions)
         rows = iceberg.where(reduce(or_, conditions.values()))
-        found.append(rows.select(f.coalesce(number, *others).alias(_NUMBER)))
-    counted = reduce(DataFrame.union, found).groupBy(f"`{_NUMBER}`").count().collect()
+        matches.append(rows.select(f.coalesce(number, *others).alias(_NUMBER)))
+    counted = reduce(DataFrame.union, matches).groupBy(f"`{_NUMBER}`").count().collect()
     counts = {row[0]: row[1] for row in counted}
     return [counts.get(number, 0) for number in range(sum(map(len, rounds)))]

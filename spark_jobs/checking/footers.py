@@ -1,9 +1,9 @@
-"""The rows of Parquet files as their footers describe them, for a verification: nothing that it judges is used.
+"""Reading of Parquet files by their footers, for verifications, independent of the code that they verify.
 
-Readers take a table's columns by the names that the catalog knows (`spark_jobs.reading.tables`). Here each file is read
-with the columns that its own footer has, by their own types. A column of the file is the table's column of its field
-id; in files without ids, that to which the name belongs. A column that is neither the table's nor a dropped one is an
-error: a reader that passes over it would lose its values.
+The usual readers select a table's columns by the names in the catalog (`spark_jobs.reading.tables`). Here each file is
+read with the columns and types in its footer. A column of the file belongs to the table's column with its field id; in
+files without ids, to the column that owns the name. A column that is neither the table's nor a dropped one is an error,
+because a reader that ignores it would lose its values.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ _FOOTERS_A_TASK = 500
 
 
 class FileSchema(NamedTuple):
-    """The columns of a file: name, type as Arrow writes it, field id or 0."""
+    """The columns of a file: name, type in Arrow's spelling, field id or 0."""
 
     columns: tuple[tuple[str, str, int], ...]
 
 
 def frames_by_footers(spark: SparkSession, table: Table, paths: Sequence[str]) -> list[DataFrame]:
-    """Return the rows of data files, in a frame for the files of each schema.
+    """Return the rows of data files, with one frame for all files of a schema.
 
-    Shape: the table's columns, of its types.
+    Shape: the table's columns, with its types.
 
     Args:
-        paths: Below the table's location.
+        paths: Paths relative to the table's location.
 
     Raises:
         VerificationFailedError: A file cannot be read, or has a column that the table never had.
     """
-    alike: dict[FileSchema, list[str]] = {}
+    by_schema: dict[FileSchema, list[str]] = {}
     for path, schema in zip(paths, _schemas(spark, table, paths), strict=True):
-        alike.setdefault(schema, []).append(path)
-    return [_frame(spark, table, schema, some) for schema, some in alike.items()]
+        by_schema.setdefault(schema, []).append(path)
+    return [_frame(spark, table, schema, schema_paths) for schema, schema_paths in by_schema.items()]
 
 
 def _schemas(spark: SparkSession, table: Table, paths: Sequence[str]) -> list[FileSchema]:
@@ -59,7 +59,7 @@ def _schemas(spark: SparkSession, table: Table, paths: Sequence[str]) -> list[Fi
     if len(paths) <= _LOCAL_FOOTERS:
         return list(_read_schemas(location, paths))
     slices = -(-len(paths) // _FOOTERS_A_TASK)
-    return in_tasks(spark, paths, slices, lambda some: _read_schemas(location, list(some))).collect()
+    return in_tasks(spark, paths, slices, lambda task_paths: _read_schemas(location, list(task_paths))).collect()
 
 
 def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
@@ -72,10 +72,10 @@ def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
         except (OSError, pyarrow.ArrowException) as error:
             raise VerificationFailedError(
                 f"{location}/{path} cannot be read; nothing was changed. Run the operation again; if it fails again, "
-                f"bring the file back: {error}"
+                f"restore the file: {error}"
             ) from error
         return FileSchema(
-            tuple((each.name, str(each.type), int((each.metadata or {}).get(_FIELD_ID, 0))) for each in fields)
+            tuple((field.name, str(field.type), int((field.metadata or {}).get(_FIELD_ID, 0))) for field in fields)
         )
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
@@ -85,7 +85,7 @@ def _read_schemas(location: str, paths: Iterable[str]) -> Iterator[FileSchema]:
 def _frame(spark: SparkSession, table: Table, schema: FileSchema, paths: Sequence[str]) -> DataFrame:
     reader = spark.read.option("recursiveFileLookup", "true")
     files = [read_path(f"{table.location}/{path}") for path in paths]
-    # Spark's own reading of one footer: all of them have the same columns.
+    # Spark infers the schema from one footer, because all files have the same columns.
     rows = reader.schema(reader.parquet(files[0]).schema).parquet(*files)
     names = dict(_names_by_id(table, schema, paths[0]))
     return rows.select(*[_value(column, names.get(column.id)) for column in table.columns])
@@ -97,7 +97,7 @@ def _value(column: Column, name: str | None) -> SparkColumn:
 
 
 def _names_by_id(table: Table, schema: FileSchema, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the id of the table's column that each column of the file is, and its name there."""
+    """Yield the id of the table's column for each column of the file, and its name in the file."""
     owners = TableColumns.of(table).owners
     known = set(owners.values())
     has_ids = any(field_id for _, _, field_id in schema.columns)
@@ -105,8 +105,8 @@ def _names_by_id(table: Table, schema: FileSchema, path: str) -> Iterator[tuple[
         column_id = field_id if has_ids else owners.get(name.lower(), 0)
         if column_id not in known:
             raise VerificationFailedError(
-                f"table {table.full_name}: {table.location}/{path} has a column {name} that is none of the table's, so "
-                "its values would be lost; nothing was changed. Give the table's column its earlier name back, by "
-                "ALTER TABLE … RENAME COLUMN, or add the column"
+                f"table {table.full_name}: {table.location}/{path} has a column {name}, which the table does not have, "
+                "so its values would be lost; nothing was changed. Restore the earlier name of the table's column "
+                "with ALTER TABLE … RENAME COLUMN, or add the column"
             )
         yield column_id, name

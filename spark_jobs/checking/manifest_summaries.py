@@ -1,6 +1,6 @@
-"""Compare the summaries in an Iceberg table's manifest list with the entries of its manifests.
+"""Comparison of the summaries in an Iceberg table's manifest list with the entries of its manifests.
 
-Readers skip whole manifests by the values of partition keys in the list, and by the number of files in it.
+Readers skip whole manifests by the summaries of partition keys and by the file counts in the list.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType
 
 _LOCAL_MANIFESTS = 8
-"""Up to which they are read in this process, which is faster than to start tasks."""
+"""Maximum number of manifests that are read in this process, which is faster than starting tasks."""
 
 
 class _Key(NamedTuple):
@@ -28,7 +28,7 @@ class _Key(NamedTuple):
 
 
 def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMetric]:
-    """Return the first values of partition keys, and counts, that the manifest list does not describe."""
+    """Return the first partition values and counts that the manifest list does not describe correctly."""
     from catalog.iceberg.metadata import current_manifests, read_metadata
 
     count = len(current_manifests(read_metadata(metadata_location)))
@@ -36,8 +36,8 @@ def wrong_summaries(spark: SparkSession, metadata_location: str) -> list[WrongMe
         return _wrong_of_manifests(metadata_location, range(count))[:SHOWN]
     size = max(1, count // (4 * spark.sparkContext.defaultParallelism))
     tasks = [range(first, min(first + size, count)) for first in range(0, count, size)]
-    found = run_tasks(spark, partial(_wrong_of_manifests, metadata_location), tasks)
-    return [metric for metrics in found for metric in metrics][:SHOWN]
+    wrong = run_tasks(spark, partial(_wrong_of_manifests, metadata_location), tasks)
+    return [metric for metrics in wrong for metric in metrics][:SHOWN]
 
 
 def _wrong_of_manifests(metadata_location: str, positions: Sequence[int]) -> list[WrongMetric]:

@@ -1,4 +1,4 @@
-"""One row for each partition with everything that its quality is judged by, from one pass over the files."""
+"""Summary of partitions for quality checks: one row for each partition, from one pass over the files."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 
 _NOT_MERGED = "CANNOT_MERGE"
-"""In Spark's error about files that have a column under different types."""
+"""Error class of Spark if files have different types for a column."""
 
 _INTEGERS = ("tinyint", "smallint", "int")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Something in the data files that has to give a partition's value of a key.
+    """An expression over the data files that must equal a partition's value of a key.
 
     Attributes:
-        column: The summary's column that says whether it does.
-        may_be_null: A null says nothing: files that lack a column read as null.
+        column: The summary's column with the result.
+        may_be_null: Nulls are ignored, because files that lack a column read as null.
     """
 
     column: str
@@ -50,9 +50,9 @@ class Claim:
 def usual_ratios(
     catalog: Catalog, table: Table, rule: RowCountRule, partitions: Sequence[Partition]
 ) -> dict[int, float | None]:
-    """Return, for each partition, the rows of its group by the median of the table's other groups.
+    """Return, for each partition, the ratio of its group's rows to the median of the table's other groups.
 
-    None when the rule does not ask for it, and when there is no other group.
+    A ratio is None if there is no other group; the result is empty if the rule does not need ratios.
     """
     if rule.usual is None:
         return {}
@@ -75,14 +75,14 @@ def summarise(
     rules: QualityRules,
     ratios: Mapping[int, float | None],
 ) -> pandas.DataFrame:
-    """Return one row for each partition, in their order.
+    """Return one row for each partition, in the given order.
 
     Shape: `partition` (its name), `partition_id`, `row_count`, `registered_row_count`, `row_count_difference`,
     `usual_ratio`, `path_agrees`, `values_fit`; for each column of the rules `<column>_null_ratio`, `<column>_below`
     and `<column>_above` (rows outside its bounds); and the column of each claim (`claims`).
 
     Raises:
-        RefusedStatementError: An expression of the rules uses what it may not.
+        RefusedStatementError: An expression of the rules uses functions that are not allowed.
     """
     import pandas
 
@@ -91,8 +91,8 @@ def summarise(
             "location": [partition.location for partition in partitions],
             "partition": [partition.name(table) for partition in partitions],
             "partition_id": [partition.id for partition in partitions],
-            "registered_row_count": pandas.array([each.row_count for each in partitions], dtype="Int64"),
-            "usual_ratio": pandas.array([ratios.get(each.id) for each in partitions], dtype="Float64"),
+            "registered_row_count": pandas.array([partition.row_count for partition in partitions], dtype="Int64"),
+            "usual_ratio": pandas.array([ratios.get(partition.id) for partition in partitions], dtype="Float64"),
             "path_agrees": [_path_agrees(table, partition) for partition in partitions],
             "values_fit": [_values_fit(table, partition) for partition in partitions],
         }
@@ -100,8 +100,8 @@ def summarise(
     for expression in rules.agree.values():
         check_expression(spark, expression)
     data = _read(spark, table, [read_path(partition.location) for partition in partitions])
-    found = _aggregate(data, table, rules)
-    summary = known.merge(found, how="left", on="location").drop(columns="location")
+    measured = _aggregate(data, table, rules)
+    summary = known.merge(measured, how="left", on="location").drop(columns="location")
     summary["row_count"] = summary["row_count"].fillna(0).astype("int64")
     difference = summary["row_count"] - summary["registered_row_count"]
     summary["row_count_difference"] = difference
@@ -111,10 +111,10 @@ def summarise(
 
 
 def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.DataFrame:
-    """Read all files once, and return one row for each folder that has any.
+    """Read all files once, and return one row for each folder that has files.
 
     Raises:
-        InvalidConfigurationError: The rules name a column that the table does not have, or a bound of another type.
+        InvalidConfigurationError: The rules name an unknown column, or a bound of another type.
     """
     aggregates = [f.count(f.lit(1)).alias("row_count")]
     types = dict(data.dtypes)
@@ -133,16 +133,16 @@ def _aggregate(data: DataFrame, table: Table, rules: QualityRules) -> pandas.Dat
     for claim in claims(table, data.columns, rules):
         aggregates += _found_values(claim)
     folder = f.regexp_extract(f.col("_metadata.file_path"), "^(.*)/[^/]*$", 1).alias("location")
-    found: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
-    found["location"] = [plain_path(uri) for uri in found["location"]]
-    return found
+    measured: pandas.DataFrame = data.groupBy(folder).agg(*aggregates).toPandas()
+    measured["location"] = [plain_path(uri) for uri in measured["location"]]
+    return measured
 
 
 def _bound(data: DataFrame, name: str, bound: object) -> Column:
-    """Return a bound as a value of a column's type, so that the two compare as this type does.
+    """Return a bound as a value of a column's type, so that comparisons use this type.
 
     Raises:
-        InvalidConfigurationError: It cannot be of this type.
+        InvalidConfigurationError: The bound is not a value of this type.
     """
     column_type = dict(data.dtypes)[name]
     typed = f.lit(str(bound)).try_cast(column_type)
@@ -154,9 +154,9 @@ def _bound(data: DataFrame, name: str, bound: object) -> Column:
 
 
 def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFrame:
-    # A column that only some of the files have may be a key.
+    # Schemas are merged, because a key may be a column of only some files.
     reader = spark.read.format(table.format).option("mergeSchema", "true")
-    layout = [f"`{each.name}` {spark_type(each.type)}" for each in file_layout(table, table.format)]
+    layout = [f"`{column.name}` {spark_type(column.type)}" for column in file_layout(table, table.format)]
     if table.format is FileFormat.CSV:
         reader = reader.schema(", ".join(layout)).option("header", "true")
     try:
@@ -164,7 +164,7 @@ def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFr
     except (PySparkException, Py4JJavaError) as error:
         if _NOT_MERGED not in str(error):
             raise
-        # Some files are from before a column became wider.
+        # Some files were written before a column's type was widened.
         keys = [
             f"`{key.name}` {'bigint' if key.type in _INTEGERS else spark_type(key.type)}"
             for key in table.partition_keys
@@ -175,19 +175,19 @@ def _read(spark: SparkSession, table: Table, locations: Sequence[str]) -> DataFr
 
 
 def _under_own_names(data: DataFrame, table: Table) -> DataFrame:
-    """Return data, read under the names in files, under those that the table gives; without dropped columns."""
-    inside = set(data.columns)
+    """Return data, which was read with the names in files, with the table's names and without dropped columns."""
+    names_in_files = set(data.columns)
     stored = {name for column in file_layout(table, FileFormat.PARQUET) for name in column.stored_names}
     columns = [f.col(f"`{name}`") for name in data.columns if name not in stored]
     for column in table.columns:
         names = (column.stored_name,) if table.format is FileFormat.CSV else column.stored_names[::-1]
-        if found := [f.col(f"`{name}`") for name in names if name in inside]:
-            columns.append(f.coalesce(*found).alias(column.name))
+        if stored_columns := [f.col(f"`{name}`") for name in names if name in names_in_files]:
+            columns.append(f.coalesce(*stored_columns).alias(column.name))
     return data.select(*columns)
 
 
 def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Claim]:
-    """Return where else than in its registered values a partition's keys show."""
+    """Return the expressions over data files that must equal a partition's key values."""
     return [
         *(Claim(f"{key}_agrees", key, expression) for key, expression in rules.agree.items()),
         *(Claim(f"{key}_column_agrees", key, f"`{key}`", True) for key in table.key_names if key in columns),
@@ -195,7 +195,7 @@ def claims(table: Table, columns: Iterable[str], rules: QualityRules) -> list[Cl
 
 
 def _found_values(claim: Claim) -> list[Column]:
-    """Return the least and the greatest value that the rows give; both null if a row has none that has to."""
+    """Return the minimum and the maximum of a claim's values; both are null if a required value is null."""
     value = f.expr(claim.expression)
     is_complete = f.lit(True) if claim.may_be_null else f.count_if(value.isNull()) == 0
     return [
@@ -205,7 +205,7 @@ def _found_values(claim: Claim) -> list[Column]:
 
 
 def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], summary: pandas.DataFrame) -> list[bool]:
-    """Return, for each partition, whether every row gives the partition's value of a key; values compare by type."""
+    """Return, for each partition, whether all rows have the partition's value of a key; values compare by type."""
     position = table.key_names.index(claim.key)
     comparable = table.key_types[position].comparable
     agreements = []
@@ -220,14 +220,14 @@ def _agreements(table: Table, claim: Claim, partitions: Sequence[Partition], sum
 
 
 def _path_agrees(table: Table, partition: Partition) -> bool:
-    """Say whether what the location's path says of the keys is what is registered; a path that says nothing agrees."""
-    said = {key.lower(): value for key, value in parse_partition_path(partition.location)}
+    """Return whether the key values in the location's path, if any, are the registered ones."""
+    path_values = {key.lower(): value for key, value in parse_partition_path(partition.location)}
     registered = dict(zip(table.key_names, partition.values, strict=True))
-    return all(said[key] == registered[key] for key in said.keys() & registered.keys())
+    return all(path_values[key] == registered[key] for key in path_values.keys() & registered.keys())
 
 
 def _values_fit(table: Table, partition: Partition) -> bool:
-    """Say whether all values are of their keys' types."""
+    """Return whether all values have their keys' types."""
     try:
         for key_type, value in zip(table.key_types, partition.values, strict=True):
             if value is not None:

@@ -1,4 +1,4 @@
-"""Figures of two tables that should have the same rows, by partition and column, and where they differ."""
+"""Comparison of two tables that should have the same rows, by partition and column."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from spark_jobs.reading.sources import quoted
 from spark_jobs.rows.row_hashes import row_hash
 
 SHOWN = 10
-"""Partitions that differ, up to which they are told."""
+"""Maximum number of reported partitions that differ."""
 _SHOWN_TEXT = 60
-"""Characters of a value, up to which it is told."""
+"""Maximum number of reported characters of a value."""
 
 _IS_SECOND, _KEY, _HASH = "calve/is_second", "calve/key/", "calve/hash"
 _DIGEST = (ROWS, "calve/checksum/high", "calve/checksum/low")
 
 
 class ColumnFigures(NamedTuple):
-    """What a column has in one partition.
+    """Statistics of a column in one partition.
 
     Attributes:
-        minimum, maximum: The beginning of their texts; None where there are only nulls, or values have no order.
-        checksum: A sum of hashes over the values, which does not depend on their order.
+        minimum, maximum: Prefixes of the values as strings; None if all values are null or have no order.
+        checksum: A sum of the values' hashes, which does not depend on their order.
     """
 
     nulls: int
@@ -49,11 +49,11 @@ class ColumnFigures(NamedTuple):
 
 
 class PartitionFigures(NamedTuple):
-    """What a partition has.
+    """Statistics of a partition.
 
     Attributes:
-        checksum: A sum of hashes over whole rows.
-        columns: In the order of the table's columns.
+        checksum: A sum of the rows' hashes.
+        columns: Statistics in the order of the table's columns.
     """
 
     rows: int
@@ -63,11 +63,11 @@ class PartitionFigures(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """A partition that is not the same in both tables.
+    """A partition that differs between the tables.
 
     Attributes:
-        values: Of the partition keys, as Spark shows them; None is null.
-        first, second: None where a table has no rows of it.
+        values: The partition values as Spark shows them; None is null.
+        first, second: The partition's statistics in each table; None if the table has no rows of it.
     """
 
     values: tuple[str | None, ...]
@@ -75,22 +75,22 @@ class Difference:
     second: PartitionFigures | None
 
     def describe(self, columns: Sequence[str], names: tuple[str, str]) -> Iterator[str]:
-        """Yield what differs, a part of a sentence each.
+        """Yield descriptions of the differences, each a clause.
 
         Args:
-            names: What to call the two tables.
+            names: The names of the two tables.
         """
         first, second = self.first or _NOTHING, self.second or _NOTHING
         if first.rows != second.rows:
             yield f"{names[0]} has {first.rows:,} row(s) and {names[1]} {second.rows:,}"
             return
-        is_found = False
+        has_column_difference = False
         for name, ours, theirs in zip(columns, first.columns, second.columns, strict=True):
-            for what, one, other in zip(_FIGURES, ours, theirs, strict=True):
+            for figure, one, other in zip(_FIGURES, ours, theirs, strict=True):
                 if one != other:
-                    is_found = True
-                    yield f"column {name}: {what} {_text(one)} in {names[0]} and {_text(other)} in {names[1]}"
-        if not is_found:
+                    has_column_difference = True
+                    yield f"column {name}: {figure} {_text(one)} in {names[0]} and {_text(other)} in {names[1]}"
+        if not has_column_difference:
             yield "the columns have the same values, but not in the same rows"
 
 
@@ -105,13 +105,13 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two tables compare.
+    """Result of comparing two tables.
 
     Attributes:
-        partition_count, row_count: Of the first table's and the second's partitions, and of the first's rows.
-        difference_count: How many partitions differ.
+        partition_count, row_count: The number of partitions of both tables together, and of the first table's rows.
+        difference_count: Number of partitions that differ.
         differences: The first of them.
-        wrong_file_count: Files of the second table with wrong metrics; not looked for when partitions differ.
+        wrong_file_count: Number of files of the second table with wrong metrics; not determined if partitions differ.
         wrong_metrics: The first of these metrics.
     """
 
@@ -132,17 +132,18 @@ def compare(
 ) -> Comparison:
     """Compare two tables, whose partitions are groups of rows with the same keys.
 
-    Each is read once, for a count and a checksum of the rows of each partition; of partitions that differ, the figures
-    to be shown are taken in a second pass. Two different sets of rows have one checksum by a chance of about 1 in 2^64.
+    Each is read once, for a count and a checksum of the rows of each partition; a second pass computes the reported
+    statistics of partitions that differ. Two different sets of rows have the same checksum with a probability of about
+    1 in 2^64.
 
-    Instants and times without zone compare as instants, the latter taken for times of UTC; numbers as the wider type
-    of both. NaN is equal to NaN, and 0.0 to -0.0.
+    Timestamps with and without zone compare as instants, the latter as times in UTC; numbers as the wider type of both.
+    NaN equals NaN, and 0.0 equals -0.0.
 
     Args:
-        second: Its types are those to compare in.
-        columns, keys: Of both tables.
-        metrics: What the second table, an Iceberg table whose rows then have a column `FILE`, declares of its files; it
-            is compared with the rows of each file.
+        second: The table whose types are used to compare.
+        columns, keys: The columns and partition keys of both tables.
+        metrics: The metrics that the second table, an Iceberg table, declares for its files; they are compared with the
+            rows of each file. Its rows then need a column `FILE`.
     """
     types = {field.name: _compared(field.dataType) for field in second.schema}
     sides = _side(first, types, columns, keys), _side(second, types, columns, keys)
@@ -168,7 +169,7 @@ def compare(
 def _side(
     rows: DataFrame, types: dict[str, DataType], columns: Sequence[str], keys: Sequence[str], more: Sequence[str] = ()
 ) -> DataFrame:
-    """Return columns and keys in the types to compare in, a hash of each row's values, and more columns as they are."""
+    """Return columns and keys cast to the compared types, a hash of each row's values, and more unchanged columns."""
     values = {name: _quoted_column(name).cast(types[name]) for name in (*columns, *keys)}
     return rows.select(
         *[values[name].alias(name) for name in columns],
@@ -179,13 +180,13 @@ def _side(
 
 
 def _halves() -> tuple[Column, Column]:
-    """Return both halves of a hash: sums of them do not overflow below four thousand million rows."""
+    """Return both halves of a hash, whose sums do not overflow below about four billion rows."""
     row_hash = _quoted_column(_HASH)
     return f.shiftright(row_hash, 32), f.shiftright(f.shiftleft(row_hash, 32), 32)
 
 
 def _digests(rows: DataFrame, groups: Sequence[Column]) -> DataFrame:
-    """Return count and checksum of the rows of each group, in columns of fixed width, which Spark aggregates fast."""
+    """Return count and checksum of each group's rows, in columns of fixed width, which Spark aggregates fast."""
     figures = (f.count("*"), *map(f.sum, _halves()))
     return rows.groupBy(*groups).agg(*[figure.alias(name) for name, figure in zip(_DIGEST, figures, strict=True)])
 
@@ -218,11 +219,11 @@ def _differing(
     columns: Sequence[str],
     types: dict[str, DataType],
 ) -> Iterator[Difference]:
-    """Yield the first partitions that differ, with all their figures."""
+    """Yield the first partitions that differ, with all their statistics."""
     texts = f.array(*[key.cast("string") for key in keys]) if keys else f.array().cast("array<string>")
     is_second = f.col(quoted(_IS_SECOND))
     rows = sides[0].withColumn(_IS_SECOND, f.lit(False)).union(sides[1].withColumn(_IS_SECOND, f.lit(True)))
-    # A table without keys is one group, and nothing to sort by.
+    # A table without keys is a single group, which needs no sorting.
     if keys:
         names = {f"calve/shown/{position}": key for position, key in enumerate(keys)}
         shown = differing.sort(*keys).limit(SHOWN).select(*[key.alias(name) for name, key in names.items()])
@@ -245,7 +246,7 @@ def _partition(row: tuple[int, int, list[tuple[int, str, str, int]]] | None) -> 
     if row is None:
         return None
     rows, checksum, columns = row
-    return PartitionFigures(rows, checksum, tuple(ColumnFigures(*each) for each in columns))
+    return PartitionFigures(rows, checksum, tuple(ColumnFigures(*column) for column in columns))
 
 
 def _figures(name: str, data_type: DataType) -> Column:
@@ -264,7 +265,7 @@ def _figures(name: str, data_type: DataType) -> Column:
 
 
 def _compared(data_type: DataType) -> DataType:
-    """Return the type to compare in: times without zone as instants, in any depth."""
+    """Return the type to compare in: timestamps without zone become timestamps with zone, at any depth."""
     match data_type:
         case TimestampNTZType():
             return TimestampType()
@@ -273,7 +274,7 @@ def _compared(data_type: DataType) -> DataType:
         case MapType():
             return MapType(_compared(data_type.keyType), _compared(data_type.valueType), True)
         case StructType():
-            return StructType([StructField(each.name, _compared(each.dataType), True) for each in data_type])
+            return StructType([StructField(field.name, _compared(field.dataType), True) for field in data_type])
     return data_type
 
 

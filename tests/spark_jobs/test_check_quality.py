@@ -114,13 +114,13 @@ DEFECTS: dict[str, tuple[dict[str, Any], str]] = {
     "too great a value": ({"amounts": [1.0] * 19 + [101.0]}, "rows with amount above 100: 1, expected 0"),
     "too small a value": ({"amounts": [1.0] * 19 + [-1.0]}, "rows with amount below 0: 1, expected 0"),
     "another day inside": ({"at_day": 5}, "day(at) gives the partition's day: false, expected true"),
-    "another day in the path": ({"path_day": 5}, "the path says the registered values: false, expected true"),
+    "another day in the path": ({"path_day": 5}, "the path has the registered values: false, expected true"),
     "another day in a column": (
         {"embedded_day": 5},
         "column day in the files gives the partition's day: false, expected true",
     ),
     "half of the usual rows": ({"amounts": [1.0] * 10}, "usual number: 0.5, expected 0.75 to 1.5"),
-    "fewer rows than registered": ({"registered": 21}, "rows in the files less rows registered: -1, expected 0"),
+    "fewer rows than registered": ({"registered": 21}, "rows in the files minus registered rows: -1, expected 0"),
     "no rows": ({"amounts": []}, "rows: 0, expected at least 1"),
 }
 

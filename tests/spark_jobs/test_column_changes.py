@@ -379,7 +379,7 @@ def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
         broken.setattr("spark_jobs.reading.files.file_layout", lambda table, _: table.columns)
         broken.setattr("spark_jobs.reading.files.is_plain_layout", lambda _: True)
         folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]
-        with pytest.raises(VerificationFailedError, match="do not hold the rows of the old ones"):
+        with pytest.raises(VerificationFailedError, match="do not have the rows of the old ones"):
             steps.run(verify_rewrite, VerifyRewriteJob, folder=folder)
     folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]
     assert steps.run(verify_rewrite, VerifyRewriteJob, folder=folder)["rows"] == 2
@@ -395,5 +395,5 @@ def test_a_verification_names_a_column_that_no_reader_would_read(scheme_table: C
     path.with_name(f".{path.name}.crc").unlink()
     steps = Steps(scheme_table, session)
     folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]
-    with pytest.raises(VerificationFailedError, match="has a column lost that is none of the table's"):
+    with pytest.raises(VerificationFailedError, match="has a column lost, which the table does not have"):
         steps.run(verifying.verify_rewrite, VerifyRewriteJob, folder=folder)

@@ -139,7 +139,7 @@ def test_wrong_metrics_of_any_file_are_named_by_column_and_file(
     with pytest.raises(VerificationFailedError) as caught:
         migrator.verify(operation_id)
     message = str(caught.value)
-    assert "not those of the rows in 1 file(s): " in message
+    assert "do not match the rows in 1 file(s): " in message
     assert re.search(re.escape(problem) + r" \S+/kind=a/day=2/x\.parquet\. Nothing was changed", message)
 
 

@@ -42,7 +42,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_page_says_in_words_what_was_checked_and_which_partition_failed(site: Path) -> None:
     (page,) = (site / "validations").rglob("*.html")
     text = page.read_text(encoding="utf-8")
-    assert "Of each new partition: rows with amount above 100, 0." in text
+    assert "For each new partition: rows with amount above 100, 0." in text
     assert "day=&lt;b&gt;2" in text
     assert "<b>2" not in text
 
