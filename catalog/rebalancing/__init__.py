@@ -1,1 +1,1 @@
-"""Changing a table's partition scheme, and moving just the rows that the change concerns."""
+"""Changes of a table's partition scheme, which move only the affected rows."""

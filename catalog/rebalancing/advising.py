@@ -1,12 +1,12 @@
-"""Which partitions of a table should be split, merged or added, by what its files say.
+"""Proposals to split, merge or add partitions of a table, from its file statistics.
 
-A partition is split that is much larger than the others; a run of tiny neighbours is merged; the values of a default
-partition that has grown get partitions of their own. Sizes are bytes. A second look, after all that is proposed was
-done, has nothing to add: the proposals are done in thought, and looked at again, before they are made. Each partition
-is in one proposal at most, so that their order makes no difference.
+A partition that is much larger than the others is split, a run of tiny neighbours is merged, and the values of a large
+default partition get their own partitions. Sizes are bytes. After all proposals are applied, another run proposes
+nothing: the advisor simulates the proposals and analyses the result before it returns them. Each partition is in at
+most one proposal, so their order does not matter.
 
-Only where a cell ends (`catalog.rebalancing.contents`), a partition can be cut. If its cells are too coarse for that,
-its values have to be counted first; the advice names such partitions.
+A partition can be cut only at the end of a cell (`catalog.rebalancing.contents`). If its cells are too coarse, its
+values must be counted first; the advice names such partitions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from catalog.settings.rebalance_rules import RebalanceRules
 
 @dataclass(frozen=True)
 class Proposal:
-    """A change that would make a table's partitions better, and why."""
+    """A proposed change of a table's partitions, and its reason."""
 
     change: PartitionChange
     reason: str
@@ -45,12 +45,12 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about the partitions of a table.
+    """Advice on the partitions of a table.
 
     Attributes:
-        proposals: In any order; each can be done without the others.
-        to_count: Partitions that should be split, or taken apart, and of which the files do not say where.
-        largest_bytes, median_bytes: Of the partitions that have rows; the default one does not count for the median.
+        proposals: Changes in any order; each can be applied without the others.
+        to_count: Partitions that should be split or divided, if the file statistics do not show where.
+        largest_bytes, median_bytes: Sizes of the partitions that have rows; the median excludes the default partition.
     """
 
     table: str
@@ -64,15 +64,17 @@ class Advice:
 
     @property
     def skew(self) -> float | None:
-        """How many times the median partition the largest is; None when there is no median."""
+        """The ratio of the largest partition to the median; None if there is no median."""
         return round(self.largest_bytes / self.median_bytes, 1) if self.median_bytes else None
 
     def requests(self, *, dry_run: bool) -> list[dict[str, Any]]:
-        """Return what the proposals are for the form of the DAG `rebalance_partitions`."""
-        return [RebalanceRequest.of(self.table, each.change, dry_run=dry_run).as_form() for each in self.proposals]
+        """Return the proposals as forms of the DAG `rebalance_partitions`."""
+        return [
+            RebalanceRequest.of(self.table, proposal.change, dry_run=dry_run).as_form() for proposal in self.proposals
+        ]
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return JSON values."""
         return {
             "table": self.table,
             "partitions": self.partition_count,
@@ -83,44 +85,44 @@ class Advice:
             "skew": self.skew,
             "proposals": [
                 {
-                    "statement": f"ALTER TABLE {self.table} {each.change}",
-                    "reason": each.reason,
-                    "request": RebalanceRequest.of(self.table, each.change, dry_run=True).as_form(),
+                    "statement": f"ALTER TABLE {self.table} {proposal.change}",
+                    "reason": proposal.reason,
+                    "request": RebalanceRequest.of(self.table, proposal.change, dry_run=True).as_form(),
                 }
-                for each in self.proposals
+                for proposal in self.proposals
             ],
             "to_count": list(self.to_count),
         }
 
 
 def advise(table: str, scheme: Scheme, contents: Sequence[Content], rules: RebalanceRules, target_bytes: int) -> Advice:
-    """Say what to do about the partitions of a table; the same contents give the same advice.
+    """Return advice on the partitions of a table; the same contents give the same advice.
 
     Args:
-        contents: Of all partitions, in logical order.
-        target_bytes: The size that the table's data files aim at.
+        contents: The contents of all partitions, in logical order.
+        target_bytes: The target size of the table's data files.
     """
     sizes = _Sizes(rules, target_bytes)
-    holdings = [_Holding.of(each) for each in contents]
-    total = sum(each.total.size_bytes for each in contents)
+    holdings = [_Holding.of(content) for content in contents]
+    total = sum(content.total.size_bytes for content in contents)
     actions: Sequence[_Action] = ()
     to_count: set[int] = set()
     if total >= target_bytes:
         actions, to_count = _settled(scheme, holdings, sizes)
     return Advice(
         table,
-        tuple(_valid(scheme, (_proposal(scheme, each, sizes, holdings) for each in actions))),
-        tuple(each for each in scheme.ids if each in to_count),
+        tuple(_valid(scheme, (_proposal(scheme, action, sizes, holdings) for action in actions))),
+        tuple(partition_id for partition_id in scheme.ids if partition_id in to_count),
         len(scheme.ids),
-        sum(each.total.file_count for each in contents),
+        sum(content.total.file_count for content in contents),
         total,
-        max((each.total.size_bytes for each in contents), default=0),
+        max((content.total.size_bytes for content in contents), default=0),
         _median(holdings),
     )
 
 
 def _valid(scheme: Scheme, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
-    """Yield the proposals that can be done one after the other; some may be one partition too many."""
+    """Yield the proposals that can be applied in order; others, for instance, exceed the maximum partition count."""
     for proposal in proposals:
         try:
             scheme = proposal.change.of(scheme).scheme
@@ -134,14 +136,14 @@ def _valid(scheme: Scheme, proposals: Iterable[Proposal]) -> Iterator[Proposal]:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """The rules in bytes."""
+    """The rules' limits in bytes."""
 
     rules: RebalanceRules
     target: int
 
     @property
     def tiny(self) -> int:
-        """Less than so much is merged."""
+        """Smaller partitions are merged."""
         return int(self.rules.merge_files * self.target)
 
     @property
@@ -149,22 +151,22 @@ class _Sizes:
         return int(self.rules.maximum_files * self.target)
 
     def threshold(self, reference: int) -> int:
-        """More than so much is split, where the usual partition has `reference` bytes."""
+        """Return the size above which a partition is split, if the usual partition has `reference` bytes."""
         relative = max(int(self.rules.split_factor * reference), int(self.rules.split_files * self.target))
         return min(relative, self.maximum)
 
     def goal(self, reference: int) -> int:
-        """About so much a part shall have."""
+        """Return the approximate size of a part of a split."""
         return min(max(reference, self.target), self.maximum // 2)
 
 
 @dataclass(frozen=True)
 class _Holding:
-    """What a partition has, or would have.
+    """The contents of an existing or a simulated partition.
 
     Attributes:
-        partition_id: None for one that is only thought of.
-        size_bytes: Without nulls.
+        partition_id: None for a simulated partition.
+        size_bytes: Size without the rows whose value is null.
     """
 
     partition_id: int | None
@@ -177,7 +179,7 @@ class _Holding:
         return cls(content.partition_id, content.cells, content.size_bytes, content.is_counted)
 
     @classmethod
-    def thought(cls, cells: Iterable[Cell], is_counted: bool) -> _Holding:
+    def simulated(cls, cells: Iterable[Cell], is_counted: bool) -> _Holding:
         cells = tuple(cells)
         return cls(None, cells, sum(cell.size_bytes for cell in cells), is_counted)
 
@@ -187,20 +189,21 @@ class _Holding:
 
 
 def _median(holdings: Iterable[_Holding]) -> int:
-    sizes = [each.size_bytes for each in holdings if each.size_bytes and not each.is_default]
+    sizes = [holding.size_bytes for holding in holdings if holding.size_bytes and not holding.is_default]
     return statistics.median_low(sizes) if sizes else 0
 
 
-# --- one look ---------------------------------------------------------------------------------------------------------
+# --- one analysis -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Action:
-    """What shall become of some neighbouring holdings.
+    """A change of some neighbouring holdings: a split if it has parts, a new hash count, or a merge.
 
     Attributes:
         first, end: Their positions, `end` exclusive.
-        parts: The cells of each new partition; of the default one, what stays there comes last.
+        parts: The cells of each new partition; for the default partition, the cells that stay come last.
+        count: The new number of hash partitions.
     """
 
     first: int
@@ -210,22 +213,23 @@ class _Action:
 
 
 def _settled(scheme: Scheme, holdings: Sequence[_Holding], sizes: _Sizes) -> tuple[list[_Action], set[int]]:
-    """Return the actions after which a second look has nothing to add, and the partitions to count.
+    """Return the actions after which another analysis has nothing to add, and the partitions to count.
 
-    What is split makes the usual partition smaller, and others great beside it; so a lower reference is tried then.
+    Splits make the usual partition smaller, so that other partitions become large in relation to it; then a lower
+    reference is tried.
     """
     if isinstance(scheme, HashScheme):
-        return list(_look_at_hash(scheme, holdings, sizes)), set()
+        return list(_analyse_hash(scheme, holdings, sizes)), set()
     reference = _median(holdings)
     goal = sizes.goal(reference)
     while True:
-        actions, coarse = _look(scheme, holdings, sizes, sizes.threshold(reference), goal)
-        after = _done(holdings, actions)
+        actions, coarse = _analyse(scheme, holdings, sizes, sizes.threshold(reference), goal)
+        after = _simulated(holdings, actions)
         usual = _median(after)
-        more, again = _look(scheme, after, sizes, sizes.threshold(usual), sizes.goal(usual))
-        to_count = {number for each in coarse if (number := holdings[each].partition_id) is not None}
-        unsettled = {after[each.first].partition_id for each in more}
-        unsettled |= {after[each].partition_id for each in again} - to_count
+        more, still_coarse = _analyse(scheme, after, sizes, sizes.threshold(usual), sizes.goal(usual))
+        to_count = {number for position in coarse if (number := holdings[position].partition_id) is not None}
+        unsettled = {after[action.first].partition_id for action in more}
+        unsettled |= {after[position].partition_id for position in still_coarse} - to_count
         if not unsettled:
             return actions, to_count
         if not reference or goal <= sizes.tiny:
@@ -235,28 +239,28 @@ def _settled(scheme: Scheme, holdings: Sequence[_Holding], sizes: _Sizes) -> tup
         reference = min(usual, reference - max(1, reference // 8))
 
 
-def _look(
+def _analyse(
     scheme: Scheme, holdings: Sequence[_Holding], sizes: _Sizes, threshold: int, goal: int
 ) -> tuple[list[_Action], list[int]]:
-    """Return what should be done, and the positions of holdings whose cells are too coarse to tell."""
+    """Return the actions, and the positions of large holdings whose cells are too coarse to be cut."""
     actions = []
     coarse = []
     for position, holding in enumerate(holdings):
         if holding.size_bytes <= threshold:
             continue
         if holding.is_default and isinstance(scheme, IntervalScheme):
-            # Its values have partitions of their own as soon as they are loaded.
+            # A load creates partitions for the values of this scheme, so the default partition is not divided.
             continue
         if _is_coarse(scheme, holding, sizes, threshold):
             coarse.append(position)
         elif len(parts := _parts(scheme, holding, sizes, goal)) > 1:
             actions.append(_Action(position, position + 1, tuple(parts)))
-    grows = any(holdings[each.first].is_default for each in actions)
+    grows = any(holdings[action.first].is_default for action in actions)
     return [*_merges(scheme, holdings, sizes, grows), *actions], coarse
 
 
 def _is_coarse(scheme: Scheme, holding: _Holding, sizes: _Sizes, threshold: int) -> bool:
-    """Say whether the values of a holding that is too large have to be counted first."""
+    """Return whether the values of a holding that is too large must be counted first."""
     limit = max(1, sizes.tiny) if holding.is_default and isinstance(scheme, ListScheme) else threshold + 1
     is_large = any(not cell.is_single and cell.size_bytes >= limit for cell in holding.cells)
     return is_large and not holding.is_counted
@@ -267,24 +271,24 @@ def _parts(scheme: Scheme, holding: _Holding, sizes: _Sizes, goal: int) -> list[
     if not holding.is_default or not isinstance(scheme, ListScheme):
         return cut(holding.cells, goal, sizes.tiny)
     own = [(cell,) for cell in holding.cells if cell.is_single and cell.size_bytes >= max(1, sizes.tiny)]
-    taken = {cell for (cell,) in own}
-    return [*own, tuple(cell for cell in holding.cells if cell not in taken)]
+    own_cells = {cell for (cell,) in own}
+    return [*own, tuple(cell for cell in holding.cells if cell not in own_cells)]
 
 
 def cut(cells: Sequence[Cell], goal: int, least: int) -> list[tuple[Cell, ...]]:
-    """Cut cells into parts of about equal size, none much greater than `goal`, and none smaller than `least`."""
+    """Divide cells into parts of about equal size, none much larger than `goal` and none smaller than `least`."""
     rest = sum(cell.size_bytes for cell in cells)
     even = rest / max(1, math.ceil(rest / goal))
     parts: list[list[Cell]] = []
     current: list[Cell] = []
-    size, wanted = 0, even
+    size, part_goal = 0, even
     for cell in cells:
-        if current and size >= max(1, least) and size + cell.size_bytes / 2 > wanted:
+        if current and size >= max(1, least) and size + cell.size_bytes / 2 > part_goal:
             parts.append(current)
             rest -= size
             current, size = [], 0
-            # What the parts until now have too much or too little, the others share.
-            wanted = rest / max(1, round(rest / even))
+            # The remaining parts share the deviation of the parts so far.
+            part_goal = rest / max(1, round(rest / even))
         current.append(cell)
         size += cell.size_bytes
     if parts and size < max(1, least):
@@ -298,19 +302,19 @@ def _merges(scheme: Scheme, holdings: Sequence[_Holding], sizes: _Sizes, grows: 
     """Yield the runs of tiny neighbours that become one partition each.
 
     Args:
-        grows: Ranges with rows come behind the last one.
+        grows: Another action adds ranges with rows after the last one.
     """
-    filled = [position for position, each in enumerate(holdings) if each.size_bytes and not each.is_default]
+    filled = [position for position, holding in enumerate(holdings) if holding.size_bytes and not holding.is_default]
     end = len(holdings)
     if isinstance(scheme, RangeScheme) and not grows:
-        # The last range with rows is perhaps being filled, and those behind it wait for theirs.
+        # The last range with rows may still receive rows, and the later ranges are for future rows.
         end = filled[-1] if filled else 0
     run: list[int] = []
     size = 0
     for position, holding in enumerate(holdings):
         is_tiny = holding.size_bytes < sizes.tiny and not holding.is_default and position < end
         if isinstance(scheme, ListScheme):
-            # Who named a group that has no rows yet expects some.
+            # A user who defined an empty group expects rows for it.
             is_tiny = is_tiny and holding.size_bytes > 0
         if not is_tiny or size + holding.size_bytes > sizes.target:
             yield from _merge(run)
@@ -326,9 +330,9 @@ def _merge(run: Sequence[int]) -> Iterator[_Action]:
         yield _Action(run[0], run[-1] + 1)
 
 
-def _look_at_hash(scheme: HashScheme, holdings: Sequence[_Holding], sizes: _Sizes) -> Iterator[_Action]:
-    """Yield the action by which the partitions get a sensible size on average; their differences are the values'."""
-    total = sum(each.size_bytes for each in holdings)
+def _analyse_hash(scheme: HashScheme, holdings: Sequence[_Holding], sizes: _Sizes) -> Iterator[_Action]:
+    """Yield the action that gives the partitions a suitable average size; hashing cannot balance frequent values."""
+    total = sum(holding.size_bytes for holding in holdings)
     count = scheme.count
     while total / count > sizes.maximum and count * 2 <= MAXIMUM_PARTITIONS:
         count *= 2
@@ -338,43 +342,43 @@ def _look_at_hash(scheme: HashScheme, holdings: Sequence[_Holding], sizes: _Size
         yield _Action(0, len(holdings), count=count)
 
 
-def _done(holdings: Sequence[_Holding], actions: Iterable[_Action]) -> list[_Holding]:
-    """Return what partitions would have afterwards."""
+def _simulated(holdings: Sequence[_Holding], actions: Iterable[_Action]) -> list[_Holding]:
+    """Return the holdings after the actions."""
     by_position = {action.first: action for action in actions}
     after: list[_Holding] = []
-    behind: list[_Holding] = []
+    added: list[_Holding] = []
     position = 0
     while position < len(holdings):
         action = by_position.get(position)
         end = position + 1 if action is None else action.end
-        concerned = holdings[position:end]
+        affected = holdings[position:end]
         position = end
-        is_counted = all(each.is_counted for each in concerned)
+        is_counted = all(holding.is_counted for holding in affected)
         if action is None:
-            after += concerned
+            after += affected
         elif not action.parts:
-            after.append(_Holding.thought((cell for each in concerned for cell in each.cells), is_counted))
-        elif concerned[0].is_default:
-            *own, stays = action.parts
-            after.append(replace(_Holding.thought(stays, is_counted), partition_id=DEFAULT_PARTITION))
-            behind = [_Holding.thought(part, is_counted) for part in own]
+            after.append(_Holding.simulated((cell for holding in affected for cell in holding.cells), is_counted))
+        elif affected[0].is_default:
+            *own, remaining = action.parts
+            after.append(replace(_Holding.simulated(remaining, is_counted), partition_id=DEFAULT_PARTITION))
+            added = [_Holding.simulated(part, is_counted) for part in own]
         else:
-            after += [_Holding.thought(part, is_counted) for part in action.parts]
-    return after + behind
+            after += [_Holding.simulated(part, is_counted) for part in action.parts]
+    return after + added
 
 
 # --- proposals --------------------------------------------------------------------------------------------------------
 
 
 def _proposal(scheme: Scheme, action: _Action, sizes: _Sizes, holdings: Sequence[_Holding]) -> Proposal:
-    concerned = holdings[action.first : action.end]
-    ids = [each.partition_id for each in concerned if each.partition_id is not None]
-    size = sum(each.size_bytes for each in concerned)
+    affected = holdings[action.first : action.end]
+    ids = [holding.partition_id for holding in affected if holding.partition_id is not None]
+    size = sum(holding.size_bytes for holding in affected)
     if action.count is not None:
-        average = size // max(1, len(concerned))
+        average = size // max(1, len(affected))
         return Proposal(
             SetPartitionCount(action.count),
-            f"{len(concerned):,} partitions have {_shown(average)} on average; {action.count:,} would have "
+            f"{len(affected):,} partitions have {_shown(average)} on average; {action.count:,} would have "
             f"{_shown(size // action.count)}",
         )
     if not action.parts:
@@ -384,7 +388,7 @@ def _proposal(scheme: Scheme, action: _Action, sizes: _Sizes, holdings: Sequence
         )
     median = _median(holdings)
     usual = f", {size / median:.1f} times the median of {_shown(median)}" if median else ""
-    if concerned[0].is_default:
+    if affected[0].is_default:
         return Proposal(AddPartitions(_added(scheme, action.parts)), f"the default partition has {_shown(size)}{usual}")
     return Proposal(
         SplitPartition(ids[0], _split(scheme, ids[0], action.parts)),
@@ -411,7 +415,7 @@ def _group(texts: Sequence[str]) -> str:
 
 
 def _shown(size_bytes: int) -> str:
-    """Return a size for people."""
+    """Return a size with a readable unit."""
     value, unit = float(size_bytes), "bytes"
     for greater in ("KiB", "MiB", "GiB", "TiB"):
         if value < 1024:

@@ -1,8 +1,8 @@
-"""What each partition holds, in the order of its values, as far as the statistics of its files tell.
+"""Contents of partitions in the order of their values, from file statistics.
 
-The rows of a file lie between the least and the greatest value of its partition column. Files that overlap are one
-*cell*: where a cell begins, its partition can be cut without anybody knowing its rows. A cell of one value cannot be
-cut at all. Where the cells are too coarse, the values themselves have to be counted (`ValueCount`).
+The rows of a file lie between the minimum and the maximum of its partition column. Files that overlap form one *cell*:
+a partition can be cut at the beginning of a cell without reading its rows. A cell of a single value cannot be cut. If
+the cells are too coarse, the values must be counted (`ValueCount`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from catalog.types.key_types import DateType, StringType
 
 @dataclass(frozen=True)
 class ValueCount:
-    """Rows with values between two, both inclusive and as texts; a single value where they are equal."""
+    """Number of rows with values between two bounds, both inclusive and strings; a single value if they are equal."""
 
     least: str
     greatest: str
@@ -31,11 +31,11 @@ class ValueCount:
 
 @dataclass(frozen=True)
 class Cell:
-    """Rows of one partition that lie beside each other.
+    """Adjacent rows of one partition.
 
     Attributes:
-        text: The least value, or for lists the value, as a bound or a group has it.
-        is_single: It is one value, which nothing can cut.
+        text: The minimum, or for lists the value, in the spelling of a bound or a group.
+        is_single: The cell has a single value, so it cannot be cut.
     """
 
     text: str
@@ -45,12 +45,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Content:
-    """What a partition holds.
+    """The contents of a partition.
 
     Attributes:
-        total: With the rows whose value is null.
-        cells: Without them, ascending; of lists in the order of the group.
-        is_counted: The cells come from counting values, so nobody knows better.
+        total: The total, with the rows whose value is null.
+        cells: The cells without these rows, ascending; for lists in the order of the group.
+        is_counted: The cells come from counting values, so no finer cells are available.
     """
 
     partition_id: int
@@ -76,10 +76,10 @@ class _Piece:
 def contents_of(
     scheme: Scheme, files: Iterable[DataFile], counts: Mapping[int, Sequence[ValueCount]] | None = None
 ) -> list[Content]:
-    """Return what each partition holds, in logical order, empty ones too.
+    """Return the contents of all partitions, also empty ones, in logical order.
 
     Args:
-        counts: Of some partitions the values; those of few rows may be missing.
+        counts: Value counts of some partitions; rare values may be missing.
     """
     totals: dict[int, Total] = {}
     pieces: dict[int, list[_Piece]] = {}
@@ -89,18 +89,18 @@ def contents_of(
         if (piece := _piece_of(scheme, file)) is not None:
             pieces.setdefault(number, []).append(piece)
     counts = counts or {}
-    found = []
+    contents = []
     for number in scheme.ids:
         own = pieces.get(number, [])
         if number in counts:
             own = _counted(scheme, counts[number], own)
         cells = _cells(scheme, number, _joined(own))
-        found.append(Content(number, totals.get(number, Total()), tuple(cells), number in counts))
-    return found
+        contents.append(Content(number, totals.get(number, Total()), tuple(cells), number in counts))
+    return contents
 
 
 def _piece_of(scheme: Scheme, file: DataFile) -> _Piece | None:
-    """Return the rows of a file that are not null; None when there are none."""
+    """Return the non-null rows of a file as a piece; None if there are none."""
     known = file.statistics.get(scheme.column)
     if known is None:
         return _Piece(LOWEST, HIGHEST, False, file.row_count, file.size_bytes)
@@ -111,26 +111,26 @@ def _piece_of(scheme: Scheme, file: DataFile) -> _Piece | None:
     return _Piece(known.low, known.high, known.ranges[-1].is_point, file.row_count - nulls, size)
 
 
-def _counted(scheme: Scheme, counts: Sequence[ValueCount], found: Sequence[_Piece]) -> list[_Piece]:
-    """Return the pieces of counted values; each has bytes by the number of its rows."""
-    size_bytes = sum(piece.size_bytes for piece in found)
-    rows = max(sum(each.row_count for each in counts), sum(piece.row_count for piece in found))
+def _counted(scheme: Scheme, counts: Sequence[ValueCount], file_pieces: Sequence[_Piece]) -> list[_Piece]:
+    """Return the pieces of counted values, with bytes in proportion to their rows."""
+    size_bytes = sum(piece.size_bytes for piece in file_pieces)
+    rows = max(sum(count.row_count for count in counts), sum(piece.row_count for piece in file_pieces))
     pieces, before = [], 0
-    for each in counts:
-        low = scheme.value_type.encode(scheme.typed(each.least))
-        high = after_prefix(scheme.value_type.encode(scheme.typed(each.greatest)))
-        # The rounding is spread, so that all together are the bytes that there are.
-        until = before + each.row_count
+    for count in counts:
+        low = scheme.value_type.encode(scheme.typed(count.least))
+        high = after_prefix(scheme.value_type.encode(scheme.typed(count.greatest)))
+        # Differences of cumulative sizes, so that rounding errors do not change the total.
+        until = before + count.row_count
         size = size_bytes * until // max(1, rows) - size_bytes * before // max(1, rows)
-        pieces.append(_Piece(low, high, each.least == each.greatest, each.row_count, size))
+        pieces.append(_Piece(low, high, count.least == count.greatest, count.row_count, size))
         before = until
     return pieces
 
 
 def _joined(pieces: Iterable[_Piece]) -> list[_Piece]:
-    """Return the pieces, those that overlap as one."""
+    """Return the pieces, with overlapping ones joined."""
     joined: list[_Piece] = []
-    for piece in sorted(pieces, key=lambda each: (each.low, each.high)):
+    for piece in sorted(pieces, key=lambda unjoined: (unjoined.low, unjoined.high)):
         last = joined[-1] if joined else None
         if last is None or piece.low >= last.high:
             joined.append(replace(piece))
@@ -148,7 +148,7 @@ def _cells(scheme: Scheme, partition_id: int, pieces: Sequence[_Piece]) -> list[
     for piece in pieces:
         text = bound_text(scheme, piece.low)
         if text is None and cells and isinstance(scheme, RangeScheme):
-            # Nobody can write this bound.
+            # No string represents this bound, so the partition cannot be cut here.
             cells[-1] = Cell(cells[-1].text, cells[-1].size_bytes + piece.size_bytes, False)
         else:
             cells.append(Cell(text or "", piece.size_bytes, piece.is_single and text is not None))
@@ -156,7 +156,7 @@ def _cells(scheme: Scheme, partition_id: int, pieces: Sequence[_Piece]) -> list[
 
 
 def _cells_of_group(scheme: ListScheme, partition_id: int, pieces: Sequence[_Piece]) -> list[Cell]:
-    """Return a cell for each value of a group; one for all if some rows may have one of several values."""
+    """Return a cell for each value of a group; a single cell if some rows may have one of several values."""
     texts = dict(scheme.groups)[partition_id]
     encoded = [scheme.value_type.encode(scheme.typed(text)) for text in texts]
     ordered = sorted(encoded)
@@ -164,13 +164,13 @@ def _cells_of_group(scheme: ListScheme, partition_id: int, pieces: Sequence[_Pie
     for piece in pieces:
         first, end = bisect_left(ordered, piece.low), bisect_left(ordered, piece.high)
         if end - first != 1:
-            return [Cell(texts[0], sum(each.size_bytes for each in pieces), len(texts) == 1)]
+            return [Cell(texts[0], sum(own.size_bytes for own in pieces), len(texts) == 1)]
         sizes[ordered[first]] += piece.size_bytes
-    return [Cell(text, sizes[each], True) for text, each in zip(texts, encoded, strict=True)]
+    return [Cell(text, sizes[value], True) for text, value in zip(texts, encoded, strict=True)]
 
 
 def bound_text(scheme: Scheme, encoded: bytes) -> str | None:
-    """Return the text of a value as a bound or a group has it; None when none stands for it."""
+    """Return a value as a string in a bound or a group; None if no string represents it."""
     value_type = scheme.value_type
     try:
         value = value_type.decode(encoded, 0)[0]
@@ -181,7 +181,7 @@ def bound_text(scheme: Scheme, encoded: bytes) -> str | None:
         )
         is_same = bool(text) and text == text.strip() and value_type.encode(scheme.typed(text)) == encoded
     except (SchemeValueError, ValueError, IndexError, OverflowError):
-        # Of a text that is too long, the statistics have only the beginning.
+        # Statistics have only a prefix of a long string.
         return None
     return text if is_same else None
 

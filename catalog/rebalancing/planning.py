@@ -1,4 +1,4 @@
-"""What a change of a table's partitions means for its files: which are written anew, which only counted elsewhere."""
+"""Plans of partition changes: which files are rewritten, and which only move to another partition in the catalog."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from catalog.settings.environment import new_partition_limit as default_partitio
 from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY
 
 DEFAULT_FILE_BYTES = 128 * 1024 * 1024
-"""The size that data files aim at, unless the table's property `calve.target_file_bytes` says otherwise."""
+"""The default target size of data files; the table's property `calve.target_file_bytes` overrides it."""
 
 _BYTES_A_SECOND = 25_000_000
 _START_SECONDS = 6.0
-"""What Spark takes to read, sort and write on two cores, and to start (see `make bench`)."""
+"""Throughput of reading, sorting and writing with Spark on two cores, and Spark's start time (see `make bench`)."""
 
 
 @dataclass(frozen=True)
 class PartitionReading:
-    """What a plan does with one partition that there is.
+    """The effect of a plan on one existing partition.
 
     Attributes:
-        text: The partition in words.
-        before: What it holds.
-        rewritten: What of it is read and written anew.
-        targets: The partitions that its rows may belong to afterwards; none when they go away.
+        text: A description of the partition.
+        before: Its contents.
+        rewritten: The part of its contents that is rewritten.
+        targets: The partitions that its rows may belong to afterwards; none if they are deleted.
     """
 
     partition_id: int
@@ -47,15 +47,15 @@ class PartitionReading:
 
 @dataclass(frozen=True)
 class RebalancePlan:
-    """How one change is done, and what it expects to find.
+    """The plan of one change, with the state that it expects to find.
 
     Attributes:
-        table: As it was when the plan was made.
+        table: The table when the plan was made.
         scheme: The scheme afterwards.
-        readings: The partitions that the change concerns, in logical order.
-        rewritten: The files whose rows belong to several partitions afterwards; they are read and written anew.
-        relabelled: File → the one partition that its rows belong to afterwards; nobody reads it.
-        deleted: The files that go away with their partition.
+        readings: The affected partitions, in logical order.
+        rewritten: The files whose rows belong to several partitions afterwards.
+        relabelled: File → the single partition that its rows belong to afterwards; the file is not read.
+        deleted: The files that are deleted with their partition.
     """
 
     table: Table
@@ -68,57 +68,57 @@ class RebalancePlan:
 
     @property
     def needs_spark(self) -> bool:
-        """Say whether rows have to be moved."""
+        """Whether rows have to move."""
         return bool(self.rewritten)
 
     @property
     def is_destructive(self) -> bool:
-        """Say whether rows go away."""
+        """Whether rows are deleted."""
         return bool(self.deleted)
 
     @property
     def moved(self) -> Total:
-        """What is read and written anew."""
+        """The total of the rewritten files."""
         return Total.of(self.rewritten)
 
     @property
     def lost(self) -> Total:
-        """What goes away."""
+        """The total of the deleted files."""
         return Total.of(self.deleted)
 
     @property
     def targets(self) -> tuple[int, ...]:
         """The partitions that rewritten rows may belong to, in the new logical order."""
-        sources = {each.partition_id for each in self.rewritten}
-        wanted = {target for each in self.readings if each.partition_id in sources for target in each.targets}
-        return tuple(each for each in self.scheme.ids if each in wanted)
+        sources = {file.partition_id for file in self.rewritten}
+        targets = {target for reading in self.readings if reading.partition_id in sources for target in reading.targets}
+        return tuple(partition_id for partition_id in self.scheme.ids if partition_id in targets)
 
     @property
     def estimated_files(self) -> int:
-        """About how many files are written."""
+        """The approximate number of written files."""
         return max(len(self.targets), -(-self.moved.size_bytes // target_file_bytes(self.table))) * bool(self.rewritten)
 
     @property
     def estimated_seconds(self) -> float:
-        """About how long it takes, in seconds; next to nothing without Spark."""
+        """The approximate duration in seconds; almost none without Spark."""
         return _START_SECONDS + self.moved.size_bytes / _BYTES_A_SECOND if self.needs_spark else 0.05
 
     @property
     def fingerprint(self) -> str:
-        """A digest of all that the plan expects to find; another one for another scheme or other files."""
+        """A digest of the state that the plan expects; it differs for another scheme or other files."""
         scheme = self.table.scheme
         assert scheme is not None
         expected = [
             scheme.as_json(),
             self.change.as_json(),
-            sorted(each.id for each in self.rewritten),
+            sorted(file.id for file in self.rewritten),
             sorted(self.relabelled.items()),
-            sorted(each.id for each in self.deleted),
+            sorted(file.id for file in self.deleted),
         ]
         return hashlib.blake2b(json.dumps(expected).encode(), digest_size=12).hexdigest()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan for people and programs, without its files."""
+        """Return the plan as JSON values, without its files."""
         moved, lost = self.moved, self.lost
         return {
             "table": self.table.full_name,
@@ -129,15 +129,15 @@ class RebalancePlan:
             "is_destructive": self.is_destructive,
             "partitions": [
                 {
-                    "partition_id": each.partition_id,
-                    "partition": each.text,
-                    "rows": each.before.row_count,
-                    "bytes": each.before.size_bytes,
-                    "files": each.before.file_count,
-                    "rows_moved": each.rewritten.row_count,
-                    "targets": list(each.targets),
+                    "partition_id": reading.partition_id,
+                    "partition": reading.text,
+                    "rows": reading.before.row_count,
+                    "bytes": reading.before.size_bytes,
+                    "files": reading.before.file_count,
+                    "rows_moved": reading.rewritten.row_count,
+                    "targets": list(reading.targets),
                 }
-                for each in self.readings
+                for reading in self.readings
             ],
             "rows_moved": moved.row_count,
             "bytes_moved": moved.size_bytes,
@@ -152,13 +152,13 @@ class RebalancePlan:
         }
 
     def __str__(self) -> str:
-        """Return the plan as text, a line a fact."""
+        """Return the plan as a readable string, with one line for each fact."""
         moved, lost = self.moved, self.lost
         lines = [f"ALTER TABLE {self.table.full_name} {self.change}"]
-        for each in self.readings[:_SHOWN]:
-            after = ", ".join(map(str, each.targets[:_SHOWN])) if each.targets else "deleted"
-            what = f"{each.before.row_count:,} rows in {each.before.file_count:,} files"
-            lines.append(f"  partition {each.partition_id} ({each.text}): {what} → {after}")
+        for reading in self.readings[:_SHOWN]:
+            after = ", ".join(map(str, reading.targets[:_SHOWN])) if reading.targets else "deleted"
+            before = f"{reading.before.row_count:,} rows in {reading.before.file_count:,} files"
+            lines.append(f"  partition {reading.partition_id} ({reading.text}): {before} → {after}")
         if len(self.readings) > _SHOWN:
             lines.append(f"  and {len(self.readings) - _SHOWN:,} more partitions")
         lines += [
@@ -176,10 +176,10 @@ _SHOWN = 20
 
 
 def target_file_bytes(table: Table) -> int:
-    """Return the size that a table's data files aim at, in bytes.
+    """Return the target size of a table's data files, in bytes.
 
     Raises:
-        InvalidSchemeError: The table's property is no number above 0.
+        InvalidSchemeError: The table's property is not a number above 0.
     """
     text = table.properties.get(TARGET_PROPERTY)
     if text is None:
@@ -192,10 +192,12 @@ def target_file_bytes(table: Table) -> int:
 
 
 def new_partition_limit(table: Table) -> int:
-    """Return how many partitions one load may add to a RANGE_INTERVAL table: its property, or the environment's.
+    """Return the maximum number of partitions that one load adds to a RANGE_INTERVAL table.
+
+    The table's property overrides the environment's setting.
 
     Raises:
-        InvalidSchemeError: The table's property is no whole number.
+        InvalidSchemeError: The table's property is not a whole number.
     """
     text = table.properties.get(NEW_PARTITIONS_PROPERTY)
     if text is None:
@@ -216,28 +218,28 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange) -> 
     scheme = table.scheme
     if scheme is None:
         raise InvalidSchemeError(
-            f"table {table.full_name} has no partition scheme, so {change} is not for it; for one with partition keys, "
-            "name the values: ALTER TABLE … ADD PARTITION (key='value')"
+            f"table {table.full_name} has no partition scheme, so it does not support {change}; for a table with "
+            "partition keys, name the values: ALTER TABLE … ADD PARTITION (key='value')"
         )
     effect = change.of(scheme)
-    concerned = {*effect.targets, *effect.deleted}
-    before = count_files(connection, table, concerned)
-    files = list(read_files(connection, table, concerned & before.keys()))
-    deleted = tuple(each for each in files if each.partition_id in effect.deleted)
-    kept = (each for each in files if each.partition_id not in effect.deleted)
+    affected = {*effect.targets, *effect.deleted}
+    before = count_files(connection, table, affected)
+    files = list(read_files(connection, table, affected & before.keys()))
+    deleted = tuple(file for file in files if file.partition_id in effect.deleted)
+    kept = (file for file in files if file.partition_id not in effect.deleted)
     placing = place_files(effect.scheme, kept, effect.targets)
     moved: dict[int, Total] = {}
     for file in placing.rewritten:
         moved[file.partition_id] = moved.get(file.partition_id, Total()) + Total.of([file])
     readings = tuple(
         PartitionReading(
-            each,
-            scheme.text_of(each),
-            before.get(each, Total()),
-            moved.get(each, Total()),
-            effect.targets.get(each, ()),
+            partition_id,
+            scheme.text_of(partition_id),
+            before.get(partition_id, Total()),
+            moved.get(partition_id, Total()),
+            effect.targets.get(partition_id, ()),
         )
-        for each in scheme.ids
-        if each in concerned
+        for partition_id in scheme.ids
+        if partition_id in affected
     )
     return RebalancePlan(table, change, effect.scheme, readings, tuple(placing.rewritten), placing.relabelled, deleted)

@@ -1,10 +1,10 @@
-"""`Rebalancing`: plan a change of a table's partitions, and commit it.
+"""`Rebalancing`: planning and committing of changes of a table's partitions.
 
-plan      which files are read, written anew, or only counted elsewhere; nothing is changed
-begin     the operation holds the table against loads and other changes
-write     a Spark job writes the new files of the plan (`spark_jobs.writing.rebalancing`); not for all changes
-verify    a Spark job compares the new files with the old ones, where that is asked for
-commit    scheme and files change in one transaction; the old files stay for readers at work until vacuum
+plan      determines the files to rewrite and to reassign to another partition; changes nothing
+begin     the operation locks the table against loads and other changes
+write     a Spark job writes the new files of the plan (`spark_jobs.writing.rebalancing`), if rows have to move
+verify    a Spark job compares the new files with the old ones, if the caller runs it
+commit    scheme and files change in one transaction; the old files stay for running readers until vacuum
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ COMMIT = "commit"
 """The step of the operation that changes the catalog."""
 
 REWRITE, VERIFY = "rewrite_partitions", "verify_rewrite"
-"""The steps before, where jobs of their own write the new files and compare them with the old ones."""
+"""The earlier steps, in which Spark jobs write the new files and compare them with the old ones."""
 
 
 class Rebalancing:
     """Changes of the partitions of one catalog's tables."""
 
     def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
-        """Take the database, the definitions in it, and the journal."""
+        """Use a database, the definitions in it, and its journal."""
         self._storage = storage
         self._definitions = definitions
         self._operations = operations
         self._committer = Committer(storage, definitions, operations)
 
     def plan(self, table: str, change: PartitionChange) -> RebalancePlan:
-        """Return how a change would be done; this is its dry run.
+        """Return the plan of a change, without changing anything.
 
         Raises:
-            TableNotFoundError: There is no such table.
+            TableNotFoundError: The table does not exist.
             PartitionNotFoundError, InvalidSchemeError: The change does not fit the table; subclasses say why.
         """
         with self._storage.read() as connection:
@@ -63,23 +63,23 @@ class Rebalancing:
         rules: RebalanceRules | None = None,
         counts: Mapping[int, Sequence[ValueCount]] | None = None,
     ) -> Advice:
-        """Return what should be changed about a table's partitions, by what the catalog knows of its files.
+        """Return proposed changes of a table's partitions, from the file statistics in the catalog.
 
         Args:
-            rules: When partitions count as badly cut; None for the usual.
-            counts: The values of the partitions that an earlier advice named; they are read by
-                `spark_jobs.count_values`.
+            rules: Limits of the partition sizes; None for the defaults.
+            counts: The value counts of the partitions that an earlier advice named; `spark_jobs.count_values` computes
+                them.
 
         Raises:
-            TableNotFoundError: There is no such table.
-            InvalidSchemeError: It has no partition scheme.
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
         """
         with self._storage.read() as connection:
             definition = self._definitions.get_hive_table(table, connection)
             scheme = definition.scheme
             if scheme is None:
                 raise InvalidSchemeError(
-                    f"table {definition.full_name} has no partition scheme, so nothing can be said of its partitions"
+                    f"table {definition.full_name} has no partition scheme, so its partitions cannot be advised on"
                 )
             contents = contents_of(scheme, read_files(connection, definition), counts)
         return advise(definition.full_name, scheme, contents, rules or RebalanceRules(), target_file_bytes(definition))
@@ -93,13 +93,13 @@ class Rebalancing:
         fingerprint: str | None = None,
         requested_by: str | None = None,
     ) -> Operation:
-        """Journal the operation that makes a change, and let it hold the table; or return it when it was begun before.
+        """Journal the operation of a change and lock the table; return the operation if it was begun before.
 
         Args:
-            fingerprint: Of the plan that was agreed to; None for whatever plan there is then.
+            fingerprint: The fingerprint of the approved plan; None to accept any plan.
 
         Raises:
-            OperationConflictError: Another operation is at work on the table.
+            OperationConflictError: Another operation works on the table.
         """
         return self._operations.begin(
             operation_id,
@@ -114,16 +114,16 @@ class Rebalancing:
         """Return the plan of an operation that was begun.
 
         Raises:
-            PlanConflictError: It is another one than was agreed to.
+            PlanConflictError: The plan is not the approved one.
             CatalogError: As `plan`.
         """
         request = dict(operation.request)
-        agreed = request.pop("fingerprint")
+        approved = request.pop("fingerprint")
         plan = self.plan(operation.table, change_from_json(request))
-        if agreed is not None and plan.fingerprint != agreed:
+        if approved is not None and plan.fingerprint != approved:
             raise PlanConflictError(
-                f"table {operation.table} changed since the plan of {plan.change} was made (fingerprint {agreed}, now "
-                f"{plan.fingerprint}); nothing was changed. Make a new plan"
+                f"table {operation.table} changed since the plan of {plan.change} was made (fingerprint {approved}, "
+                f"now {plan.fingerprint}); nothing was changed. Make a new plan"
             )
         return plan
 
@@ -139,16 +139,16 @@ class Rebalancing:
         """Make a change visible in one transaction.
 
         Args:
-            folder: Where the rows of the plan's rewritten files were written, below the table's location.
-            report: What else the operation's report shall say.
+            folder: The folder of the new files, below the table's location.
+            report: Additional fields of the operation's report.
 
         Returns:
             The operation's report.
 
         Raises:
-            FencedError: The attempt was given up.
-            PlanConflictError: The table is not any more as the plan expects it.
-            VerificationFailedError: The new files do not hold as many rows as the old ones.
+            FencedError: The attempt was abandoned.
+            PlanConflictError: The table changed after the plan was made.
+            VerificationFailedError: The new files do not have as many rows as the old ones.
         """
         before = plan.table.scheme
         assert before is not None
@@ -158,16 +158,16 @@ class Rebalancing:
             folder,
             plan.moved.row_count,
             plan.relabelled,
-            [each.id for each in (*plan.rewritten, *plan.deleted)],
-            # Another operation cannot have come between, unless this one was given up and begun again.
+            [file.id for file in (*plan.rewritten, *plan.deleted)],
+            # Another operation can have changed the table only if this one was abandoned and begun again.
             lambda connection, table: make_plan(connection, table, plan.change).fingerprint == plan.fingerprint,
         )
-        concerned = concerned_partitions(plan)
+        affected = concerned_partitions(plan)
         with self._storage.read() as connection:
-            earlier = count_files(connection, plan.table, concerned)
+            earlier = count_files(connection, plan.table, affected)
 
         def full_report(connection: Connection, table: Table) -> dict[str, Any]:
-            totals = partition_totals(plan, earlier, count_files(connection, table, concerned))
+            totals = partition_totals(plan, earlier, count_files(connection, table, affected))
             return {**plan.as_json(), TOTALS: totals, **(report or {})}
 
         return self._committer.commit(operation_id, step, attempt, change, full_report)
@@ -179,18 +179,18 @@ class Rebalancing:
         *,
         confirm_deletion: Callable[[str], object] | None = None,
     ) -> dict[str, Any]:
-        """Commit the change of an operation, with the files that were verified if rows have to be moved.
+        """Commit the change of an operation, with the verified files if rows have to move.
 
-        Done again, it returns the same report.
+        A repeated call returns the same report.
 
         Args:
-            report: What else the operation's report shall say.
-            confirm_deletion: Called with the plan's fingerprint before any row is deleted; what it raises refuses that.
+            report: Additional fields of the operation's report.
+            confirm_deletion: Called with the plan's fingerprint before any row is deleted; it raises to refuse.
 
         Raises:
-            OperationNotFoundError: It was never begun.
-            OperationConflictError: It was given up, and another is at work on the table.
-            PlanConflictError: The table is not any more as the plan expects it.
+            OperationNotFoundError: The operation was not begun.
+            OperationConflictError: The operation was abandoned, and another one works on the table.
+            PlanConflictError: The table changed after the plan was made.
             VerificationFailedError: No files of this plan were verified.
         """
         operation = self._operations.get(operation_id)
@@ -207,45 +207,44 @@ class Rebalancing:
         job = self._operations.get_job(operation.id, VERIFY)
         if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != plan.fingerprint:
             raise VerificationFailedError(
-                f"table {operation.table}: the new files of {plan.change} were not verified; nothing was changed. "
+                f"table {operation.table}: the new files of {plan.change} are not verified; nothing was changed. "
                 "Write and verify them again"
             )
         return str(job.result["folder"])
 
     def written_folder(self, operation_id: str) -> str | None:
-        """Return the folder of the new files that the latest attempt has written; None when it has not, or failed."""
+        """Return the folder of the new files of the latest attempt; None if it has not succeeded."""
         job = self._operations.get_job(operation_id, REWRITE)
         return None if job is None or job.state is not JobState.SUCCEEDED else str(job.result["folder"])
 
     def is_written(self, operation_id: str) -> bool:
-        """Say whether the latest attempt at writing the new files of an operation succeeded, and they are there."""
+        """Return whether the latest attempt at writing the new files of an operation succeeded and the files exist."""
         folder = self.written_folder(operation_id)
         if folder is None:
             return False
         return has_manifest(self._definitions.get_table(self._operations.get(operation_id).table), folder)
 
     def discard_written(self, operation_id: str, reason: str) -> None:
-        """Let the new files of an operation be written again, because those that there are cannot be used."""
+        """Discard the new files of an operation, which cannot be used, so that they are written again."""
         attempt = self._operations.start_job(operation_id, REWRITE)
         self._operations.fail_job(operation_id, REWRITE, attempt, VerificationFailedError.__name__, reason)
 
     def change_catalog(
         self, operation_id: str, table: str, change: PartitionChange, *, requested_by: str | None = None
     ) -> dict[str, Any] | None:
-        """Make a change that moves no row, without Spark; done again, it returns the same report.
+        """Make a change that moves no row, without Spark; a repeated call returns the same report.
 
         Returns:
-            The report; None, and nothing has changed, when rows have to be moved, which a Spark job does under the
-            same id.
+            The report; None, with nothing changed, if rows have to move, which a Spark job does under the same id.
 
         Raises:
-            OperationConflictError: Another operation is at work on the table.
+            OperationConflictError: Another operation works on the table.
             CatalogError: As `plan`.
         """
-        # Once it is made, the change does not fit the table any more.
-        known = self._operations.find(operation_id)
-        if known is not None and known.is_committed:
-            return dict(known.report[COMMIT])
+        # Checked first, because a committed change can no longer be planned.
+        earlier = self._operations.find(operation_id)
+        if earlier is not None and earlier.is_committed:
+            return dict(earlier.report[COMMIT])
         if self.plan(table, change).needs_spark:
             return None
         operation = self.begin(operation_id, table, change, requested_by=requested_by)

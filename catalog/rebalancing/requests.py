@@ -1,4 +1,4 @@
-"""Requests to change a table's partitions, as forms and the DAG `rebalance_advisor` make them."""
+"""Requests to change a table's partitions, from forms and from the DAG `rebalance_advisor`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RebalanceRequest:
         operation: One of `CHANGES`.
         items: Upper bounds or groups, for `add` and `split`.
         partition_ids: Exactly one for `split`, several for `drop` and `merge`.
-        with_data: Whether the rows go, too; for `drop`.
+        with_data: Whether `drop` also deletes the rows.
         count: The number of hash partitions, for `set_partition_num`.
         dry_run: Only plan.
     """
@@ -45,22 +45,24 @@ class RebalanceRequest:
 
     @classmethod
     def from_form(cls, form: Mapping[str, Any]) -> Self:
-        """Return the request of a form's fields; None leaves a field out.
+        """Return the request of a form's fields; fields that are None are ignored.
 
         Raises:
-            WrongFieldError: A field is not there, not of its type, or not for the operation.
+            WrongFieldError: A field is missing, unknown, of another type, or not supported by the operation.
         """
         given = {name: value for name, value in form.items() if value is not None}
         if isinstance(ids := given.get("partition_ids"), list):
-            # The lines of a page's form are texts.
-            given["partition_ids"] = [int(each) if _is_digits(each) else each for each in ids]
-        if unknown := sorted(given.keys() - {each.name for each in fields(cls)}):
-            raise e.WrongFieldError(unknown[0], f"there is no such field; there are {', '.join(_names(cls))}")
+            # Airflow's page submits the lines of the form as strings.
+            given["partition_ids"] = [
+                int(partition_id) if _is_digits(partition_id) else partition_id for partition_id in ids
+            ]
+        if unknown := sorted(given.keys() - {field.name for field in fields(cls)}):
+            raise e.WrongFieldError(unknown[0], f"unknown field; the fields are {', '.join(_names(cls))}")
         for name in ("table", "operation"):
             if not isinstance(given.get(name), str) or not given[name].strip():
                 raise e.WrongFieldError(name, f"is {given.get(name)!r}, expected {_EXPECTED[name]}")
         if given["operation"] not in CHANGES:
-            raise e.WrongFieldError("operation", f"is {given['operation']!r}; it is one of {', '.join(CHANGES)}")
+            raise e.WrongFieldError("operation", f"is {given['operation']!r}, expected {_EXPECTED['operation']}")
         for name, fits in _FITS.items():
             if name in given and not fits(given[name]):
                 raise e.WrongFieldError(name, f"is {given[name]!r}, expected {_EXPECTED[name]}")
@@ -69,7 +71,7 @@ class RebalanceRequest:
         }
         request = cls(**values)
         request._check()
-        # Made at once, so that a field that does not suit the change is an error of the form.
+        # Evaluated here, so that a field that does not fit the change is an error of the form.
         _ = request.change
         return request
 
@@ -79,37 +81,37 @@ class RebalanceRequest:
         return cls.from_form({"table": table, "operation": change.kind, **change.as_form(), "dry_run": dry_run})
 
     def as_form(self) -> dict[str, Any]:
-        """Return the fields of the form; None where it has nothing to say."""
+        """Return the fields of the form; empty fields are None."""
         form = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
         return {name: None if value == [] else value for name, value in form.items()}
 
     def _check(self) -> None:
-        """Make sure that the operation has what it needs, and nothing else.
+        """Check that the form has exactly the fields that the operation needs.
 
         Raises:
-            WrongFieldError: It has not.
+            WrongFieldError: A field is missing, or the operation does not support it.
         """
-        taken = CHANGES[self.operation].form_fields
+        supported = CHANGES[self.operation].form_fields
         for name in _ARGUMENTS:
             value = getattr(self, name)
             is_given = value is not None and value is not False and value != ()
-            if is_given and name not in taken:
+            if is_given and name not in supported:
                 raise e.WrongFieldError(
-                    name, f"is {_shown(value)}, and is not for {self.operation}, which takes {' and '.join(taken)}"
+                    name, f"is {_shown(value)}, but {self.operation} takes only {' and '.join(supported)}"
                 )
-            if not is_given and name in taken and name != "with_data":
+            if not is_given and name in supported and name != "with_data":
                 raise e.WrongFieldError(name, f"is empty; {self.operation} needs {_EXPECTED[name]}")
 
     @cached_property
     def change(self) -> PartitionChange:
-        """The change that is asked for."""
+        """The requested change."""
         return CHANGES[self.operation].from_form({name: getattr(self, name) for name in _ARGUMENTS})
 
     def field_of(self, error: e.CatalogError, *, has_scheme: bool = True) -> str:
-        """Return the field that an error of planning the request is about.
+        """Return the field that caused an error in planning the request.
 
         Args:
-            has_scheme: Whether the table has a partition scheme at all.
+            has_scheme: Whether the table has a partition scheme.
         """
         is_of_table = isinstance(error, e.NotFoundError | e.InvalidIdentifierError | e.NotATableError)
         if not has_scheme or (is_of_table and not isinstance(error, e.PartitionNotFoundError)):
@@ -122,7 +124,7 @@ class RebalanceRequest:
 
 
 def _names(request: type[RebalanceRequest]) -> Sequence[str]:
-    return [each.name for each in fields(request)]
+    return [field.name for field in fields(request)]
 
 
 def _shown(value: object) -> object:
@@ -136,7 +138,7 @@ def _is_digits(value: object) -> bool:
 def _is_list_of(kind: type) -> Callable[[object], bool]:
     return lambda value: (
         isinstance(value, list | tuple)
-        and all(isinstance(each, kind) and not isinstance(each, bool) and each != "" for each in value)
+        and all(isinstance(item, kind) and not isinstance(item, bool) and item != "" for item in value)
     )
 
 
@@ -155,7 +157,7 @@ _FITS: Mapping[str, Callable[[object], bool]] = {
 _EXPECTED: Mapping[str, str] = {
     "table": "a table, written as database.table",
     "operation": f"one of {', '.join(CHANGES)}",
-    "items": "a list of texts, each a bound, a value or a group such as (Mars, Venus)",
+    "items": "a list of strings, each a bound, a value or a group such as (Mars, Venus)",
     "partition_ids": "a list of partition ids, such as [3, 4]",
     "with_data": "true or false",
     "count": "a whole number, such as 9",

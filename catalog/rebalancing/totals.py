@@ -1,4 +1,4 @@
-"""What the partitions that a change concerns held before it and hold after it, for its report."""
+"""Totals of the affected partitions before and after a change, for its report."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from catalog.datafiles.files import Total
 from catalog.rebalancing.planning import RebalancePlan
 
 TOTALS = "totals"
-"""The field of an operation's report."""
+"""The field of an operation's report that contains the totals."""
 
 
 def concerned_partitions(plan: RebalancePlan) -> list[int]:
-    """Return the partitions that lose or gain rows: those of before in logical order, then those that are new."""
-    before = {each.partition_id: None for each in plan.readings}
-    targets = {target for each in plan.readings for target in each.targets}
-    return [*before, *(each for each in plan.scheme.ids if each in targets and each not in before)]
+    """Return the partitions that lose or gain rows: the existing ones in logical order, then the new ones."""
+    before = {reading.partition_id: None for reading in plan.readings}
+    targets = {target for reading in plan.readings for target in reading.targets}
+    return [*before, *(number for number in plan.scheme.ids if number in targets and number not in before)]
 
 
 def partition_totals(
     plan: RebalancePlan, before: Mapping[int, Total], after: Mapping[int, Total]
 ) -> list[dict[str, Any]]:
-    """Return what each of these partitions held and holds.
+    """Return the totals of each affected partition before and after a change.
 
-    Shape: `partition_id`, `partition` in words, and of `before` and `after` each `rows`, `bytes` and `files`; None
-    where there is no such partition then.
+    Shape: `partition_id`, `partition` (a description), and `before` and `after` with `rows`, `bytes` and `files` each,
+    or None if the partition does not exist then.
     """
     old, new = plan.table.scheme, plan.scheme
     assert old is not None
     old_ids, new_ids = set(old.ids), set(new.ids)
-    found = []
-    for each in concerned_partitions(plan):
-        was, is_there = each in old_ids, each in new_ids
-        found.append(
+    totals = []
+    for number in concerned_partitions(plan):
+        existed, exists = number in old_ids, number in new_ids
+        totals.append(
             {
-                "partition_id": each,
-                "partition": (new if is_there else old).text_of(each),
-                "before": _fields(before.get(each, Total())) if was else None,
-                "after": _fields(after.get(each, Total())) if is_there else None,
+                "partition_id": number,
+                "partition": (new if exists else old).text_of(number),
+                "before": _fields(before.get(number, Total())) if existed else None,
+                "after": _fields(after.get(number, Total())) if exists else None,
             }
         )
-    return found
+    return totals
 
 
 def _fields(total: Total) -> dict[str, int]:

@@ -1,7 +1,7 @@
-"""Changes of a table's partitions: add, split, drop, merge, another number of hash partitions.
+"""Changes of a table's partitions: add, split, drop, merge, and set the number of hash partitions.
 
-A new kind of change is a module here and a line in `_KINDS`; forms, the journal, planning and the Spark jobs take it
-from there.
+A new kind of change needs a module here and a line in `_KINDS`, which forms, the journal, planning and the Spark jobs
+use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _KINDS: tuple[type[PartitionChange], ...] = (
     SetPartitionCount,
 )
 CHANGES: Mapping[str, type[PartitionChange]] = {change.kind: change for change in _KINDS}
-"""The kinds of changes by their names in requests."""
+"""Name in requests → kind of change."""
 
 __all__ = [
     "CHANGES",
@@ -38,14 +38,14 @@ __all__ = [
 
 
 def change_from_json(stored: Mapping[str, Any]) -> PartitionChange:
-    """Return the change that plain values describe, as `PartitionChange.as_json` writes them.
+    """Return the change that `PartitionChange.as_json` stored.
 
     Raises:
-        InvalidRequestError: They describe none.
+        InvalidRequestError: The kind is unknown, or the fields are not those of the kind.
     """
     kind = CHANGES.get(str(stored.get("change")))
     if kind is None:
-        raise InvalidRequestError(f"change is {stored.get('change')!r}; it is one of {', '.join(CHANGES)}")
+        raise InvalidRequestError(f"change is {stored.get('change')!r}, expected one of {', '.join(CHANGES)}")
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
     values.pop("change")
     try:

@@ -1,4 +1,4 @@
-"""The interface of all changes, and how they are written."""
+"""Interface of all partition changes, and helpers for their statements."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from catalog.schemes.ranges import RangeScheme
 from catalog.schemes.texts import format_group
 
 Form: TypeAlias = Mapping[str, Any]
-"""The fields of `RebalanceRequest`, of the types that these have."""
+"""The fields of `RebalanceRequest`, with their types."""
 
 
 @dataclass(frozen=True)
 class PartitionChange(ABC):
-    """One change of a table's partitions.
+    """A change of a table's partitions.
 
     Attributes:
         kind: Its name in requests and in the journal.
-        form_fields: The fields of `RebalanceRequest` that it takes; errors that belong to no field name the first.
+        form_fields: The fields of `RebalanceRequest` that it takes; errors of no particular field name the first.
     """
 
     kind: ClassVar[str]
@@ -33,7 +33,7 @@ class PartitionChange(ABC):
         """Return the change that a form describes.
 
         Raises:
-            WrongFieldError: A field does not suit this kind of change.
+            WrongFieldError: A field does not fit this kind of change.
         """
         return cls(**{name: form[name] for name in cls.form_fields})
 
@@ -51,19 +51,19 @@ class PartitionChange(ABC):
 
     @abstractmethod
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange | None:
-        """Return the change that restores the scheme before it, except for partition ids; None if rows are deleted."""
+        """Return the change that restores the earlier scheme, except for partition ids; None if there is none."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """Return the change as a statement writes it after ALTER TABLE and the table's name."""
+        """Return the clause of the statement after ALTER TABLE and the table's name."""
 
     def as_json(self) -> dict[str, Any]:
-        """Return plain values; `change_from_json` reads them."""
+        """Return JSON values, which `change_from_json` reads."""
         return {"change": self.kind, **{field.name: _plain(getattr(self, field.name)) for field in fields(self)}}
 
 
 def item_of(scheme: Scheme, partition_id: int) -> str:
-    """Return a partition as ADD and SPLIT take it: its upper bound, or its group of values."""
+    """Return a partition as an item of ADD and SPLIT: its upper bound, or its group of values."""
     if isinstance(scheme, ListScheme):
         values = dict(scheme.groups)[partition_id]
         return values[0] if len(values) == 1 and not values[0].startswith("(") else _group(values)

@@ -11,7 +11,7 @@ from catalog.schemes.model import Change, Scheme
 
 @dataclass(frozen=True)
 class SetPartitionCount(PartitionChange):
-    """Set the number of hash partitions."""
+    """Change of the number of hash partitions."""
 
     kind = "set_partition_num"
     form_fields = ("count",)
@@ -23,7 +23,7 @@ class SetPartitionCount(PartitionChange):
         return scheme.set_count(self.count)
 
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange:
-        """Set the former number."""
+        """Return the change that restores the earlier number."""
         assert isinstance(before, HashScheme)
         return SetPartitionCount(before.count)
 

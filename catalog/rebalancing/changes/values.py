@@ -1,4 +1,4 @@
-"""Changes of ranges and of lists of values; each can be reversed by another one."""
+"""Changes of ranges and of lists of values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from catalog.schemes.ranges import RangeScheme
 
 @dataclass(frozen=True)
 class AddPartitions(PartitionChange):
-    """Add ranges above the last one, or groups of values; their rows leave the default partition.
+    """Addition of ranges above the last one, or of groups of values, whose rows leave the default partition.
 
     Attributes:
         items: Upper bounds, or groups such as `(Mars, Venus)` and `Pluto`.
@@ -30,7 +30,7 @@ class AddPartitions(PartitionChange):
         return scheme.add(self.items)
 
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange:
-        """Drop the new partitions; their rows go back."""
+        """Return the change that drops the new partitions, whose rows return to the default partition."""
         return DropPartitions(tuple(partition_id for partition_id in after.ids if partition_id not in before.ids))
 
     def __str__(self) -> str:
@@ -40,10 +40,11 @@ class AddPartitions(PartitionChange):
 
 @dataclass(frozen=True)
 class SplitPartition(PartitionChange):
-    """Split one partition into several.
+    """Split of one partition into several.
 
     Attributes:
-        items: Upper bounds of the parts, the last one the partition's own; or groups, together its own.
+        items: Upper bounds of the parts, the last of which is the partition's bound; or groups, which together have all
+            its values.
     """
 
     kind = "split"
@@ -69,7 +70,7 @@ class SplitPartition(PartitionChange):
         return scheme.split(self.partition_id, self.items)
 
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange:
-        """Merge the parts."""
+        """Return the change that merges the parts."""
         return MergePartitions(tuple(partition_id for partition_id in after.ids if partition_id not in before.ids))
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class SplitPartition(PartitionChange):
 
 @dataclass(frozen=True)
 class DropPartitions(PartitionChange):
-    """Drop partitions; their rows go to the next range or to the default partition, or are deleted."""
+    """Removal of partitions, whose rows move to the next range or to the default partition, or are deleted."""
 
     kind = "drop"
     form_fields = ("partition_ids", "with_data")
@@ -92,7 +93,7 @@ class DropPartitions(PartitionChange):
         return scheme.drop(self.partition_ids, with_data=self.with_data)
 
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange | None:
-        """Add or split again, if one partition was dropped without its rows."""
+        """Return the change that adds or splits off the partition again; None if several or rows were dropped."""
         if self.with_data or len(self.partition_ids) != 1:
             return None
         [dropped] = self.partition_ids
@@ -113,7 +114,7 @@ class DropPartitions(PartitionChange):
 
 @dataclass(frozen=True)
 class MergePartitions(PartitionChange):
-    """Merge several partitions into one."""
+    """Merge of several partitions into one."""
 
     kind = "merge"
     form_fields = ("partition_ids",)
@@ -125,7 +126,7 @@ class MergePartitions(PartitionChange):
         return scheme.merge(self.partition_ids)
 
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange:
-        """Split again."""
+        """Return the change that splits the merged partition."""
         [merged] = [partition_id for partition_id in after.ids if partition_id not in before.ids]
         parts = [partition_id for partition_id in before.ids if partition_id in self.partition_ids]
         return SplitPartition(merged, tuple(item_of(before, part) for part in parts))
