@@ -1,1 +1,1 @@
-"""The stage of a migration: folders listed, footers read, manifests written."""
+"""Tasks of a migration's stage: list folders, read footers, write manifests."""

@@ -1,4 +1,4 @@
-"""What one task of a migration's stage does in an executor to read footers and to write manifests."""
+"""A task of a migration's stage that reads footers and writes manifests in an executor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 TOTALS = "totals"
 SHOWN = 200
-"""Files with the same problem, up to which a stage names them; all are counted."""
+"""Maximum number of files with the same problem that a stage names; all are counted."""
 
 _TOTAL_SCHEMA = pyarrow.schema(
     [(name, pyarrow.int64()) for name in ("ordinal", "file_count", "row_count", "size_bytes")]
@@ -34,10 +34,10 @@ _TOTAL_SCHEMA = pyarrow.schema(
 
 @dataclass(frozen=True)
 class FileRange:
-    """Files for one task to read: row groups of listings, in the order of the partitions.
+    """The files of one task: row groups of listings, in the order of the partitions.
 
     Attributes:
-        parts: The name of a listing, and which of its row groups.
+        parts: The names of listings, each with its row groups.
     """
 
     number: int
@@ -47,11 +47,11 @@ class FileRange:
 
 @dataclass
 class Problems:
-    """The files that cannot be the table's: some with what is wrong, all counted.
+    """The files that cannot be part of the table: all are counted, and some are named.
 
     Attributes:
-        counts: What is wrong → how many files.
-        shown: Of each problem the first files.
+        counts: Problem → number of files.
+        shown: Problem → the first files.
     """
 
     counts: Counter[FileProblem] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class Problems:
         self._show(error.problem, [RefusedFile.of(error)])
 
     def add_all(self, others: Problems) -> None:
-        """Count the files of a task that comes behind."""
+        """Count the files of a later task."""
         self.counts += others.counts
         for problem, files in others.shown.items():
             self._show(problem, files)
@@ -75,15 +75,15 @@ class Problems:
 
 @dataclass
 class StagedFiles:
-    """What one task has made of its files.
+    """The result of one task.
 
     Attributes:
-        spellings: Field ids, with other names that files use for them.
+        spellings: Field ids with other names that files use for them.
         unknown: Columns that the table does not have, as in `catalog.iceberg.footers.columns.Match`.
         unvectorized: As in `catalog.iceberg.footers.facts.FileFacts`.
-        totals: The file of row counts, below the attempt's folder; None when there is none.
-        first_ordinal, last_ordinal: Of the partitions that have data files here; None when none has.
-        partition_count: How many those are.
+        totals: The file of row counts, below the attempt's folder; None if there is none.
+        first_ordinal, last_ordinal: The first and the last partition with data files in this task; None if none has.
+        partition_count: Number of partitions with data files in this task.
     """
 
     manifests: list[WrittenManifest] = field(default_factory=list)
@@ -101,9 +101,9 @@ class StagedFiles:
 
 
 def read_footers(settings: StageSettings, files: FileRange) -> StagedFiles:
-    """Read the footers of some files, and write the manifests of those that can be the table's.
+    """Read the footers of some files, and write manifests of the usable ones.
 
-    Row counts by partition go into a Parquet file beside the manifests.
+    Row counts by partition are written to a Parquet file beside the manifests.
     """
     work = _Work(settings, files)
     with work.writer or nullcontext():
@@ -120,7 +120,7 @@ class _Work:
         self._name = f"{files.number:06d}-{attempt_id()}"
         self._readers: dict[FileFormat, FooterReader] = {}
         self._records: tuple[int, Any] = (-1, ())
-        self._found = StagedFiles()
+        self._result = StagedFiles()
         self._totals: dict[int, list[int]] = {}
         self.writer = self._open_writer() if settings.writes_manifests else None
 
@@ -130,18 +130,19 @@ class _Work:
         return ManifestWriter(self._layout, f"{self._settings.folder}/{self._name}")
 
     def facts(self) -> Iterator[tuple[SourceFolder, FileInfo, FileFacts | UnusableFileError]]:
-        """Yield each file with its folder, and its facts or what is wrong with it, in order."""
+        """Yield each file, in order, with its folder and its facts or its problem."""
         listed = [
-            each for name, groups in self._files.parts for each in read_files(self._settings.folder, name, groups)
+            file for name, groups in self._files.parts for file in read_files(self._settings.folder, name, groups)
         ]
         if not listed:
             return
-        wanted = {ordinal for ordinal, _ in listed}
-        groups = sorted({ordinal // FOLDERS_A_GROUP for ordinal in wanted})
-        folders = {each.ordinal: each for each in read_folders(self._settings.folder, groups) if each.ordinal in wanted}
-        for each in {folder.format for folder in folders.values()}:
-            self._readers[each] = _reader(self._settings.reader, self._settings.layout, each)
-        threads = max(self._settings.threads_for(each.location) for each in folders.values())
+        used_ordinals = {ordinal for ordinal, _ in listed}
+        groups = sorted({ordinal // FOLDERS_A_GROUP for ordinal in used_ordinals})
+        all_folders = read_folders(self._settings.folder, groups)
+        folders = {folder.ordinal: folder for folder in all_folders if folder.ordinal in used_ordinals}
+        for file_format in {folder.format for folder in folders.values()}:
+            self._readers[file_format] = _reader(self._settings.reader, self._settings.layout, file_format)
+        threads = max(self._settings.threads_for(folder.location) for folder in folders.values())
         items = [(folders[ordinal], file) for ordinal, file in listed]
         answers = in_parallel(lambda item: self._read(*item), items, threads)
         for (folder, file), facts in zip(items, answers, strict=True):
@@ -154,16 +155,16 @@ class _Work:
             return error
 
     def take(self, folder: SourceFolder, file: FileInfo, facts: FileFacts | UnusableFileError) -> None:
-        """Count a file, and write its entry."""
-        found = self._found
+        """Count a file, and write its manifest entry."""
+        result = self._result
         if not isinstance(facts, UnusableFileError) and facts.undated and not self._settings.is_compared:
             facts = unknown_values(file.path, facts.undated, is_comparable=True)
         if isinstance(facts, UnusableFileError):
-            found.problems.add(facts)
+            result.problems.add(facts)
             return
-        found.spellings.update(facts.spellings)
-        found.unknown.update(facts.unknown)
-        found.unvectorized.update(facts.unvectorized)
+        result.spellings.update(facts.spellings)
+        result.unknown.update(facts.unknown)
+        result.unvectorized.update(facts.unvectorized)
         total = self._totals.setdefault(folder.ordinal, [0, 0, 0])
         total[0] += 1
         total[1] += facts.row_count
@@ -174,21 +175,21 @@ class _Work:
             self.writer.add(self._records[1], folder.format, file, facts)
 
     def staged(self) -> StagedFiles:
-        """Write the row counts, and return the rest; the manifests are complete."""
-        found, totals = self._found, self._totals
+        """Write the row counts and return the task's result; the manifests must be complete."""
+        result, totals = self._result, self._totals
         if self.writer is not None:
-            found.manifests = list(self.writer.manifests)
+            result.manifests = list(self.writer.manifests)
         if not totals:
-            return found
-        found.partition_count = len(totals)
-        found.first_ordinal, found.last_ordinal = min(totals), max(totals)
-        found.file_count, found.row_count, found.size_bytes = map(sum, zip(*totals.values(), strict=True))
+            return result
+        result.partition_count = len(totals)
+        result.first_ordinal, result.last_ordinal = min(totals), max(totals)
+        result.file_count, result.row_count, result.size_bytes = map(sum, zip(*totals.values(), strict=True))
         if self._settings.writes_manifests:
             columns: Sequence[Sequence[int]] = [list(totals), *map(list, zip(*totals.values(), strict=True))]
             rows = pyarrow.table(columns, schema=_TOTAL_SCHEMA)
-            found.totals = f"{TOTALS}/{self._name}.parquet"
-            Folder(self._settings.folder).write_rows(found.totals, rows)
-        return found
+            result.totals = f"{TOTALS}/{self._name}.parquet"
+            Folder(self._settings.folder).write_rows(result.totals, rows)
+        return result
 
 
 @lru_cache(maxsize=4)

@@ -1,10 +1,10 @@
-"""What one task of a migration's stage does in an executor to list folders, and what it is told by the driver.
+"""A task of a migration's stage that lists folders in an executor, and its settings.
 
-The folders come in a Parquet file, which the driver writes in the order of the partitions' typed values; the files go
-into Parquet files in the same order, some hundred in each row group. So nothing has to be sorted or shuffled, no row
-passes through the JVM, and what the driver holds grows with the number of row groups only.
+The driver writes the folders to a Parquet file in the order of the partitions' typed values; the tasks write the files
+to Parquet files in the same order, some hundred in each row group. So nothing has to be sorted or shuffled, no row
+passes through the JVM, and the driver's memory grows only with the number of row groups.
 
-A module of its own that imports little, as all that an executor's Python begins with.
+A separate module with few imports, because the Python process of an executor starts without modules.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FOLDERS_A_GROUP = 500
 FILES_A_GROUP = 250
 REMOTE_THREADS = 32
-"""Files, or folders, that a task opens at once where each takes some 20 ms to answer."""
+"""Number of files or folders that a task opens concurrently in remote storage, which takes some 20 ms to answer."""
 
 FOLDERS = "folders.parquet"
 LISTING = "listing"
@@ -54,17 +54,17 @@ _FILE_SCHEMA = pyarrow.schema(
 
 @dataclass(frozen=True)
 class StageSettings:
-    """What all tasks of a stage have to know.
+    """The settings of all tasks of a stage.
 
     Attributes:
-        folder: Where they write, an attempt's own.
-        layout: The Iceberg table's, as JSON of what `Layout.as_json` returns.
-        recursion: What becomes of folders inside a partition's.
-        skip: Folders that no listing looks into.
+        folder: The attempt's folder, where the tasks write.
+        layout: The Iceberg table's layout, as JSON of `Layout.as_json`.
+        recursion: How subfolders of a partition's folder are treated.
+        skip: Folders that are not listed.
         writes_manifests: False for a dry run.
-        is_compared: The rows of both sides are compared afterwards, which shows what footers do not tell.
-        threads: How many files a task opens at once; None to choose by where they are.
-        reader: What reads footers, for measurements of others; None for ours.
+        is_compared: Whether the rows of both tables are compared afterwards, which shows what footers do not.
+        threads: Number of files that a task opens concurrently; None to choose by their location.
+        reader: The reader of footers, for benchmarks of other readers; None for Calve's.
     """
 
     folder: str
@@ -77,7 +77,7 @@ class StageSettings:
     reader: Callable[[Layout, FileFormat], FooterReader] | None = None
 
     def threads_for(self, location: str) -> int:
-        """Return how many files of a location to open at once."""
+        """Return the number of files of a location to open concurrently."""
         from catalog.iceberg.footers.tails import is_local
 
         if self.threads is not None:
@@ -90,8 +90,8 @@ class FolderList:
     """The folders to list.
 
     Attributes:
-        elsewhere_count: How many do not lie where a partition of their values would by itself; only those can have
-            files in common with others.
+        elsewhere_count: Number of folders that are not in the default location of their partition; only these can share
+            files with others.
     """
 
     folder_count: int
@@ -99,15 +99,15 @@ class FolderList:
 
     @property
     def group_count(self) -> int:
-        """How many row groups they make."""
+        """The number of their row groups."""
         return -(-self.folder_count // FOLDERS_A_GROUP)
 
 
 def write_folders(folder: str, pages: Iterable[Sequence[SourceFolder]], usual: UsualLocation) -> FolderList:
-    """Write the folders to list, a page in memory at a time.
+    """Write the folders to list, with one page in memory at a time.
 
     Args:
-        usual: Returns where a partition of these values lies by itself.
+        usual: Returns the default location of a partition with the given values.
     """
     count = elsewhere = 0
     rest: list[SourceFolder] = []
@@ -115,7 +115,7 @@ def write_folders(folder: str, pages: Iterable[Sequence[SourceFolder]], usual: U
         for page in pages:
             rest += page
             count += len(page)
-            elsewhere += sum(each.location != usual(each.values) for each in page)
+            elsewhere += sum(listed.location != usual(listed.values) for listed in page)
             while len(rest) >= FOLDERS_A_GROUP:
                 writer.write_table(_folder_rows(rest[:FOLDERS_A_GROUP]))
                 rest = rest[FOLDERS_A_GROUP:]
@@ -125,15 +125,15 @@ def write_folders(folder: str, pages: Iterable[Sequence[SourceFolder]], usual: U
 
 
 class UsualLocation:
-    """Where partitions lie by themselves."""
+    """The default locations of partitions."""
 
     def __init__(self, root: str, key_names: Sequence[str]) -> None:
-        """Take the table's location, and its partition keys in the order of the values."""
+        """Use the table's location, and its partition keys in the order of the values."""
         self._root = root
         self._key_names = key_names
 
     def __call__(self, values: Sequence[str | None]) -> str:
-        """Return the location of a partition of these values."""
+        """Return the default location of a partition with these values."""
         from catalog.model.partition_names import partition_path
 
         return f"{self._root}/{partition_path(self._key_names, values)}" if self._key_names else self._root
@@ -141,15 +141,15 @@ class UsualLocation:
 
 def _folder_rows(folders: Sequence[SourceFolder]) -> pyarrow.Table:
     columns = [
-        [each.location for each in folders],
-        [list(each.values) for each in folders],
-        [str(each.format) for each in folders],
+        [folder.location for folder in folders],
+        [list(folder.values) for folder in folders],
+        [str(folder.format) for folder in folders],
     ]
     return pyarrow.table(columns, schema=_FOLDER_SCHEMA)
 
 
 def read_folders(folder: str, groups: Sequence[int]) -> Iterator[SourceFolder]:
-    """Yield the folders of some row groups, one after the other."""
+    """Yield the folders of some row groups, in order."""
     rows = Folder(folder).row_groups(FOLDERS, groups)
     ordinals = (
         ordinal for group in groups for ordinal in range(group * FOLDERS_A_GROUP, (group + 1) * FOLDERS_A_GROUP)
@@ -161,7 +161,7 @@ def read_folders(folder: str, groups: Sequence[int]) -> Iterator[SourceFolder]:
 
 @dataclass(frozen=True)
 class ListingTask:
-    """Folders for one task to list: row groups, first and behind the last."""
+    """The folders that one task lists: row groups from `first_group` to `end_group`, exclusive."""
 
     number: int
     first_group: int
@@ -170,12 +170,12 @@ class ListingTask:
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """The files that one task has found.
+    """The files that one task has listed.
 
     Attributes:
-        name: Of the Parquet file, below the attempt's folder.
-        group_sizes: How many files each of its row groups has.
-        digest: Of all of them, as `ListingDigest` writes it.
+        name: Name of the Parquet file, below the attempt's folder.
+        group_sizes: Number of files in each of its row groups.
+        digest: Digest of all files, as `ListingDigest` writes it.
     """
 
     name: str
@@ -184,10 +184,10 @@ class ListedFiles:
 
 
 def list_folders(settings: StageSettings, task: ListingTask) -> ListedFiles:
-    """List some folders, and write what is found, by partition and path.
+    """List some folders, and write their files by partition and path.
 
     Raises:
-        NestedFolderError: A folder has a folder inside, and it was not said what to do with those.
+        NestedFolderError: A folder has a subfolder, and the request does not say how to treat subfolders.
     """
     folders = list(read_folders(settings.folder, range(task.first_group, task.end_group)))
     name = f"{LISTING}/{task.number:06d}-{attempt_id()}.parquet"
@@ -203,9 +203,9 @@ def list_folders(settings: StageSettings, task: ListingTask) -> ListedFiles:
 
 
 def _listed(settings: StageSettings, folders: Sequence[SourceFolder]) -> Iterator[tuple[int, FileInfo]]:
-    threads = max((settings.threads_for(each.location) for each in folders), default=1)
-    found = in_parallel(partial(_files, settings), folders, threads)
-    for folder, files in zip(folders, found, strict=True):
+    threads = max((settings.threads_for(folder.location) for folder in folders), default=1)
+    files_by_folder = in_parallel(partial(_files, settings), folders, threads)
+    for folder, files in zip(folders, files_by_folder, strict=True):
         for file in files:
             yield folder.ordinal, file
 
@@ -218,8 +218,8 @@ def _files(settings: StageSettings, folder: SourceFolder) -> list[FileInfo]:
 
 def _in_groups(files: Iterable[tuple[int, FileInfo]]) -> Iterator[list[tuple[int, FileInfo]]]:
     group: list[tuple[int, FileInfo]] = []
-    for each in files:
-        group.append(each)
+    for file in files:
+        group.append(file)
         if len(group) == FILES_A_GROUP:
             yield group
             group = []
@@ -245,6 +245,6 @@ def read_files(folder: str, name: str, groups: Sequence[int]) -> Iterator[tuple[
 
 
 def attempt_id() -> int:
-    """Return the number of this try at a task, unlike all others of the job: two may run at once."""
+    """Return the number of this attempt at a task, which is unique in the job, because two attempts may run at once."""
     context = TaskContext.get()
     return 0 if context is None else context.taskAttemptId()

@@ -1,4 +1,4 @@
-"""Run a function over tasks in executors, with its errors as they are."""
+"""Running of a function over tasks in executors, with unchanged catalog errors."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def run_tasks(
     counted: Callable[[_R], int] | None = None,
     counter: Accumulator[int] | None = None,
 ) -> list[_R]:
-    """Return what a function returns for each task, in their order.
+    """Return the results of a function for all tasks, in their order.
 
     Args:
-        counted: How much of what `counter` counts a task has done, by what it returned.
+        counted: Returns the amount to add to `counter` for a task's result.
 
     Raises:
-        CatalogError: A task raised one that no repetition mends; the first one.
+        CatalogError: The first error of a task that is not retryable.
     """
     if not tasks:
         return []
@@ -53,7 +53,7 @@ def _run(
         except CatalogError as error:
             if error.retryable:
                 raise
-            # Spark would wrap it into a stack of the JVM's.
+            # Returned, because Spark would wrap a raised error in a JVM stack trace.
             yield error
             return
         if counter is not None and counted is not None:

@@ -1,1 +1,1 @@
-"""Data files of tables, written where no reader looks."""
+"""Writing of tables' data files to staging folders."""

@@ -1,7 +1,7 @@
-"""What one task of an index build does in an executor.
+"""A task of an index build in an executor.
 
-A module of its own that imports little: the Python of an executor begins with nothing, and a second of imports would be
-a good part of the whole build.
+A separate module with few imports: the Python process of an executor starts without modules, and a second of imports
+would be a large part of the build.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 def backfill_ranges(
     storage: Storage, job: BuildPartitionIndexJob, table: Table, index: PartitionIndex, ranges: Iterable[IdRange]
 ) -> BackfillReport:
-    """Backfill ranges for as long as nobody has taken the job's place.
+    """Backfill ranges while no other attempt has replaced the job's.
 
     Raises:
-        FencedError: The attempt was given up.
+        FencedError: The attempt was abandoned.
         IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
     """
     operations = Operations(storage)
 
     def guard(connection: Connection) -> None:
-        # What a given-up attempt still writes is what its successor would have written.
+        # No lock is needed: an abandoned attempt writes the same items as its successor.
         operations.guard(connection, job.operation_id, job.step, job.attempt, hold=False)
 
     return building.backfill(storage, table, index, ranges, guard)
@@ -51,7 +51,7 @@ def run_task(
         address: The database, without a password (`spark_jobs.sessions.executor_catalog`).
 
     Yields:
-        The report; or an error that no repetition mends, as it is: Spark would wrap it into a stack of the JVM's.
+        The report; or an error that is not retryable, because Spark would wrap a raised one in a JVM stack trace.
     """
     storage = Storage(executor_url(address))
     try:

@@ -1,4 +1,4 @@
-"""LOAD DATA: which files are meant, and how they are read."""
+"""Format and options of the files of LOAD DATA."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _DATES = "[yyyy-MM-dd][yyyy-M-d][yyyy/MM/dd][yyyy/M/d]"
 def source_job(
     operation_id: str, table: Table, path: str, files: Sequence[FileInfo], options: Mapping[str, str]
 ) -> SourceJob:
-    """Return how files are read for a table.
+    """Return the settings to read files for a table.
 
     Args:
-        options: Names in capital letters: FORMAT; FILEHEADER with the columns of files without a header; those of
-            CarbonData's for CSV; DATEFORMAT and TIMESTAMPFORMAT.
+        options: Names in capital letters: FORMAT; FILEHEADER with the columns of files without a header; CarbonData's
+            options for CSV; DATEFORMAT and TIMESTAMPFORMAT.
 
     Raises:
-        SourceFileError: The format cannot be told, or an option is not known.
+        SourceFileError: The format cannot be determined, or an option is unknown.
     """
     left = dict(options)
     source_format = _format(path, files, left.pop("FORMAT", None))
@@ -65,7 +65,7 @@ def source_job(
     for name, value in left.items():
         if name not in known:
             raise SourceFileError(
-                f"option {name} is not known for {source_format.upper()}; use "
+                f"unknown option {name} for {source_format.upper()}; use "
                 f"{', '.join(('FORMAT', *(['FILEHEADER'] if source_format == 'csv' else []), *sorted(known)))}"
             )
         read[known[name]] = value.lower() if name in ("HEADER", "MULTILINE") else value
@@ -77,7 +77,7 @@ def source_job(
         table=table.full_name,
         source_format=source_format,
         source_options=read,
-        columns=[(each.name, each.type) for each in _in_file_order(table, columns, names)],
+        columns=[(column.name, column.type) for column in _in_file_order(table, columns, names)],
         keys=[(key.name, key.type) for key in table.partition_keys],
     )
 
@@ -85,13 +85,13 @@ def source_job(
 def _format(path: str, files: Sequence[FileInfo], named: str | None) -> str:
     if named is not None:
         if named.lower() not in FORMATS:
-            raise SourceFileError(f"format {named!r} is not known; use {', '.join(FORMATS)}")
+            raise SourceFileError(f"unknown format {named!r}; use {', '.join(FORMATS)}")
         return named.lower()
-    found = {_SUFFIXES.get(_suffix(file.path)) for file in files}
-    if len(found) == 1 and (only := found.pop()) is not None:
-        return only
+    formats = {_SUFFIXES.get(_suffix(file.path)) for file in files}
+    if len(formats) == 1 and (common_format := formats.pop()) is not None:
+        return common_format
     raise SourceFileError(
-        f"source {path}: the names of its files do not tell their format; write OPTIONS('FORMAT'='csv'), or "
+        f"source {path}: the file names do not show a common format; write OPTIONS('FORMAT'='csv'), or "
         f"{', '.join(FORMATS[1:])}"
     )
 

@@ -1,4 +1,4 @@
-"""Moving the rows of a rebalancing plan: into new files, out of just those that hold rows of several partitions."""
+"""Rewriting of the files of a rebalancing plan, which have rows of several partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from spark_jobs.writing.scheme_files import write_rows
 log = logging.getLogger("spark_jobs.writing.rebalancing")
 
 _MOST_FILES = 4
-"""Without a shuffle, at most so many times the files that the rows' size asks for are written."""
+"""Maximum ratio, without a shuffle, of written files to the number of files that the rows' size needs."""
 
 
 def rebalance(
@@ -31,14 +31,14 @@ def rebalance(
     *,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
-    """Change the partitions of a table, and move the rows that this concerns; done again, it returns the same report.
+    """Change the partitions of a table and move the affected rows; a repeated call returns the same report.
 
-    Readers see the table before or after, never between; files that were replaced stay for them until vacuum.
+    Readers see the table before or after the change, never in between; replaced files stay for them until vacuum.
 
     Raises:
         TableNotFoundError, PartitionNotFoundError, InvalidSchemeError: The change does not fit the table.
-        OperationConflictError: Another operation is at work on the table.
-        VerificationFailedError: The new files do not hold as many rows as the old ones; nothing was changed.
+        OperationConflictError: Another operation works on the table.
+        VerificationFailedError: The new files do not have as many rows as the old ones; nothing was changed.
     """
     operation = catalog.rebalancing.begin(operation_id, table, change, requested_by=requested_by)
     if operation.is_committed:
@@ -53,18 +53,18 @@ def rebalance(
 
 
 def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
-    """Write the rows of a plan's files into files of their new partitions, with a manifest; return how many rows.
+    """Write the rows of a plan's files to files of their new partitions, with a manifest; return the number of rows.
 
     Args:
-        folder: Below the table's location; nothing is there yet.
+        folder: A folder below the table's location that does not exist yet.
 
     Raises:
-        VerificationFailedError: One of the files has rows that its partition cannot have.
+        VerificationFailedError: A file has rows that cannot belong to its partition.
     """
     rows = read_data_files(spark, plan.table, plan.rewritten)
     without_shuffle = len(plan.rewritten) * len(plan.targets)
     shuffle = without_shuffle > _MOST_FILES * plan.estimated_files
-    log.info("%s: moving %d rows out of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
+    log.info("%s: moving %d rows of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
     return write_rows(
         rows,
         plan.table,

@@ -1,4 +1,4 @@
-"""Data files of tables with a partition scheme: written where no reader looks, and read by the catalog's list."""
+"""Writing of data files and manifests of tables with a partition scheme."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ log = logging.getLogger("spark_jobs.writing.scheme_files")
 
 _FOOTER_THREADS = 8
 _LOCAL_FOOTERS = 256
-"""Files up to which their footers are read in this process: a task in Python takes as long as some hundred of them."""
+"""Maximum number of footers that are read in this process: starting a Python task takes as long as some hundred."""
 
 _FOOTERS_A_TASK = 500
 _SHUFFLED_TO_WRITTEN = 2
-"""Shuffled rows take about so many times the bytes of the Parquet files that they become."""
+"""Approximate ratio of the bytes of shuffled rows to the bytes of their Parquet files."""
 
 _OPEN_FILES = 4
-"""Files that a task may write at a time instead of sorting its rows by partition; each takes memory for its rows."""
+"""Number of files that a task may write at a time without sorting its rows by partition; each needs memory."""
 
 _ADVISORY = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _TIMESTAMPS = "spark.sql.parquet.outputTimestampType"
@@ -55,24 +55,24 @@ def write_rows(
     among: Collection[int] | None = None,
     size: Total | None = None,
 ) -> int:
-    """Write rows as data files of their partitions, each file sorted, and the manifest beside them.
+    """Write rows as sorted data files of their partitions, with a manifest.
 
     Args:
-        rows: The table's columns.
-        scheme: Which may be another one than the table has now.
-        folder: Below the table's location; nothing is there yet.
-        shuffle: Bring the rows of a partition together first, in as few files as their size allows; rows of a great
-            partition are spread over several. False writes what each task reads, for few and great files of few
-            partitions.
-        is_counted: Count the rows on their way, too, which whoever knows their number beforehand need not.
-        among: The partitions that the rows belong to, if they are known.
-        size: Of the files that the rows come from, which tells how many rows make a file of the table's size.
+        rows: Rows with the table's columns.
+        scheme: The scheme, which may differ from the table's current one.
+        folder: A folder below the table's location that does not exist yet.
+        shuffle: Shuffle rows by partition first, so that each partition has as few files as its size allows; a large
+            partition is spread over several tasks. Without it, each task writes the rows that it reads, which suits a
+            few large files of a few partitions.
+        is_counted: Also count the rows as they are written; a caller that knows their number does not need it.
+        among: The partitions that the rows may belong to, if known.
+        size: The total of the rows' source files, to compute how many rows make a file of the target size.
 
     Returns:
-        The number of rows; of those that are not counted, in the files.
+        The number of counted rows, or else of the rows in the files.
 
     Raises:
-        VerificationFailedError: There is a row of a partition that rows cannot belong to.
+        VerificationFailedError: A row belongs to a partition that is not in `among`.
     """
     spark, observed = rows.sparkSession, Observation() if is_counted else None
     values = {column.name: f.col(f"`{column.name}`") for column in table.columns}
@@ -87,7 +87,7 @@ def write_rows(
     writer = placed.write.partitionBy(PARTITION_FOLDER)
     if size is not None and size.size_bytes:
         most = max(1, target_file_bytes(table) * size.row_count // size.size_bytes)
-        # A file that is a little too great is better than another one that is tiny.
+        # A file that is slightly too large is better than an additional tiny file.
         writer = writer.option("maxRecordsPerFile", most + most // 4)
     with _settings(spark, table, is_sorted=is_sorted):
         writer.parquet(f"{spark_path(table.location)}/{folder}")
@@ -100,8 +100,8 @@ def write_rows(
             if among is not None and file.partition_id not in among:
                 raise VerificationFailedError(
                     f"table {table.full_name}: {file.path} has rows that belong to none of the partitions "
-                    f"{', '.join(map(str, sorted(among)))}, so one of the files that they come from is in a partition "
-                    "that it does not belong to; nothing was changed"
+                    f"{', '.join(map(str, sorted(among)))}, so one of their source files is in a wrong partition; "
+                    "nothing was changed"
                 )
             written += file.row_count
             yield file
@@ -112,15 +112,15 @@ def write_rows(
 
 @contextmanager
 def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator[None]:
-    """Set the size of files, and write timestamps so that their footers have statistics."""
-    wanted = {
+    """Set the size of files, and a timestamp type for which footers have statistics."""
+    settings = {
         _ADVISORY: str(_SHUFFLED_TO_WRITTEN * target_file_bytes(table)),
         _TIMESTAMPS: "TIMESTAMP_MICROS",
-        # Beyond its open files, Spark would sort the rest anew, by partition alone.
+        # With more files than this, Spark sorts the remaining rows again, by partition only.
         _WRITERS: "0" if is_sorted else str(_OPEN_FILES),
     }
-    before = {name: str(spark.conf.get(name)) for name in wanted}
-    for name, value in wanted.items():
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
         spark.conf.set(name, value)
     try:
         yield
@@ -130,13 +130,14 @@ def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator
 
 
 def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: str) -> Iterable[NewFile]:
-    """Yield what the footers say of the files in a folder; those of many files are read by Spark's tasks."""
+    """Return the files in a folder with the facts of their footers; Spark tasks read the footers of many files."""
     location = Folder(f"{table.location}/{folder}")
     paths = [file.path.removeprefix(f"{location.location}/") for file in location.files()]
     if len(paths) <= _LOCAL_FOOTERS:
         return _footers(table, scheme, folder, paths)
     slices = -(-len(paths) // _FOOTERS_A_TASK)
-    return in_tasks(spark, paths, slices, lambda some: _footers(table, scheme, folder, list(some))).toLocalIterator()
+    footers = in_tasks(spark, paths, slices, lambda task_paths: _footers(table, scheme, folder, list(task_paths)))
+    return footers.toLocalIterator()
 
 
 def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:

@@ -1,4 +1,4 @@
-"""Adding rows to a table with a partition scheme: all of them become visible at once, or none does."""
+"""Atomic loading of rows into a table with a partition scheme."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from spark_jobs.writing.scheme_files import write_rows
 log = logging.getLogger("spark_jobs.writing.scheme_loading")
 
 _USUAL_BYTES = 1_000_000
-"""Of so great a file, its rows take nearly all."""
+"""Size from which rows, and not the footer, make up nearly all of a file."""
 
 LOAD = "load"
-"""The step of the operation that a load is."""
+"""The step of a load's operation."""
 
 
 def load_rows(
@@ -46,23 +46,23 @@ def load_rows(
     *,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
-    """Add rows to a table with a partition scheme, in one operation; done again, it returns the same report.
+    """Add rows to a table with a partition scheme, in one operation; a repeated call returns the same report.
 
-    Of a RANGE_INTERVAL table, the partitions for rows beyond the last bound are created in the same transaction, up to
-    `catalog.rebalancing.planning.new_partition_limit`. Rows farther out stay in the default partition, 0.
+    For a RANGE_INTERVAL table, the partitions for rows beyond the last bound are created in the same transaction, up to
+    `catalog.rebalancing.planning.new_partition_limit`. Rows beyond this limit stay in the default partition, 0.
 
     Args:
-        rows: The table's columns, by name; each value becomes one of its column's type exactly
+        rows: Rows with the table's columns, by name; each value must be exactly convertible to its column's type
             (`spark_jobs.rows.value_checks`).
 
     Returns:
-        The report: `rows_loaded`, `files_written`, `rows_written`, `bytes_written`, `partitions_created`; of rows too
-        far out for a partition of their own `rows_outside`, and a `warning`.
+        The report: `rows_loaded`, `files_written`, `rows_written`, `bytes_written`, `partitions_created`; for rows
+        beyond the limit also `rows_outside` and a `warning`.
 
     Raises:
-        TableNotFoundError: There is no such table.
-        InvalidSchemeError: It has no partition scheme.
-        OperationConflictError: Another operation is at work on the table.
+        TableNotFoundError: The table does not exist.
+        InvalidSchemeError: The table has no partition scheme.
+        OperationConflictError: Another operation works on the table.
         InvalidRowsError: The rows lack a column, or have a value that does not fit its column.
     """
     operation = catalog.operations.begin(
@@ -88,7 +88,7 @@ def load_rows(
         size = _usual_size(catalog, definition)
         row_count = write_rows(rows, definition, after, folder, among=extension.partition_ids, size=size)
         check.finish()
-        retired = [each.id for each in placing.rewritten]
+        retired = [file.id for file in placing.rewritten]
         change = FileChange(before, after, folder, row_count, placing.relabelled, retired)
         report = {
             "rows_loaded": row_count - Total.of(placing.rewritten).row_count,
@@ -99,15 +99,15 @@ def load_rows(
 
 
 def _usual_size(catalog: Catalog, table: Table) -> Total | None:
-    """Return what the table holds, which tells how great its rows are; None if its files are too small for that.
+    """Return the table's total, from which the size of a row follows; None if its files are too small for that.
 
-    Spark finds out how much a task writes for a partition only as it writes it. A task with many rows of one partition,
-    as that of a file that cannot be read in parts, would write them all into one file.
+    Without this size, Spark does not limit the files that a task writes: a task with many rows of one partition, for
+    instance from a file that cannot be split, would write all of them to one file.
     """
     total = sum(
         (
-            Total(each.file_count, each.row_count, each.size_bytes)
-            for each in catalog.scheme_partitions(table.full_name)
+            Total(partition.file_count, partition.row_count, partition.size_bytes)
+            for partition in catalog.scheme_partitions(table.full_name)
         ),
         Total(),
     )
@@ -117,13 +117,13 @@ def _usual_size(catalog: Catalog, table: Table) -> Total | None:
 
 @dataclass(frozen=True)
 class _Extension:
-    """A scheme with partitions for the rows of a load.
+    """A scheme extended with partitions for the rows of a load.
 
     Attributes:
-        scheme: With those that it makes by itself.
+        scheme: The scheme with the new partitions.
         partition_ids: The partitions that the rows, and those of the default partition, may belong to; None for all.
-        rows_outside: How many rows are too far out for a partition of their own.
-        farthest: The greatest of their values, as text.
+        rows_outside: Number of rows beyond the limit of new partitions.
+        farthest: The maximum of their values, as a string.
     """
 
     scheme: Scheme
@@ -132,21 +132,21 @@ class _Extension:
     farthest: str | None = None
 
     def report(self, table: Table) -> dict[str, Any]:
-        """Return what a load reports of rows outside; nothing when there are none."""
+        """Return the fields of a load's report about rows outside; empty if there are none."""
         if not self.rows_outside:
             return {}
         warning = (
             f"table {table.full_name}: {self.rows_outside:,} row(s) with {self.scheme.column} up to {self.farthest} "
             f"are in the default partition, {DEFAULT_PARTITION}, because a load adds at most "
             f"{new_partition_limit(table):,} partitions and a table has at most {MAXIMUM_PARTITIONS:,}. Correct the "
-            f"values; or raise the property {NEW_PARTITIONS_PROPERTY}, or use ALTER TABLE … ADD PARTITION"
+            f"values, raise the property {NEW_PARTITIONS_PROPERTY}, or use ALTER TABLE … ADD PARTITION"
         )
         log.warning("%s", warning)
         return {"rows_outside": self.rows_outside, "warning": warning}
 
 
 def _extended(scheme: Scheme, rows: DataFrame, limit: int) -> _Extension:
-    """Return the scheme with partitions for all rows that are not too far out, if it makes them by itself."""
+    """Return the scheme with partitions for all rows within the limit, if loads extend this scheme."""
     if not isinstance(scheme, IntervalScheme):
         return _Extension(scheme)
     value, reach = f.expr(value_sql(scheme.column, scheme.value_type)), scheme.reach(limit)
@@ -163,13 +163,13 @@ def _extended(scheme: Scheme, rows: DataFrame, limit: int) -> _Extension:
         return _Extension(scheme, frozenset([DEFAULT_PARTITION]), rows_outside, farthest)
     after = scheme.extended_to(_typed(scheme, greatest))
     first, last = (after.ids.index(after.partition_of(_typed(scheme, text))) for text in (least, greatest))
-    # The rows of the default partition that have ranges now are in new ones.
+    # Rows of the default partition that now have a range belong to new partitions.
     possible = {DEFAULT_PARTITION, *after.ids[first : last + 1], *after.ids[len(scheme.ids) :]}
     return _Extension(after, frozenset(possible), rows_outside, farthest)
 
 
 def _plain(scheme: Scheme, value: SparkColumn) -> SparkColumn:
-    # A text of a timestamp would be one of the session's time zone.
+    # Timestamps as numbers, because a string would depend on the session's time zone.
     return f.unix_micros(value) if isinstance(scheme.value_type, TimestampType) else value.cast("string")
 
 
@@ -178,9 +178,9 @@ def _typed(scheme: Scheme, plain: str | int) -> KeyValue:
 
 
 def _out_of_default(catalog: Catalog, table: Table, before: Scheme, after: Scheme) -> Placing:
-    """Return what becomes of the files of the default partition whose rows have partitions of their own now."""
+    """Return the placing of the default partition's files in the extended scheme."""
     if before == after:
         return Placing([], {})
-    possible = (DEFAULT_PARTITION, *(each for each in after.ids if each not in before.ids))
+    possible = (DEFAULT_PARTITION, *(partition_id for partition_id in after.ids if partition_id not in before.ids))
     files = catalog.scan_files(table.full_name, f"_partition_id = {DEFAULT_PARTITION}").files
     return place_files(after, files, {DEFAULT_PARTITION: possible})

@@ -1,4 +1,4 @@
-"""Listing the files that a load has staged, with their rows."""
+"""List of the files that a load has staged, with their row counts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from spark_jobs.reading.sources import read_path, spark_path
 from spark_jobs.rows.file_formats import file_options, spark_type
 
 _FEW_ROWS = 1_000
-"""Rows up to which the files are counted in this process: there are no more files than rows."""
+"""Maximum number of rows for which files are listed in this process: there are at most as many files as rows."""
 
 
 def list_staged(spark: SparkSession, table: Table, staging: str, row_count: int) -> int:
-    """Write the list of what is staged; return how many rows that is."""
+    """Write the list of the staged files; return their number of rows."""
     if row_count <= _FEW_ROWS and table.format in (FileFormat.PARQUET, FileFormat.ORC):
         folder = Folder(f"{table.location}/{staging}")
         rows = list(_listed_here(table, folder))
@@ -39,15 +39,15 @@ def list_staged(spark: SparkSession, table: Table, staging: str, row_count: int)
 def _listed_here(table: Table, folder: Folder) -> Iterator[dict[str, Any]]:
     data = folder.inside(STAGED_DATA)
     files = [(file, file.path.removeprefix(f"{data.location}/")) for file in data.files()]
-    counts = in_parallel(lambda each: data.row_count(each[1], table.format), files)
+    counts = in_parallel(lambda listed: data.row_count(listed[1], table.format), files)
     counted = [(path, file.size_bytes, count) for (file, path), count in zip(files, counts, strict=True) if count]
-    for parent, group in groupby(counted, key=lambda each: each[0].rpartition("/")[0]):
-        some = list(group)
+    for parent, group in groupby(counted, key=lambda file: file[0].rpartition("/")[0]):
+        folder_files = list(group)
         yield {
             "values": [value for _, value in parse_partition_path(parent)],
-            "files": [path.rpartition("/")[2] for path, _, _ in some],
-            "row_count": sum(count for _, _, count in some),
-            "size_bytes": sum(size for _, size, _ in some),
+            "files": [path.rpartition("/")[2] for path, _, _ in folder_files],
+            "row_count": sum(count for _, _, count in folder_files),
+            "size_bytes": sum(size for _, size, _ in folder_files),
         }
 
 
@@ -55,7 +55,7 @@ def _listed_by_spark(spark: SparkSession, table: Table, folder: str) -> DataFram
     keys = [f"`{key}`" for key in table.key_names]
     schema = [f"`{column.name}` {spark_type(column.type)}" for column in file_layout(table, table.format)]
     reader = spark.read.format(table.format).options(**file_options(table.format))
-    # Whatever they look like, the keys are texts.
+    # The keys are read as strings, because Spark would infer other types from the paths.
     written = reader.schema(", ".join([*schema, *[f"{key} string" for key in keys]])).load(folder)
     files = written.groupBy(
         *keys, f.col("_metadata.file_name").alias("file"), f.col("_metadata.file_size").alias("size")

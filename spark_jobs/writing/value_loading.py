@@ -1,4 +1,4 @@
-"""Adding rows to tables without a partition scheme: to partitions that exist, new ones, and unpartitioned tables."""
+"""Appending of rows to tables without a partition scheme, partitioned or not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spark_jobs.writing.staged_files import list_staged
 log = logging.getLogger("spark_jobs.writing.value_loading")
 
 APPEND = "append_rows"
-"""The step of the operation that an append is."""
+"""The step of an append's operation."""
 
 
 def append_rows(
@@ -38,30 +38,31 @@ def append_rows(
     *,
     requested_by: str | None = None,
 ) -> dict[str, Any]:
-    """Add rows to a table, in one operation; done again, it returns the same report.
+    """Append rows to a table, in one operation; a repeated call returns the same report.
 
-    Partitions that exist get further files, and new ones are added with their index items, when all files are in their
-    places. A reader that lists the folder of a partition, or of a table without partitions, may see some of the new
-    files before that, and until an append that was interrupted is undone, which the next load of the table begins with.
-    New partitions are seen as a whole or not at all.
+    Existing partitions get additional files, and new ones are added with their index items, after all files are in
+    place. Readers that list the folder of a partition, or of a table without partitions, may see some of the new files
+    earlier, and the files of an interrupted append until the next load of the table removes them. New partitions become
+    visible completely or not at all.
 
-    A new partition whose default folder has files that the catalog does not know, as a dropped one leaves them, gets a
-    folder beside it, so that it has just the rows that were added.
+    If the default folder of a new partition has files that the catalog does not know, such as those of a dropped
+    partition, the new partition gets another folder beside it, so that it has exactly the added rows.
 
     Args:
-        frame: The table's columns and partition keys by name, in any order and case; a column that it lacks is null.
-            An empty text in a key is Hive's null.
+        frame: Rows with the table's columns and partition keys by name, in any order and case; a missing column is
+        null.
+            An empty string in a key is Hive's null.
 
     Returns:
         The report: `rows`, `files`, `bytes`, `partitions_added` and `partitions_extended`.
 
     Raises:
-        TableNotFoundError: There is no such table.
-        NotATableError, UnsupportedFormatError, UnsupportedChangeError: Nothing can be added to it like this.
-        InvalidRowsError: The rows lack a key, have a column that the table does not have, or a value of another type.
+        TableNotFoundError: The table does not exist.
+        NotATableError, UnsupportedFormatError, UnsupportedChangeError: The table does not support appends.
+        InvalidRowsError: The rows lack a key, have an unknown column, or a value of another type.
         InvalidPartitionError: A partition index does not admit a new partition.
-        OperationConflictError: Another operation is at work on the table.
-        ConflictError: A partition is quarantined, or was added by somebody else meanwhile.
+        OperationConflictError: Another operation works on the table.
+        ConflictError: A partition is quarantined, or was added concurrently.
     """
     definition = catalog.get_table(table)
     _refuse_others(definition)
@@ -84,7 +85,7 @@ def append_rows(
             raise
         except Exception:
             require_attempt()
-            # No other operation is at work on the table, so nobody needs what this attempt has written.
+            # No other operation works on the table, so the files of this attempt are not needed.
             catalog.loading.discard_staging(definition, (operation_id, APPEND, attempt))
             raise
 
@@ -92,23 +93,23 @@ def append_rows(
 def _refuse_others(table: Table) -> None:
     require_value_rows(table)
     if not table.columns:
-        raise InvalidRowsError(f"table {table.full_name} has only partition keys, so there is nothing to write")
+        raise InvalidRowsError(f"table {table.full_name} has only partition keys, so rows cannot be added")
 
 
 # --- the rows -------------------------------------------------------------------------------------------------------
 
 
 def _written(table: Table, columns: Sequence[CheckedColumn]) -> Iterator[SparkColumn]:
-    """Yield what is written: the columns as files have them, then each partition key as the text of a path."""
+    """Yield the written columns: the columns in the files' order, then the partition keys as strings for paths."""
     yield from as_stored(table, {checked.column.name: checked.value for checked in columns})
     keys = [checked for checked in columns if checked.column.name in table.key_names]
     yield from (_key_text(checked).alias(checked.column.name) for checked in keys)
 
 
 def _key_text(checked: CheckedColumn) -> SparkColumn:
-    """Return a key's value as Hive writes it into a path."""
+    """Return a key's value as Hive writes it to a path."""
     key_type = parse_key_type(checked.column.type)
-    # Spark writes both zeros into folders of their own; what is added to zero has no sign.
+    # Spark writes 0.0 and -0.0 to different folders; adding 0.0 removes the sign.
     is_float = isinstance(key_type, FloatingType)
     value = checked.value + f.lit(0.0).cast(str(key_type)) if is_float else checked.value
     return f.nullif(value.cast("string"), f.lit(""))
@@ -125,11 +126,11 @@ def _stage(
     rows: DataFrame,
     columns: Sequence[CheckedColumn],
 ) -> None:
-    """Write the rows where no reader looks, and the list of the files beside them.
+    """Write the rows, and the list of their files, to the staging folder.
 
     Raises:
-        InvalidRowsError: A value is not of its column's type.
-        VerificationFailedError: The files do not hold as many rows as were given.
+        InvalidRowsError: A value does not have its column's type.
+        VerificationFailedError: The files do not have as many rows as were given.
     """
     check = RowCheck(table, first_problem(columns))
     written = check.observe(rows).select(*_written(table, columns))
@@ -144,7 +145,7 @@ def _stage(
     listed = list_staged(spark, table, staging, given_rows)
     if listed != given_rows:
         raise VerificationFailedError(
-            f"table {table.full_name}: {given_rows:,} rows were given and {listed:,} are in the files written to "
+            f"table {table.full_name}: {given_rows:,} rows were given, but {listed:,} are in the files written to "
             f"{folder}; nothing was added. Append them again"
         )
-    log.info("%s: %d rows are staged in %s", table.full_name, listed, folder)
+    log.info("%s: staged %d rows in %s", table.full_name, listed, folder)

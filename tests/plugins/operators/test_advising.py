@@ -176,7 +176,7 @@ def test_nothing_is_done_that_was_not_proposed(tables: Catalog) -> None:
         with pytest.raises(AirflowFailException, match=said):
             ApplyProposalOperator(task_id="apply", **{**names, **other}).execute(task.context)
     for task, other in ((Task(dry_run=True), {}), (Task(), {"table": COUNTED})):
-        with pytest.raises(AirflowSkipException, match="are not done"):
+        with pytest.raises(AirflowSkipException, match="are not applied"):
             ApplyProposalOperator(task_id="apply", **{**names, **other}).execute(task.context)
 
 
