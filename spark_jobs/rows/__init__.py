@@ -1,1 +1,1 @@
-"""What holds for single rows and columns, whichever job reads or writes them."""
+"""Rules for rows and columns that all jobs share."""

@@ -1,7 +1,7 @@
-"""Columns of type char(n) as Spark's own tables have them: padded with blanks to n, and compared as such.
+"""Columns of type char(n) as in Spark's own tables: padded with blanks to n.
 
-Files have values with blanks at their end, or without, as their writers liked. Spark pads a literal, or a shorter char,
-that it compares with such a column.
+Values in files have trailing blanks or not, depending on the writer. Spark pads a literal, or a shorter char, that it
+compares with such a column.
 
 Source: Spark's `ApplyCharTypePadding` and `CharVarcharUtils`.
 """
@@ -23,15 +23,15 @@ _CHAR = re.compile(r"\bchar\s*\(", re.IGNORECASE)
 
 
 def char_metadata(column: Column) -> dict[str, str]:
-    """Return the metadata by which Spark knows that a column is a char, or has one inside; none for others."""
+    """Return the metadata that marks a column as a char, or with a nested char, for Spark; empty for others."""
     return {OWN_TYPE: column.type} if _CHAR.search(column.type) else {}
 
 
 def with_padded_chars(frame: DataFrame, table: Table) -> DataFrame:
-    """Return the rows of a table, each char padded to its length; the frame itself when there is none.
+    """Return the rows of a table with chars padded to their length; the frame itself if the table has no chars.
 
     Args:
-        frame: The table's columns, then its partition keys.
+        frame: Rows with the table's columns, then its partition keys.
     """
     columns = (*table.columns, *table.partition_keys)
     if not any(map(char_metadata, columns)):

@@ -1,4 +1,4 @@
-"""What Spark has to be told to read and write the files of Hive-style tables."""
+"""Spark options, types and columns to read and write the files of Hive-style tables."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from catalog.tables.columns import file_layout
 from catalog.tables.own_files import base_name
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
-"""A text type with a length."""
+"""A string type with a length."""
 
 _OPTIONS = {FileFormat.CSV: {"header": "true"}}
 _WRITER_OPTIONS = {
-    # By default Spark's writer of CSV trims texts and cuts times to milliseconds.
+    # By default, Spark's CSV writer trims strings and truncates times to milliseconds.
     FileFormat.CSV: {
         "ignoreLeadingWhiteSpace": "false",
         "ignoreTrailingWhiteSpace": "false",
@@ -29,12 +29,12 @@ _WRITER_OPTIONS = {
 
 
 def file_options(file_format: FileFormat) -> dict[str, str]:
-    """Return the options with which files of a format are read, and written."""
+    """Return the options to read and write files of a format."""
     return dict(_OPTIONS.get(file_format, {}))
 
 
 def writer_options(catalog: Catalog, file_format: FileFormat) -> dict[str, str]:
-    """Return the options with which data files are written that PURGE knows as the catalog's own by their names.
+    """Return the options to write data files with names by which PURGE recognises the catalog's own files.
 
     Source: `HadoopMapReduceCommitProtocol.getFilename` of Spark.
     """
@@ -43,7 +43,7 @@ def writer_options(catalog: Catalog, file_format: FileFormat) -> dict[str, str]:
 
 
 def spark_type(type_text: str) -> str:
-    """Return a column's type as Spark's readers and writers take it, which have no char and no varchar."""
+    """Return a column's type for Spark's readers and writers, which do not support char and varchar."""
     return SIZED_TEXT.sub("string", type_text)
 
 
@@ -51,25 +51,26 @@ _NESTED_TYPE = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
 
 
 def written_columns(table: Table) -> Iterator[tuple[Column, str, dict[str, int]]]:
-    """Yield the columns of new files: the column, its name there, and the metadata that the writer of Parquet takes.
+    """Yield the columns of new files: the column, its name in the file, and metadata for the Parquet writer.
 
-    Those of CSV, which readers find by position, keep the places of columns that were dropped. Files with nested
-    columns have no field ids: Spark's writer cannot give one to the elements of arrays and maps, and readers that go by
-    ids, as Iceberg's do, would find nothing in them.
+    CSV files keep the positions of dropped columns, because readers find columns by position. Files with nested columns
+    have no field ids: Spark's writer cannot assign ids to the elements of arrays and maps, and readers that use ids,
+    such as Iceberg's, would read them as null.
 
     Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY`.
     """
     by_position = table.format is FileFormat.CSV
-    has_ids = table.format is FileFormat.PARQUET and not any(_NESTED_TYPE.match(each.type) for each in table.columns)
+    has_nested = any(_NESTED_TYPE.match(column.type) for column in table.columns)
+    has_ids = table.format is FileFormat.PARQUET and not has_nested
     for column in file_layout(table, table.format) if by_position else table.columns:
         yield column, column.stored_name, {"parquet.field.id": column.id} if has_ids else {}
 
 
 def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkColumn]:
-    """Yield the columns of new files, named as they are there.
+    """Yield the columns of new files under their names in the files.
 
     Args:
-        values: The value of each of the table's columns, by the column's name.
+        values: Name of a table's column → its value.
     """
     names = {column.id: column.name for column in table.columns}
     for column, stored_name, metadata in written_columns(table):
@@ -78,7 +79,7 @@ def as_stored(table: Table, values: dict[str, SparkColumn]) -> Iterator[SparkCol
 
 
 def stored_value(column: Column, file_format: FileFormat) -> SparkColumn:
-    """Return a column's value in rows that were read by the names in files: that of the only one that a file has."""
+    """Return a column's value in rows that were read with the names in files, of which a file has only one."""
     names = (column.stored_name,) if file_format is FileFormat.CSV else column.stored_names[::-1]
     values = [f.col(f"`{name}`") for name in names]
     return values[0] if len(values) == 1 else f.coalesce(*values)

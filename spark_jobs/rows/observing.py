@@ -1,4 +1,4 @@
-"""Metrics that Spark takes of rows on their way."""
+"""Metrics that Spark observes while it processes rows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyspark.sql import Observation
 
 
 def metrics(observation: Observation) -> dict[str, Any]:
-    """Return what was observed; nothing when Spark found that there are no rows, and left the observation out.
+    """Return the observed metrics; empty if Spark found that there are no rows and removed the observation.
 
-    It does so before it begins, or between two stages (its rule `AQEPropagateEmptyRelation`).
+    Spark does so before execution or between two stages (rule `AQEPropagateEmptyRelation`).
     """
     try:
         return observation.get
     except Py4JJavaError:
-        # There is no row of metrics that could be converted.
+        # There is no row of metrics to convert.
         return {}

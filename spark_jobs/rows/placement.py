@@ -1,4 +1,4 @@
-"""The partition of a row as a Spark column: the same function of the partition column as `Scheme.partition_of`."""
+"""The partition of a row as a Spark column, with the same results as `Scheme.partition_of`."""
 
 from __future__ import annotations
 
@@ -24,43 +24,44 @@ from catalog.types.key_types import (
 )
 
 NOWHERE = -1
-"""In the place of a partition that a row cannot belong to."""
+"""The id for rows of partitions that are not in `among`."""
 
 
 def partition_id(scheme: Scheme, among: Collection[int] | None = None) -> Column:
-    """Return the partition of each row, an int, never null.
+    """Return the partition id of each row, an int that is never null.
 
     Args:
-        among: The partitions that all rows belong to, for an expression that does not grow with the others; a row of
-            one of the others gets `NOWHERE` or 0.
+        among: The partitions that all rows belong to, which keeps the expression small; a row of another partition gets
+            `NOWHERE` or 0.
     """
     return f.expr(partition_id_sql(scheme, among))
 
 
 def partition_id_sql(scheme: Scheme, among: Collection[int] | None = None) -> str:
-    """Return the same as text of Spark's SQL, over the partition column's name."""
+    """Return `partition_id` as Spark SQL."""
     name = value_sql(scheme.column, scheme.value_type)
     if isinstance(scheme, HashScheme):
         hashed = f"crc32(cast({_canonical_sql(name, scheme.value_type)} as binary))"
         return f"cast(coalesce(pmod({hashed}, {scheme.count}L), 0L) as int)"
     if isinstance(scheme, RangeScheme):
         texts, ids = _ranges(scheme, among)
-        found = _range_tree(name, [literal_sql(scheme.value_type, scheme.typed(text)) for text in texts], ids)
+        placed = _range_tree(name, [literal_sql(scheme.value_type, scheme.typed(text)) for text in texts], ids)
     else:
         assert isinstance(scheme, ListScheme)
         values = [
-            (literal_sql(scheme.value_type, scheme.value_type.decode(encoded, 0)[0]), each)
-            for encoded, each in scheme.partition_of_bytes.items()
-            if among is None or each in among
+            (literal_sql(scheme.value_type, scheme.value_type.decode(encoded, 0)[0]), number)
+            for encoded, number in scheme.partition_of_bytes.items()
+            if among is None or number in among
         ]
-        found = _list_tree(name, values)
-    return f"if({name} is null, {DEFAULT_PARTITION}, {found})"
+        placed = _list_tree(name, values)
+    return f"if({name} is null, {DEFAULT_PARTITION}, {placed})"
 
 
 def _ranges(scheme: RangeScheme, among: Collection[int] | None) -> tuple[list[str], list[int]]:
-    """Return bounds, and the partitions below each of them and behind the last, those that do not count as one."""
+    """Return bounds, and the partition below each bound and above the last; adjacent other partitions are joined."""
     texts: list[str] = []
-    ids = [each if among is None or each in among else NOWHERE for each in (*scheme.ids[1:], DEFAULT_PARTITION)]
+    logical_ids = (*scheme.ids[1:], DEFAULT_PARTITION)
+    ids = [number if among is None or number in among else NOWHERE for number in logical_ids]
     kept = ids[:1]
     for (_, text), following in zip(scheme.bounds, ids[1:], strict=True):
         if following != kept[-1]:
@@ -70,7 +71,7 @@ def _ranges(scheme: RangeScheme, among: Collection[int] | None) -> tuple[list[st
 
 
 def _range_tree(name: str, bounds: Sequence[str], ids: Sequence[int]) -> str:
-    """Return a binary search: ids has one more entry than bounds, for what is behind the last."""
+    """Return SQL of a binary search; `ids` has one more entry than `bounds`, for values above the last bound."""
     if not bounds:
         return str(ids[0])
     middle = len(bounds) // 2
@@ -89,14 +90,14 @@ def _list_tree(name: str, values: Sequence[tuple[str, int]]) -> str:
 
 
 def value_sql(column: str, value_type: KeyType) -> str:
-    """Return a column as its values compare."""
+    """Return SQL of a column's values in comparable form."""
     name = f"`{column}`"
-    # Files have a char with blanks at its end, or without.
+    # Chars in files may have trailing blanks or not.
     return f"rpad({name}, {value_type.length}, ' ')" if isinstance(value_type, CharType) else name
 
 
 def _canonical_sql(name: str, value_type: KeyType) -> str:
-    """Return what `catalog.schemes.hashing.canonical_text` returns."""
+    """Return SQL with the results of `catalog.schemes.hashing.canonical_text`."""
     if isinstance(value_type, TimestampType):
         return f"cast(unix_micros({name}) as string)"
     if isinstance(value_type, DecimalType):
@@ -105,7 +106,7 @@ def _canonical_sql(name: str, value_type: KeyType) -> str:
 
 
 def _unscaled_sql(name: str, value_type: DecimalType) -> str:
-    """Return a decimal's unscaled number as text; its own text may have an exponent, if it is below 1."""
+    """Return SQL of a decimal's unscaled number as a string; a plain cast may give an exponent for values below 1."""
     whole = f"cast(cast(floor(abs({name})) as decimal(38,0)) as string)"
     fraction = f"substring(cast(abs({name}) % 1 + 1 as string), 3)" if value_type.scale else "''"
     digits = f"regexp_replace(concat({whole}, {fraction}), '^0+(?=[0-9])', '')"
@@ -116,14 +117,14 @@ def literal_sql(value_type: KeyType, value: KeyValue) -> str:
     """Return a typed value as a literal of Spark's SQL, independent of the session's time zone and settings."""
     match value_type:
         case StringType():
-            # By its bytes: what a backslash means in a text depends on the session.
+            # As bytes, because the meaning of a backslash in a string literal depends on the session.
             return f"cast(X'{str(value).encode('utf-8', 'surrogatepass').hex()}' as string)"
         case TimestampType():
             return f"timestamp_micros({value}L)"
         case DateType():
             return f"date {value_type.format(value)}"
         case DecimalType():
-            # Beside a literal of another scale, Spark might round the column.
+            # With the column's scale, because Spark might round the column to the literal's scale.
             return f"cast('{value_type.format(value)}' as {value_type.name})"
         case FloatingType():
             return f"cast('{value_type.number(value)!r}' as {value_type.name})"

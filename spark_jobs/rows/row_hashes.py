@@ -1,4 +1,4 @@
-"""Hashes of rows, for comparisons: rows that differ have different ones but by chance."""
+"""Hashes of rows for comparisons, which differ for different rows with high probability."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 def row_hash(values: Iterable[tuple[Column, DataType]]) -> Column:
     """Return a hash of 64 bits over values and their types.
 
-    0.0 and -0.0 have one hash, all NaNs have one, and maps whose entries come in another order, too.
+    0.0 and -0.0 have the same hash, and so do all NaNs, and maps with the same entries in another order.
     """
     parts = [part for value, data_type in values for part in _parts(value, data_type)]
     return f.xxhash64(*parts) if parts else f.lit(0).cast("bigint")
 
 
 def _parts(value: Column, data_type: DataType) -> Iterator[Column]:
-    """Yield what to hash of a value, so that different values give different sequences.
+    """Yield the columns to hash for a value, so that different values give different sequences.
 
-    Spark's hash skips nulls and does not hash where arrays end, so flags and sizes follow the values that they
-    describe; and it takes no maps, whose entries readers give in any order.
+    Spark's hash ignores nulls and the ends of arrays, so flags and sizes follow the values that they describe. It does
+    not support maps, whose entries readers return in any order.
     """
     match data_type:
         case StructType(fields=fields):
@@ -43,7 +43,7 @@ def _parts(value: Column, data_type: DataType) -> Iterator[Column]:
         case _:
             yield value
     is_sized = isinstance(data_type, (ArrayType, MapType))
-    # The size of null is null or -1, as the session's settings say.
+    # The size of null is null or -1, depending on the session's settings.
     yield f.coalesce(f.size(value), f.lit(-1)) if is_sized else value.isNull()
 
 

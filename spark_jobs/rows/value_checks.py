@@ -1,13 +1,12 @@
-"""The one rule for values that are written: a value becomes its column's type exactly, or is refused.
+"""Checks of written values: a value is converted to its column's type exactly, or refused.
 
-Nothing is rounded, cut or becomes null, with three exceptions that lose nothing a user would miss: a number becomes the
-nearest float or double, the trailing blanks of a char do not count, and a varchar loses those that it has no room for,
-as with Spark: a longer char, which is read with its blanks, fits it. `catalog.statements.cells` says the same of
-literals.
+No value is rounded, truncated or set to null, with three harmless exceptions: a number becomes the nearest float or
+double, trailing blanks of a char are ignored, and a varchar loses trailing blanks beyond its length, as in Spark, so
+that a longer char, which is read with its blanks, fits. `catalog.statements.cells` has the same rule for literals.
 
-Each way of writing rows (`load_rows`, `append_rows`, loads of files, INSERT, LOAD DATA) takes its columns from here and
-counts the wrong rows while Spark writes them, so that no pass over the rows is added. A column that has its type
-already costs nothing.
+All writers of rows (`load_rows`, `append_rows`, loads of files, INSERT, LOAD DATA) use these columns and count the
+wrong rows while Spark writes them, without an additional pass over the rows. A column that already has its type costs
+nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from spark_jobs.rows.observing import metrics
 _INTEGERS: dict[type[DataType], int] = {ByteType: 1, ShortType: 2, IntegerType: 4, LongType: 8}
 _GIVEN = "calve/given/"
 _SHOWN = 60
-"""Characters of a wrong value that a message shows."""
+"""Maximum number of characters of a wrong value in a message."""
 
 _COUNT, _WRONG, _EXAMPLE = "rows", "wrong", "example"
 
@@ -63,8 +62,8 @@ class CheckedColumn:
     """A column of the rows to write.
 
     Attributes:
-        value: Its value in the column's type; null where `problem` is not.
-        problem: What is wrong with a row's value, in words; null where it fits. None when every value does.
+        value: Its value in the column's type; null if `problem` is not null.
+        problem: A description of the problem of a row's value; null if the value fits. None if all values fit.
     """
 
     column: Column
@@ -73,10 +72,10 @@ class CheckedColumn:
 
 
 def checked_column(column: Column, given: SparkColumn | None, given_type: DataType | None) -> CheckedColumn:
-    """Return a column that becomes one of a table, or of a file.
+    """Return the check of a column of a table or of a file.
 
     Args:
-        given: The values; None for null.
+        given: The values; None if all are null.
         given_type: Their type.
     """
     type_text = spark_type(column.type)
@@ -109,22 +108,22 @@ def _shown(given: SparkColumn, given_type: DataType) -> SparkColumn:
 
 
 def first_problem(columns: Iterable[CheckedColumn]) -> SparkColumn | None:
-    """Return what is wrong with a row, null if nothing is; None when no row can have anything wrong."""
+    """Return the first problem of a row, null if it has none; None if no row can have a problem."""
     problems = [checked.problem for checked in columns if checked.problem is not None]
     return f.coalesce(*problems) if problems else None
 
 
 def shaped_rows(table: Table, frame: DataFrame) -> tuple[DataFrame, list[CheckedColumn]]:
-    """Return rows that are to be written, and how they become the table's columns and then its partition keys.
+    """Return rows to write, and their conversion to the table's columns and then its partition keys.
 
     Args:
-        frame: Columns by their names, in any order and case. One that is missing is null, unless it places the rows.
+        frame: Rows with columns in any order and case. A missing column is null, unless it determines the partition.
 
     Returns:
-        The rows with what was given for each column under a name of its own, and the columns over these.
+        The rows with each given column under an internal name, and the checked columns over these.
 
     Raises:
-        InvalidRowsError: The names are not the table's, or a column's type can never become the table's.
+        InvalidRowsError: The names are not the table's, or a column's type cannot be cast to the table's.
     """
     names = [name.lower() for name in frame.columns]
     columns = (*table.columns, *table.partition_keys)
@@ -137,17 +136,17 @@ def shaped_rows(table: Table, frame: DataFrame) -> tuple[DataFrame, list[Checked
     }
     if faults := [f"{', '.join(faulty)}, {what}" for what, faulty in wrong.items() if faulty]:
         raise InvalidRowsError(
-            f"the rows for {table.full_name} have the columns {', '.join(names) or 'none'}: {'; '.join(faults)}. Name "
-            f"them as the table does: {', '.join(expected)}"
+            f"the rows for {table.full_name} have the columns {', '.join(names) or 'none'}: {'; '.join(faults)}. Use "
+            f"the table's names: {', '.join(expected)}"
         )
     rows = frame.toDF(*[_GIVEN + name for name in names])
     types = {name: field.dataType for name, field in zip(names, frame.schema, strict=True)}
-    checked = [checked_column(each, _given(each.name, types), types.get(each.name)) for each in columns]
+    checked_columns = [checked_column(column, _given(column.name, types), types.get(column.name)) for column in columns]
     try:
-        rows.select(*[one.value.alias(one.column.name) for one in checked])
+        rows.select(*[checked.value.alias(checked.column.name) for checked in checked_columns])
     except AnalysisException as error:
-        raise _not_castable(table, rows, checked, types) or error from error
-    return rows, checked
+        raise _not_castable(table, rows, checked_columns, types) or error from error
+    return rows, checked_columns
 
 
 def _given(name: str, types: Mapping[str, DataType]) -> SparkColumn | None:
@@ -163,48 +162,48 @@ def _not_castable(
         except AnalysisException:
             name = checked.column.name
             return InvalidRowsError(
-                f"column {name} of {table.full_name} is of type {checked.column.type}, and "
-                f"{types[name].simpleString()} cannot become that; cast it first"
+                f"column {name} of {table.full_name} has type {checked.column.type}, to which "
+                f"{types[name].simpleString()} cannot be converted; cast it first"
             )
     return None
 
 
 class RowCheck:
-    """Counts rows, and those with values that do not fit, while Spark writes them."""
+    """Counter of rows, and of those with values that do not fit, while Spark writes them."""
 
     def __init__(self, table: Table, problem: SparkColumn | None) -> None:
-        """Take what `first_problem` returned for rows of a table."""
+        """Use the result of `first_problem` for rows of a table."""
         self._table = table
         self._problem = problem
         self._observation = Observation()
 
     def observe(self, rows: DataFrame) -> DataFrame:
-        """Return the rows so that they are counted in the first job that reads them."""
+        """Return the rows with an observation, which counts them in the first job that reads them."""
         counts = [f.count(f.lit(1)).alias(_COUNT)]
         if self._problem is not None:
             counts += [f.count(self._problem).alias(_WRONG), f.max(self._problem).alias(_EXAMPLE)]
         return rows.observe(self._observation, *counts)
 
     def finish(self) -> int:
-        """Return the number of rows, when they have been written.
+        """Return the number of rows, after they were written.
 
         Raises:
-            InvalidRowsError: A value of one of them does not fit its column.
+            InvalidRowsError: A value does not fit its column.
         """
-        found: Mapping[str, Any] = metrics(self._observation)
-        if found.get(_WRONG):
+        counts: Mapping[str, Any] = metrics(self._observation)
+        if counts.get(_WRONG):
             raise InvalidRowsError(
-                f"table {self._table.full_name}: {found[_WRONG]:,} row(s) have values that do not fit their columns, "
-                f"for instance {found[_EXAMPLE]}; nothing was added. Correct the values, or cast them first"
+                f"table {self._table.full_name}: {counts[_WRONG]:,} row(s) have values that do not fit their columns, "
+                f"for instance {counts[_EXAMPLE]}; nothing was added. Correct the values, or cast them first"
             )
-        return int(found.get(_COUNT, 0))
+        return int(counts.get(_COUNT, 0))
 
 
 # --- the rule -------------------------------------------------------------------------------------------------------
 
 
 def _is_wrong(value: SparkColumn, given: DataType, wanted: DataType) -> SparkColumn | None:
-    """Return whether a value of one type is none of another; None when every value is one."""
+    """Return whether a value of type `given` is not a value of type `wanted`; None if all values are."""
     if isinstance(given, NullType):
         return None
     if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
@@ -215,7 +214,7 @@ def _is_wrong(value: SparkColumn, given: DataType, wanted: DataType) -> SparkCol
             _any_element(f.map_values(value), given.valueType, wanted.valueType),
         )
     if isinstance(given, StructType) and isinstance(wanted, StructType):
-        # Spark casts the fields of structs by their order.
+        # Spark casts fields of structs by position.
         pairs = zip(given.fields, wanted.fields, strict=False)
         return _either(*[_is_wrong(value.getField(one.name), one.dataType, other.dataType) for one, other in pairs])
     wrong = _is_wrong_atom(value, given, wanted)
@@ -233,8 +232,8 @@ def _some(wrong: SparkColumn | None) -> SparkColumn:
 
 
 def _either(*parts: SparkColumn | None) -> SparkColumn | None:
-    some = [part for part in parts if part is not None]
-    return reduce(lambda one, other: one | other, some) if some else None
+    conditions = [part for part in parts if part is not None]
+    return reduce(lambda one, other: one | other, conditions) if conditions else None
 
 
 def _is_wrong_atom(value: SparkColumn, given: DataType, wanted: DataType) -> SparkColumn | None:
@@ -250,21 +249,21 @@ def _is_wrong_atom(value: SparkColumn, given: DataType, wanted: DataType) -> Spa
 
 
 def _is_wider(given: DataType, wanted: DataType) -> bool:
-    """Return whether a type has all values of another."""
+    """Return whether type `wanted` has all values of type `given`."""
     if given == wanted or isinstance(wanted, StringType):
         return True
     if isinstance(given, DecimalType) and isinstance(wanted, DecimalType):
         digits = given.precision - given.scale, wanted.precision - wanted.scale
         return digits[0] <= digits[1] and given.scale <= wanted.scale
     if type(given) in _INTEGERS:
-        # Nearly all are the nearest number of a float or a double.
+        # An integer becomes the nearest float or double, which the rule allows.
         is_wide = type(wanted) in _INTEGERS and _INTEGERS[type(given)] <= _INTEGERS[type(wanted)]
         return is_wide or isinstance(wanted, FloatType | DoubleType)
     return isinstance(given, FloatType) and isinstance(wanted, DoubleType)
 
 
 def _is_changed(value: SparkColumn, typed: SparkColumn, given: DataType, wanted: DataType) -> SparkColumn | None:
-    """Return whether a value that can be cast means something else afterwards."""
+    """Return whether a cast changes the meaning of a value."""
     if isinstance(wanted, FloatType | DoubleType):
         return _is_infinite_now(value, typed, given)
     if isinstance(given, StringType):
@@ -285,7 +284,7 @@ def _is_infinite_now(value: SparkColumn, typed: SparkColumn, given: DataType) ->
 
 def _is_text_cut(value: SparkColumn, typed: SparkColumn, wanted: DataType) -> SparkColumn | None:
     if isinstance(wanted, DecimalType):
-        # With all places that there can be besides the digits before the point.
+        # With the maximum number of decimal places beside the digits before the point.
         exact = value.try_cast(DecimalType(38, 38 - wanted.precision + wanted.scale))
         return (exact != typed) | value.rlike(rf"^[^eE]*\.[0-9]{{{wanted.scale}}}[0-9]*[1-9]")
     if isinstance(wanted, DateType):

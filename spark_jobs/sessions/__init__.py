@@ -1,1 +1,1 @@
-"""Spark sessions, and what runs in executors."""
+"""Spark sessions, results and errors, and Python tasks in executors."""

@@ -1,4 +1,4 @@
-"""Answers of Spark as values that JSON has, and its errors as errors of the catalog."""
+"""Conversion of Spark's results to JSON values, and of its errors to catalog errors."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NESTED = (ArrayType, MapType, StructType)
 _AS_THEY_ARE = (BooleanType, DecimalType, DoubleType, IntegralType, NullType, StringType)
 _JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]"}
 
-# Names that stand for tables while a statement runs (`spark_jobs.queries.query`).
+# Temporary names of tables while a statement runs (`spark_jobs.queries.query`).
 _STAND_IN = re.compile(r"`?calve_[0-9a-f]{32}_[0-9]+`?")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] [^\n]+")
@@ -49,16 +49,16 @@ _LONGEST_MESSAGE = 500
 def answer_of(frame: DataFrame) -> StatementResult:
     """Return all rows of a frame.
 
-    Numbers, booleans and texts are themselves; decimals are text, with all digits behind the point; dates, timestamps
-    and intervals are the text of Spark's cast, timestamps in UTC; bytes are hexadecimal digits; NaN and the infinities
-    are text. Inside arrays, maps and structs, which are lists and objects, decimals are numbers and bytes base 64.
+    Numbers, booleans and strings are unchanged; decimals are strings with all decimal places; dates, timestamps and
+    intervals are strings as Spark casts them, timestamps in UTC; bytes are hexadecimal digits; NaN and the infinities
+    are strings. Inside arrays, maps and structs, which are lists and objects, decimals are numbers and bytes base 64.
     """
     types = [field.dataType for field in frame.schema.fields]
     numbered = frame.toDF(*[f"c{number}" for number in range(len(types))])
-    shown = numbered.select(*[_shown(f.col(f"c{number}"), each) for number, each in enumerate(types)])
-    read = [_reader(each) for each in types]
+    shown = numbered.select(*[_shown(f.col(f"c{number}"), data_type) for number, data_type in enumerate(types)])
+    readers = [_reader(data_type) for data_type in types]
     rows: list[list[Cell]] = [
-        [None if value is None else cell(value) for cell, value in zip(read, row, strict=True)]
+        [None if value is None else read(value) for read, value in zip(readers, row, strict=True)]
         for row in shown.collect()
     ]
     return StatementResult(tuple(frame.columns), rows, is_data=True)
@@ -70,7 +70,7 @@ def _shown(column: Column, data_type: DataType) -> Column:
     if isinstance(data_type, BinaryType):
         return f.lower(f.hex(column))
     if isinstance(data_type, FloatType):
-        # The shortest text that means the same number, not the same bits as a double.
+        # Through a string, for the shortest decimal number of the float instead of its exact value as a double.
         return column.cast("string").cast("double")
     return column if isinstance(data_type, _AS_THEY_ARE) else column.cast("string")
 
@@ -101,16 +101,17 @@ def _itself(value: Any) -> Cell:
 
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-"""Marks of a terminal, with which sqlglot underlines."""
+"""Terminal escape sequences, with which sqlglot underlines."""
 
 
 @contextmanager
 def engine_errors(statement: str) -> Iterator[None]:
-    """Turn errors of Spark's into errors of the catalog, with the beginning of Spark's message.
+    """Translate Spark's errors to catalog errors, with the beginning of Spark's message.
 
     Raises:
-        InvalidQueryError: Spark cannot make sense of the statement.
-        EngineError: Spark failed while it was running it.
+        TableNotFoundError: The statement refers to an unknown table.
+        InvalidQueryError: Spark cannot parse or analyse the statement.
+        EngineError: Spark failed to run the statement.
     """
     try:
         yield
@@ -124,15 +125,15 @@ def engine_errors(statement: str) -> Iterator[None]:
         raise EngineError(_message(error)) from error
     except SqlglotError as error:
         reason = _ANSI.sub("", str(error)).strip().split("\n")[0]
-        raise InvalidQueryError(f"the SELECT cannot be read: {reason}", statement) from error
+        raise InvalidQueryError(f"the SELECT cannot be parsed: {reason}", statement) from error
 
 
 @contextmanager
 def row_errors() -> Iterator[None]:
-    """Turn what Spark says of values that a table's columns do not hold into an error of the catalog.
+    """Translate Spark's errors about values that do not fit a table's columns to a catalog error.
 
     Raises:
-        InvalidRowsError: There are such values.
+        InvalidRowsError: A value does not fit its column.
     """
     try:
         yield
@@ -144,13 +145,13 @@ def row_errors() -> Iterator[None]:
 
 def _not_found(error: PySparkException, statement: str) -> TableNotFoundError:
     name = str((error.getMessageParameters() or {}).get("relationName", "")).replace("`", "")
-    found = TableNotFoundError(f"table {name} does not exist; `calve tables` lists the tables there are")
-    found.position = _position(error, statement)
-    return found
+    not_found = TableNotFoundError(f"table {name} does not exist; `calve tables` lists the tables there are")
+    not_found.position = _position(error, statement)
+    return not_found
 
 
 def _message(error: Exception) -> str:
-    """Return what is wrong in a sentence or two, without the plan and the stack."""
+    """Return Spark's message in a sentence or two, without the plan and the stack trace."""
     text = _STAND_IN.sub("a table", str(error))
     if isinstance(error, Py4JJavaError) or "stage failure" in text:
         causes = _CONDITION.findall(text)
@@ -160,17 +161,18 @@ def _message(error: Exception) -> str:
 
 
 def _position(error: PySparkException, statement: str) -> int | None:
-    """Return the place that Spark means in a statement.
+    """Return the position of an error in a statement.
 
-    Spark's parser reads it as it is. Its analyzer reads an edited one: the place is told if no other has its text.
+    Spark's parser reads the original statement. Its analyzer reads an edited one, so the position is known only if the
+    fragment in the error occurs once.
     """
-    if isinstance(error, ParseException) and (found := _LINE.search(str(error))):
-        lines = statement.splitlines(keepends=True)[: int(found.group(1)) - 1]
-        return min(len(statement), sum(map(len, lines)) + int(found.group(2)))
+    if isinstance(error, ParseException) and (match := _LINE.search(str(error))):
+        lines = statement.splitlines(keepends=True)[: int(match.group(1)) - 1]
+        return min(len(statement), sum(map(len, lines)) + int(match.group(2)))
     for context in error.getQueryContext() or []:
         fragment = context.fragment()
         if fragment:
-            places = [each.start() for each in re.finditer(rf"(?<!\w){re.escape(fragment)}(?!\w)", statement)]
+            places = [match.start() for match in re.finditer(rf"(?<!\w){re.escape(fragment)}(?!\w)", statement)]
             if len(places) == 1:
                 return places[0]
     return None

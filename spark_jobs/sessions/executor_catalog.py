@@ -1,4 +1,4 @@
-"""The catalog's database as executors reach it: tasks carry its address, and never its password."""
+"""Access of executors to the catalog's database, whose password is never part of a task."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from catalog.storage.urls import SECRETS, url_without_secrets
 
 
 def address_of(url: URL) -> str:
-    """Return a database's URL without passwords, to be sent to executors."""
+    """Return a database's URL without passwords, to send to executors."""
     return url_without_secrets(url).render_as_string(hide_password=False)
 
 
 def executor_url(address: str) -> str:
-    """Return the URL by which this process reaches the database of an address.
+    """Return the URL with which this process connects to the database of an address.
 
-    The password is that of `CALVE_CATALOG_URL` in the executor's own environment, if this names the same server and
-    user; otherwise libpq looks for one: `PGPASSWORD`, `PGPASSFILE`, `~/.pgpass`.
+    The password comes from `CALVE_CATALOG_URL` in the executor's environment if it names the same server and user;
+    otherwise libpq looks it up in `PGPASSWORD`, `PGPASSFILE` and `~/.pgpass`.
     """
     url, own = make_url(address), os.environ.get("CALVE_CATALOG_URL")
     if own and _account(known := make_url(own)) == _account(url):

@@ -1,4 +1,4 @@
-"""A Spark session in this process, for whoever is not run by spark-submit; quick to start and quiet."""
+"""Spark session in this process without spark-submit, with a fast start and little output."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from spark_jobs.sessions.session import configure
 
 DEFAULT_MASTER = "local[*]"
 
-# Small statements spend most of their time in starting the JVM: the quick compiler and the simplest collector halve it.
+# Small statements spend most of their time on starting the JVM; the C1 compiler and the serial collector halve it.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
-    """Start a session on the master that `CALVE_SPARK_MASTER` names, by default all cores of this machine.
+    """Start a session on the master in `CALVE_SPARK_MASTER`, by default all cores of this machine.
 
-    `SPARK_SUBMIT_OPTS` takes the place of the options of the JVM, and `PYSPARK_SUBMIT_ARGS` adds to Spark's settings,
-    as for every PySpark program.
+    `SPARK_SUBMIT_OPTS` replaces the options of the JVM, and `PYSPARK_SUBMIT_ARGS` adds to Spark's settings, as for
+    every PySpark program.
 
     Args:
-        packages: Maven coordinates of what Spark needs besides its own jars.
+        packages: Maven coordinates of packages that Spark needs besides its own jars.
 
     Raises:
         EngineUnavailableError: Spark does not start.
@@ -55,31 +55,31 @@ def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
             ]
         )
     )
-    # Errors arrive as exceptions; what the JVM says besides is of use only if it does not start.
-    with tempfile.TemporaryFile() as said:
+    # Errors arrive as exceptions; the JVM's other output is useful only if it does not start.
+    with tempfile.TemporaryFile() as stderr:
         try:
             if SparkContext._active_spark_context is None:
-                gateway = launch_gateway(conf, {"stderr": said})  # type: ignore[no-untyped-call]
+                gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]
                 SparkContext(conf=conf, gateway=gateway)
             return configure(SparkSession.builder.getOrCreate())
         except Exception as error:
-            said.seek(0)
-            lines = [*str(error).splitlines(), *said.read().decode(errors="replace").splitlines()]
-            # Of packages that cannot be had, Spark says which behind a page of others.
+            stderr.seek(0)
+            lines = [*str(error).splitlines(), *stderr.read().decode(errors="replace").splitlines()]
+            # Spark names packages that it cannot resolve only after a page of other lines.
             lines.sort(key=lambda line: "unresolved dependency" not in line)
             raise EngineUnavailableError(
-                f"Spark does not start on {master}; it needs Java 17 or 21, which JAVA_HOME or PATH name, and "
-                f"CALVE_SPARK_MASTER names another master. It says: {' / '.join(lines)[:1000]}"
+                f"Spark does not start on {master}; it needs Java 17 or 21 in JAVA_HOME or PATH, and "
+                f"CALVE_SPARK_MASTER selects another master. Its output: {' / '.join(lines)[:1000]}"
             ) from error
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session with its JVM, so that another one can be started with other packages."""
+    """Stop a session and its JVM, so that another session can start with other packages."""
     spark.stop()
     gateway = SparkContext._gateway
     if gateway is not None:
         gateway.shutdown()
-        # The JVM ends with its input.
+        # The JVM exits when its standard input is closed.
         gateway.proc.stdin.close()
         gateway.proc.wait()
         SparkContext._gateway = SparkContext._jvm = None
@@ -87,7 +87,7 @@ def stop_session(spark: SparkSession) -> None:
 
 def _jvm_options() -> str:
     options = [_JVM_OPTIONS]
-    # Made by `standalone.class_archive`; one of another Java is passed over.
+    # Written by `standalone.class_archive`; Java ignores an archive of another Java version.
     archives = sorted(Path(sys.prefix).glob("spark-*.jsa"))
     if archives and " " not in str(archives[0]):
         options.append(f"-XX:SharedArchiveFile={archives[0]} -Xshare:auto")

@@ -1,4 +1,4 @@
-"""What Spark needs besides its own jars, and has to have when it starts.
+"""Packages that Spark needs besides its own jars, from its start.
 
 Executors do not find the classes of a jar that is added to a session later.
 """
@@ -15,20 +15,20 @@ _AVRO_CLASS = "org.apache.spark.sql.avro.AvroFileFormat"
 
 
 def has_packages(spark: SparkSession, *, avro: bool = False) -> bool:
-    """Say whether a session can read Iceberg tables; with `avro`, Hive's Avro tables, too."""
+    """Return whether a session can read Iceberg tables, and with `avro` also Hive's Avro tables."""
     loadable = spark._jvm.org.apache.spark.util.Utils.classIsLoadable  # type: ignore[union-attr]
     return bool(loadable(_ICEBERG_CLASS)) and (not avro or bool(loadable(_AVRO_CLASS)))
 
 
 def require_packages(spark: SparkSession, *, avro: bool = False) -> None:
-    """Make sure that a session can read Iceberg tables; with `avro`, Hive's Avro tables, too.
+    """Check that a session can read Iceberg tables, and with `avro` also Hive's Avro tables.
 
     Raises:
-        InvalidConfigurationError: It cannot.
+        InvalidConfigurationError: A package is missing.
     """
     if not has_packages(spark, avro=avro):
         packages = ",".join(spark_packages(avro=avro)) or "its jars"
         raise InvalidConfigurationError(
-            f"Spark was started without what it needs to read Iceberg tables; start it with spark.jars.packages set to "
+            f"Spark was started without the packages to read Iceberg tables; start it with spark.jars.packages set to "
             f"{packages}, or put the jars into Spark's own folder"
         )

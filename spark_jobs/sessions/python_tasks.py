@@ -1,4 +1,4 @@
-"""Functions over shares of a list or over rows, run by Spark in Python processes that begin the next task soon."""
+"""Python functions over parts of a list or over rows as Spark tasks, with a low start-up cost of the next task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASKS_A_CORE = 2
-"""Tasks of many items each: one that does nothing takes Spark some 10 ms, and the first in a process a second."""
+"""Number of tasks for each core: an empty task takes Spark some 10 ms, and the first in a process a second."""
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -24,17 +24,17 @@ _R = TypeVar("_R")
 def in_tasks(
     spark: SparkSession, items: Sequence[_T], task_count: int, function: Callable[[Iterable[_T]], Iterable[_R]]
 ) -> RDD[_R]:
-    """Return what a function yields for its share of the items, in their order, as an RDD that is not yet run."""
+    """Return the results of a function for parts of the items, in their order, as a lazy RDD."""
     return spark.sparkContext.parallelize(items, task_count).mapPartitions(partial(_run, function))
 
 
 def in_batches(
     rows: DataFrame, function: Callable[[Iterable[pyarrow.RecordBatch]], Iterable[pyarrow.RecordBatch]], shape: str
 ) -> DataFrame:
-    """Return what a function yields for the rows of its task, in batches, as a frame that is not yet computed.
+    """Return the results of a function for the rows of each task, in batches, as a lazy frame.
 
     Args:
-        shape: The columns that it yields, as in `CREATE TABLE`.
+        shape: The columns of the results, as in `CREATE TABLE`.
     """
     return rows.mapInArrow(partial(_run, function), shape)
 
@@ -46,10 +46,10 @@ def _run(function: Callable[[Iterable[_T]], Iterable[_R]], items: Iterable[_T]) 
 
 
 def _forget_zip_files() -> None:
-    """Let the next task pass over the zip files on the path; whatever imports from them finds them again.
+    """Remove the importers of zip files on the path, which the next import from them creates again.
 
-    Before each task, PySpark makes Python look for new modules: it reads the whole directory of the zip file that
-    PySpark itself comes in, which takes it five times as long as all else that begins a task.
+    Before each task, PySpark invalidates Python's import caches: Python then reads the whole directory of PySpark's own
+    zip file, which takes five times as long as the rest of starting a task.
     """
     importers = sys.path_importer_cache
     for path in [path for path, importer in importers.items() if isinstance(importer, zipimporter)]:
@@ -58,6 +58,6 @@ def _forget_zip_files() -> None:
 
 @cache
 def _settle(module_count: int) -> None:
-    """Leave what is imported by now, so many modules, out of the garbage that PySpark looks for behind each task."""
+    """Exclude all imported modules from the garbage collection after each task, once for each number of modules."""
     gc.collect()
     gc.freeze()

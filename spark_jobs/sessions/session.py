@@ -1,4 +1,4 @@
-"""What every job's script does around its function: request in, session, sign of life, result or error out."""
+"""Common part of all job scripts: request, session, heartbeats, and result or error."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def run_job(
 ) -> int:
     """Run a job's function for a request, and record its result or error in the catalog.
 
-    A function that records its result itself, in the transaction of its own commit, returns None.
+    A function that records its result in the transaction of its own commit returns None.
 
     Args:
-        settings: Returns what the session starts with besides; among them whatever is secret, because Spark redacts in
-            the events of its jobs only what it was started with.
-        arguments: The path of the file with the request; by default from the command line, which says no more, because
-            every user of the host can read it.
+        settings: Returns additional settings of the session, including secrets, because Spark redacts in the events of
+            its jobs only the settings that it was started with.
+        arguments: The path of the file with the request; by default from the command line, which has only the path,
+            because all users of the host can read it.
 
     Returns:
-        The exit code: 0, or 1 when the job failed.
+        The exit code: 0, or 1 if the job failed.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("spark_jobs").setLevel(logging.INFO)
@@ -73,7 +73,7 @@ def run_job(
 
 
 def _log_failure(error: Exception) -> None:
-    """Log an error; of one of the catalog's no cause, in which Spark repeats the statement with its literals."""
+    """Log an error; a catalog error without its cause, in which Spark repeats the statement with its literals."""
     if isinstance(error, CatalogError):
         log.error("The job failed: %s: %s", type(error).__name__, error)
     else:
@@ -81,27 +81,27 @@ def _log_failure(error: Exception) -> None:
 
 
 def _message(error: BaseException) -> str:
-    """Return the message of an error; of Spark's, which carry a whole stack of the JVM, the beginning."""
+    """Return the message of an error; for Spark errors, which contain a JVM stack trace, its beginning."""
     text = str(error) or type(error).__name__
     return text if isinstance(error, CatalogError) else text[:2000]
 
 
 def spark_session(request: JobRequest, settings: Mapping[str, str]) -> SparkSession:
-    """Start the session of a job; master and further settings come from spark-submit."""
+    """Start the session of a job; spark-submit provides the master and other settings."""
     builder = SparkSession.builder.appName(f"calve {request.step} {request.table}")
     return configure(builder.config(map={**settings, "spark.ui.showConsoleProgress": "false"}).getOrCreate())
 
 
 def configure(spark: SparkSession) -> SparkSession:
-    """Set what the jobs' functions rely on, whoever started the session; return the session."""
-    # Partition values are texts, whatever they look like; the catalog knows their types.
+    """Apply the settings that the jobs' functions need to a session, however it was started, and return it."""
+    # Partition values are strings; the catalog knows their types.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    # With pruning, Spark would not notice that a line has too few or unreadable fields.
+    # With pruning, Spark does not detect lines with missing or unreadable fields.
     spark.conf.set("spark.sql.csv.parser.columnPruning.enabled", "false")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
-    # Texts such as `${env:PASSWORD}` in statements and values are data; Spark would put in what they name.
+    # Strings such as `${env:PASSWORD}` in statements and values are data, which Spark must not substitute.
     spark.conf.set("spark.sql.variable.substitute", "false")
-    # Errors arrive as exceptions; these loggers would add plans with the literals of statements.
+    # Errors arrive as exceptions; these loggers would log plans with the literals of statements.
     for logger in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(logger).disabled = True
     return spark
@@ -111,12 +111,12 @@ def configure(spark: SparkSession) -> SparkSession:
 def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[int]:
     """Run a step of an operation in the caller's process, with heartbeats; yield the attempt's number.
 
-    An error ends the operation, so that it holds no table; the same call takes it up again. When the attempt is given
-    up, its Spark jobs are cancelled; the caller's process and its other Spark jobs go on.
+    An error ends the operation, so that it unlocks its table; the same call continues it. If the attempt is abandoned,
+    its Spark jobs are cancelled; the caller's process and its other Spark jobs continue.
 
     Raises:
-        FencedError: The attempt was given up meanwhile.
-        OperationConflictError: The operation was given up, and another is at work on the table in its place.
+        FencedError: The attempt was abandoned while it ran.
+        OperationConflictError: The operation was abandoned, and another one works on the table.
     """
     try:
         with catalog.operations.attempt(operation.id, step) as attempt:
@@ -132,12 +132,12 @@ def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an attempt is in a part of its work.
+    """Progress of an attempt in a part of its work.
 
     Attributes:
-        done: Returns how many it has done; called from another thread.
-        total: How many there are.
-        note: What is counted: `files`.
+        done: Returns the number of finished items; called from another thread.
+        total: Number of all items.
+        note: The name of the items, such as `files`.
     """
 
     done: Callable[[], int]
@@ -147,7 +147,7 @@ class Progress:
 
 @contextmanager
 def reporting(progress: Progress) -> Iterator[None]:
-    """Report this progress in place of Spark's tasks as long as the block runs, and once more at its end."""
+    """Report this progress instead of Spark's tasks while the block runs, and once more at its end."""
     life = _LIFE.get()
     if life is None:
         yield
@@ -157,28 +157,28 @@ def reporting(progress: Progress) -> Iterator[None]:
 
 
 def require_attempt() -> None:
-    """Check that the attempt which this thread makes was not given up; does nothing outside of an attempt.
+    """Check that the current thread's attempt is not abandoned; do nothing outside of an attempt.
 
     Raises:
-        FencedError: It was.
+        FencedError: The attempt was abandoned.
     """
     if (life := _LIFE.get()) is not None:
         life.require()
 
 
 class SignOfLife:
-    """Tells the catalog, every few seconds, that an attempt is alive and how far it is.
+    """Heartbeat of an attempt: reports every few seconds that it is alive, and its progress.
 
-    When the attempt was given up, a process that was started for it ends at once: whatever it might still write would
-    be in the way of its successor. In a user's process, the Spark jobs of the attempt are cancelled instead, and the
-    block ends with `FencedError`.
+    If the attempt is abandoned, a process that was started for it exits at once, so that it does not interfere with its
+    successor. In a user's process, the Spark jobs of the attempt are cancelled instead, and the block ends with
+    `FencedError`.
     """
 
     def __init__(self, catalog: Catalog, request: JobRequest, *, ends_process: bool = False) -> None:
-        """Take the attempt to speak for.
+        """Use the attempt of a request.
 
         Args:
-            ends_process: The process was started for this attempt, and ends with it.
+            ends_process: Whether the process was started for this attempt and ends with it.
         """
         self._catalog = catalog
         self._request = request
@@ -190,11 +190,11 @@ class SignOfLife:
         self._token: Token[SignOfLife | None] | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sign of life", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     @contextmanager
     def watching(self, spark: SparkSession) -> Iterator[None]:
-        """Report the tasks of a session's active stages as progress; the session lives longer than the block."""
+        """Report the tasks of a session's active stages as progress; the session must outlive the block."""
         self._spark = spark
         try:
             yield
@@ -204,7 +204,7 @@ class SignOfLife:
 
     @contextmanager
     def reporting(self, progress: Progress) -> Iterator[None]:
-        """Report how far a part of the work is; see the function of this name."""
+        """Report the progress of a part of the work; see the function of this name."""
         with self._lock:
             before, self._progress = self._progress, progress
         try:
@@ -215,7 +215,7 @@ class SignOfLife:
                 self._progress = before
 
     def __enter__(self) -> Self:
-        """Begin, at once with a first sign, so that a given-up attempt does not even start."""
+        """Send the first heartbeat, so that an abandoned attempt does not start, and begin to send more."""
         self._beat()
         if (context := SparkContext._active_spark_context) is not None:
             context.addJobTag(self._tag)
@@ -226,10 +226,10 @@ class SignOfLife:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End, before the result is recorded.
+        """Stop the heartbeats, before the result is recorded.
 
         Raises:
-            FencedError: The attempt was given up.
+            FencedError: The attempt was abandoned.
         """
         if self._token is not None:
             _LIFE.reset(self._token)
@@ -237,15 +237,15 @@ class SignOfLife:
         self._thread.join()
         if (context := SparkContext._active_spark_context) is not None:
             context.removeJobTag(self._tag)
-        # Its cancelled Spark jobs have ended with errors of their own.
+        # The cancelled Spark jobs have raised other errors.
         if self._fenced is not None and (error is None or isinstance(error, Exception)) and error is not self._fenced:
             raise self._fenced from error
 
     def require(self) -> None:
-        """Check that the attempt was not given up.
+        """Check that the attempt is not abandoned.
 
         Raises:
-            FencedError: It was.
+            FencedError: The attempt was abandoned.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -264,15 +264,15 @@ class SignOfLife:
                 self._fenced = error
                 self._cancel_jobs()
             except Exception:
-                log.exception("No sign of life could be given; trying again")
+                log.exception("The heartbeat failed; trying again")
 
     def _cancel_jobs(self) -> None:
-        """Cancel the Spark jobs that this attempt has running; the next beat cancels those that begin meanwhile."""
+        """Cancel the running Spark jobs of this attempt; the next heartbeat cancels those that begin later."""
         if (context := SparkContext._active_spark_context) is not None:
             context.cancelJobsWithTag(self._tag)
 
     def _has_succeeded(self) -> bool:
-        """Say whether the attempt has committed, and only its process has not come to the end yet."""
+        """Return whether the attempt has committed and only its process is still running."""
         job = self._catalog.operations.get_job(self._request.operation_id, self._request.step)
         return job is not None and job.attempt == self._request.attempt and job.state is JobState.SUCCEEDED
 
@@ -291,12 +291,12 @@ class SignOfLife:
             return done, total, None if done is None else f"tasks of {self._request.step}"
 
 
-_LIFE: ContextVar[SignOfLife | None] = ContextVar("sign of life", default=None)
-"""That of the attempt which this thread makes."""
+_LIFE: ContextVar[SignOfLife | None] = ContextVar("heartbeat", default=None)
+"""The heartbeat of the current thread's attempt."""
 
 
 def _tasks(spark: SparkSession) -> tuple[int, int] | tuple[None, None]:
-    """Return how many tasks of the active stages are done, and how many there are; None when no stage is active."""
+    """Return the numbers of finished and of all tasks of the active stages; None if no stage is active."""
     tracker = spark.sparkContext.statusTracker()
     stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
     if not stages:

@@ -428,7 +428,7 @@ def test_a_missing_program_is_an_error(jobs: Jobs) -> None:
 def test_a_missing_script_is_an_error(jobs: Jobs) -> None:
     with pytest.raises(
         AirflowFailException,
-        match=r"the script .*/scripts/no_such.py of Spark job no_such does not exist; set CALVE_SPARK_JOBS",
+        match=r"/scripts/no_such.py of Spark job no_such does not exist; set CALVE_SPARK_JOBS",
     ):
         jobs.task(job="no_such").execute(context())
 
