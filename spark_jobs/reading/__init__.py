@@ -1,1 +1,1 @@
-"""DataFrames over sources and over tables of the catalog."""
+"""Reading of sources and of catalog tables as DataFrames."""

@@ -1,4 +1,4 @@
-"""DataFrames over given partitions and data files of a table, whatever their format and folders."""
+"""DataFrames over given partitions and data files of a table, in any format and folder."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _DECIMAL_FILTERS = "spark.sql.parquet.filterPushdown.decimal"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTED_HERE = 32
-"""Files that Spark looks up without a job, unless its settings say otherwise."""
+"""Number of paths that Spark checks without a job by default."""
 
-# Columns of the join that gives partitions at locations of their own their values; no column name can have a slash.
+# Columns of the join that assigns values to partitions by folder; a table's column names cannot contain a slash.
 _FOLDER, _IS_KNOWN, _KEY = "calve/folder", "calve/is_known", "calve/key/"
 
 
@@ -52,26 +52,26 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     """Return the rows of some data files of a table with a partition scheme.
 
     Raises:
-        VerificationFailedError: One of them is not there.
+        VerificationFailedError: A file does not exist.
     """
     paths = [read_path(f"{table.location}/{file.path}") for file in files]
     if not paths:
         return empty_table(spark, table)
-    # Their folders tell nothing that the catalog does not know better.
+    # Spark must not parse partition values from the folders, because the catalog knows them.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
     with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
         rows = reader.load(paths)
-    # They are Parquet, which Spark reads in the columns' own types.
+    # No cast is needed, because Spark reads Parquet files with the columns' own types.
     return rows if is_plain_layout(table) else rows.select(*_columns_of_files(table))
 
 
 @dataclass(frozen=True)
 class Nested:
-    """What becomes of files in folders inside a partition's, or inside those of a table without partition keys.
+    """Treatment of files in subfolders of a partition's folder, or of the folder of a table without partition keys.
 
     Attributes:
-        is_read: They belong to the partition; False to pass over them.
-        skip: Folders directly inside a table's whose files do not belong to it in any case.
+        is_read: Whether they belong to the partition; otherwise they are ignored.
+        skip: Direct subfolders of a table's folder whose files never belong to the table.
     """
 
     is_read: bool
@@ -81,10 +81,10 @@ class Nested:
 def read_partitions(
     spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None = None
 ) -> DataFrame:
-    """Return the rows of these partitions of a table; of a table without partition keys, all its rows.
+    """Return the rows of some partitions of a table; for a table without partition keys, all rows.
 
     Args:
-        nested: What becomes of files in nested folders. None when there are none: then it is not looked for them.
+        nested: Treatment of files in subfolders; None if there are none, which saves looking for them.
 
     Raises:
         NotATableError, UnsupportedFormatError, InvalidConfigurationError, VerificationFailedError: As `read_table`.
@@ -98,37 +98,37 @@ def read_partitions(
     for partition in partitions:
         by_format.setdefault(partition.format or table.format, []).append(partition)
     frames: list[DataFrame] = []
-    for own_format, alike in by_format.items():
+    for own_format, format_partitions in by_format.items():
         require_readable_format(table, own_format)
-        frames += _read_format(spark, replace(table, format=own_format), alike, nested)
+        frames += _read_format(spark, replace(table, format=own_format), format_partitions, nested)
     return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
 
 
 def _read_format(
     spark: SparkSession, table: Table, partitions: Iterable[Partition], nested: Nested | None
 ) -> Iterator[DataFrame]:
-    """Yield the rows of partitions whose files all have the table's format."""
-    told_by_path: list[Partition] = []
+    """Yield the rows of partitions whose files have the table's format."""
+    read_by_path: list[Partition] = []
     others: dict[int, list[Partition]] = {}
     for partition in partitions:
         if nested is None and _is_told_by_path(table, partition):
-            told_by_path.append(partition)
+            read_by_path.append(partition)
         else:
             depth = _depth(partition.location) if nested is not None and nested.is_read else 0
             others.setdefault(depth, []).append(partition)
-    if told_by_path:
-        yield _read_by_path(spark, table, told_by_path)
-    for alike in others.values():
-        yield _read_by_folder(spark, table, alike, nested)
+    if read_by_path:
+        yield _read_by_path(spark, table, read_by_path)
+    for same_depth in others.values():
+        yield _read_by_folder(spark, table, same_depth, nested)
 
 
 def table_schema(table: Table) -> StructType:
-    """Return the columns of a table's DataFrame: those of its files, then its partition keys; all may be null."""
+    """Return the schema of a table's DataFrame: its columns, then its partition keys, all nullable."""
     return _schema((*table.columns, *table.partition_keys))
 
 
 def empty_table(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table's DataFrame without rows, which Spark answers without a job."""
+    """Return a table's DataFrame without rows, which needs no Spark job."""
     nulls = [f.lit(None).cast(field.dataType).alias(field.name) for field in table_schema(table)]
     return spark.range(0).select(*nulls).where("false")
 
@@ -138,23 +138,23 @@ def _schema(columns: Sequence[Column]) -> StructType:
 
 
 def _file_schema(table: Table) -> StructType:
-    """Return the schema to read a table's files with; the columns have their own types only when they are cast."""
+    """Return the schema to read a table's files with; a cast to the columns' types must follow."""
     schema = _schema(file_layout(table, table.format))
     if table.format is not FileFormat.AVRO:
         return schema
-    # Avro has no integers below int.
+    # Avro has no integer types smaller than int.
     return _parsed((field.name, _SMALL_INTEGER.sub("int", field.dataType.simpleString())) for field in schema)
 
 
 def _parsed(columns: Iterable[tuple[str, str]]) -> StructType:
     text = ", ".join(f"`{name}` {type_text}" for name, type_text in columns)
-    # Of its own for each caller: a schema can be changed.
+    # A new object for each caller, because schemas are mutable.
     return StructType(list(_fields(text))) if text else StructType()
 
 
 @lru_cache(maxsize=256)
 def _fields(text: str) -> tuple[StructField, ...]:
-    """Return the fields of a schema, which Spark's parser in the JVM reads."""
+    """Return the fields of a schema, parsed by Spark's parser in the JVM."""
     schema = StructType.fromDDL(text)
     assert isinstance(schema, StructType)
     return tuple(schema.fields)
@@ -180,7 +180,7 @@ def _read_unpartitioned(spark: SparkSession, table: Table, nested: Nested | None
 
 
 def _is_told_by_path(table: Table, partition: Partition) -> bool:
-    """Say whether Spark reads exactly the partition's values out of its path below the table's location."""
+    """Return whether Spark parses exactly the partition's values from its path below the table's location."""
     return all(map(_is_read_as_it_is, table.key_types, partition.values)) and (
         partition.location == table.default_partition_location(partition.name(table))
     )
@@ -190,7 +190,7 @@ def _is_read_as_it_is(key_type: KeyType, text: str | None) -> bool:
     if text is None:
         return True
     value = key_type.comparable(text)
-    # Spark takes an empty value for a mistake, and knows nothing of blanks that do not count.
+    # Spark refuses an empty value, and does not ignore the trailing blanks of a char.
     if isinstance(key_type, StringType):
         return text != "" and value is not None and key_type.text_of(value) == text
     return value is not None and (not isinstance(key_type, _READ_BY_JAVA) or _is_read_by_java(key_type, text))
@@ -200,22 +200,22 @@ _READ_BY_JAVA = (BooleanType, DecimalType, FloatingType)
 
 
 def _is_read_by_java(key_type: KeyType, text: str) -> bool:
-    """Say whether Spark makes the right value of a part of a path, which it does not cast but gives to Java and Scala.
+    """Return whether Spark parses a path's value correctly, which it does with Java and Scala instead of a cast.
 
-    Of a decimal, Spark 4.1 keeps the digits and forgets the point when it reads Parquet: 1.5 is 0.15 as decimal(5,2).
+    Spark 4.1 ignores the decimal point when it reads Parquet: 1.5 becomes 0.15 as decimal(5,2).
 
     Source: Spark's `PartitioningUtils.castPartValueToDesiredType`.
     """
     if isinstance(key_type, DecimalType):
-        found = _PLAIN_DECIMAL.fullmatch(text)
-        return found is not None and len(found.group(1) or "") == key_type.scale
+        match = _PLAIN_DECIMAL.fullmatch(text)
+        return match is not None and len(match.group(1) or "") == key_type.scale
     if isinstance(key_type, BooleanType):
         return text.lower() in ("true", "false")
     return _PLAIN_NUMBER.fullmatch(text) is not None
 
 
 def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partition]) -> DataFrame:
-    """Read partitions whose keys Spark finds in their paths, where it goes on pruning by itself, in joins too."""
+    """Read partitions whose keys Spark parses from their paths, so that Spark prunes them further, also in joins."""
     schema = StructType([*_file_schema(table), *_schema(table.partition_keys)])
     reader = _reader(spark, table).option("basePath", spark_path(table.location)).schema(schema)
     rows = _load(spark, table, reader, partitions)
@@ -225,15 +225,15 @@ def _read_by_path(spark: SparkSession, table: Table, partitions: Sequence[Partit
 def _read_by_folder(
     spark: SparkSession, table: Table, partitions: Sequence[Partition], nested: Nested | None
 ) -> DataFrame:
-    """Read partitions anywhere; each row gets its keys by the folder of its file.
+    """Read partitions in any location; each row gets its keys by the folder of its file.
 
-    A file below one of the folders, in a folder that is none of them, is an error unless it was said what to do with
-    it: nobody knows its keys.
+    A file in a subfolder that is no partition's location is an error unless `nested` is given, because its keys are
+    unknown.
 
     Args:
-        partitions: All of them as deep in the tree when nested files are read.
+        partitions: Partitions whose folders have the same depth if nested files are read.
     """
-    # Otherwise Spark looks for keys in the paths below the folders.
+    # Otherwise Spark parses keys from the paths below the folders.
     reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
     rows = _load(spark, table, reader, partitions)
     file = rows.metadataColumn("_metadata")
@@ -247,7 +247,7 @@ def _read_by_folder(
     message = f.concat(
         f.lit(f"table {table.full_name}: a file is in "),
         f.col(f"`{_FOLDER}`"),
-        f.lit(", which is no partition's location; move it, or add a partition with this location"),
+        f.lit(", which is not the location of a partition; move it, or add a partition with this location"),
     )
     is_known = f.col(f"`{_IS_KNOWN}`")
     expected = is_known if nested else f.when(is_known, True).otherwise(f.raise_error(message).cast("boolean"))
@@ -260,24 +260,24 @@ def _read_by_folder(
 
 
 def _depth(location: str) -> int:
-    """Return how many parts between slashes the location of a folder has as Spark reports it."""
+    """Return the number of parts between slashes of a folder's location as Spark reports it."""
     return _reported_folder(location).count("/") + 1
 
 
 def _columns_of_files(table: Table) -> Iterator[SparkColumn]:
-    """Yield a table's columns, of their types, from rows that were read with `_file_schema`."""
+    """Yield a table's columns with their types from rows that were read with `_file_schema`."""
     for column, field in zip(table.columns, _schema(table.columns), strict=True):
         yield stored_value(column, table.format).cast(field.dataType).alias(field.name)
 
 
 def _typed(columns: Sequence[Column], *, prefix: str = "") -> Iterator[SparkColumn]:
-    """Yield columns by their names, of their types; they are read under these names with a prefix."""
+    """Yield columns with their names and types from rows that have them under these names with a prefix."""
     for field in _schema(columns):
         yield f.col(f"`{prefix}{field.name}`").cast(field.dataType).alias(field.name)
 
 
 def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
-    """Yield a partition's values as texts that Spark casts to the keys' types."""
+    """Yield a partition's values as strings that Spark casts to the keys' types."""
     for key_type, text in zip(table.key_types, partition.values, strict=True):
         value = None if text is None else key_type.comparable(text)
         if value is None or isinstance(key_type, DateType):
@@ -292,7 +292,7 @@ def _key_texts(table: Table, partition: Partition) -> Iterator[str | None]:
 
 def _reader(spark: SparkSession, table: Table) -> DataFrameReader:
     if table.format is FileFormat.PARQUET and any("decimal" in column.type for column in table.columns):
-        # Spark 4.1 cuts a literal to the 4 or 8 bytes that a file of fewer digits has, and skips rows that match.
+        # Spark 4.1 truncates a literal to the 4 or 8 bytes of a file's smaller decimal type, and skips matching rows.
         spark.conf.set(_DECIMAL_FILTERS, "false")
     return spark.read.format(table.format).options(**file_options(table.format))
 
@@ -305,26 +305,26 @@ def _load(spark: SparkSession, table: Table, reader: DataFrameReader, partitions
 
 @contextmanager
 def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
-    """Turn what Spark says when it cannot begin to read, or to write, into an error that says what to do."""
+    """Translate Spark's errors about missing paths and formats to catalog errors that say what to do."""
     try:
         yield
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise VerificationFailedError(
                 f"table {table.full_name}: {(error.getMessageParameters() or {}).get('path')} is the location of a "
-                "partition, and is not there; bring its files back, or drop the partition"
+                "partition, but does not exist; restore its files, or drop the partition"
             ) from error
         if table.format is FileFormat.AVRO and "Failed to find data source" in str(error):
             raise InvalidConfigurationError(
-                f"table {table.full_name} is Avro, which Spark does not know by itself; give Spark the package "
-                f"{AVRO_PACKAGE} in `spark.jars.packages`"
+                f"table {table.full_name} is Avro, which Spark does not support by itself; add the package "
+                f"{AVRO_PACKAGE} to `spark.jars.packages`"
             ) from error
         raise
 
 
 @contextmanager
 def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
-    """Let Spark list folders in a job of few tasks; one for each of 10,000 folders takes 15 times as long."""
+    """Make Spark list folders in a job of few tasks; a task for each of 10,000 folders takes 15 times as long."""
     before = str(spark.conf.get(_LISTING_TASKS))
     spark.conf.set(_LISTING_TASKS, str(min(int(before), max(32, 4 * spark.sparkContext.defaultParallelism))))
     try:
@@ -334,20 +334,20 @@ def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
 
 
 _LOCATION = re.compile("([^:/]+):(//[^/]*)?(/.*)", re.DOTALL)
-# What Java's `URI` escapes in a path: ASCII that a path may not have, and the blanks and control characters beyond.
+# The characters that Java's `URI` escapes in a path: some ASCII, and blanks and control characters beyond ASCII.
 _ESCAPED = re.compile(
     "[^A-Za-z0-9_\\-!.~'()*:@&=+$,/;\x80-\U0010ffff]|[\x80-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]"
 )
 
 
 def _reported_folder(location: str) -> str:
-    """Return a location as `_metadata.file_path` begins for the files in it.
+    """Return a location as the prefix of `_metadata.file_path` of the files in it.
 
     Source: Hadoop's `Path`, which removes dots and repeated slashes, and Java's `URI.toString`.
     """
-    found = _LOCATION.fullmatch(spark_path(location))
-    if found is None:
+    match = _LOCATION.fullmatch(spark_path(location))
+    if match is None:
         return location
-    scheme, authority, path = found.groups()
+    scheme, authority, path = match.groups()
     escaped = _ESCAPED.sub(lambda character: quote(character.group(), safe=""), posixpath.normpath(path))
     return f"{scheme}:{'' if authority in (None, '//') else authority}{escaped}"

@@ -1,4 +1,4 @@
-"""A filter expression as Spark's SQL, so that what the catalog cannot prune is checked on each row."""
+"""Filter expressions as Spark SQL, to check on each row the conditions that the catalog cannot prune by."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ESCAPE = "!"
 
 
 def filter_sql(tree: Expression, table: Table) -> str:
-    """Return a condition over the columns of a table with a partition scheme; it is true for just the matching rows.
+    """Return a condition over a table's columns that is true for exactly the matching rows.
 
     Args:
         tree: An expression over the table as filters see it (`Table.filter_view`).
@@ -22,9 +22,9 @@ def filter_sql(tree: Expression, table: Table) -> str:
         case Condition():
             return _condition(tree, table)
         case And(operands=operands):
-            return " and ".join(f"({filter_sql(each, table)})" for each in operands)
+            return " and ".join(f"({filter_sql(operand, table)})" for operand in operands)
         case Or(operands=operands):
-            return " or ".join(f"({filter_sql(each, table)})" for each in operands)
+            return " or ".join(f"({filter_sql(operand, table)})" for operand in operands)
     return "false" if tree == NONE else "true"
 
 
@@ -48,15 +48,15 @@ def _condition(condition: Condition, table: Table) -> str:
 
 def _membership(column: str, operator: Operator, members: Iterable[KeyValue], value_type: KeyType) -> str:
     if isinstance(value_type, DecimalType):
-        members = [each for each in members if value_type.floor(each) == each]
-    literals = ", ".join(literal_sql(value_type, each) for each in sorted(members))
+        members = [member for member in members if value_type.floor(member) == member]
+    literals = ", ".join(literal_sql(value_type, member) for member in sorted(members))
     if literals:
         return f"{column} {operator} ({literals})"
     return "false" if operator is Operator.IN else f"{column} is not null"
 
 
 def _between_decimals(column: str, operator: Operator, value_type: DecimalType, value: KeyValue) -> str:
-    """Compare with a number that lies between two values of the type, or outside of all; Spark would round it."""
+    """Return a comparison with a number that is not a value of the type, which Spark would round."""
     floor = value_type.floor(value)
     if operator is Operator.EQUAL:
         return "false"
@@ -69,7 +69,7 @@ def _between_decimals(column: str, operator: Operator, value_type: DecimalType, 
 
 
 def _pattern(pattern: LikePattern, value_type: KeyType) -> str:
-    """Return the pattern with an escape that no session reads in another way."""
+    """Return the pattern with an escape character that does not depend on the session's settings."""
     text = "".join(
         f"{_ESCAPE}{character}" if not is_wild and character in f"%_{_ESCAPE}" else character
         for character, is_wild in pattern.pieces()

@@ -1,4 +1,4 @@
-"""An Iceberg table as a DataFrame, by the file of its metadata: also one that no catalog shows yet."""
+"""Iceberg tables as DataFrames by their metadata file, also tables that no catalog shows yet."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def read_metadata_file(
     """Return the rows of the current snapshot of the table that a `…metadata.json` file describes.
 
     Args:
-        metadata_table: `snapshots`, `files` or another of its metadata tables, whose rows to return instead.
-        options: Of Iceberg's reader.
+        metadata_table: `snapshots`, `files` or another metadata table, whose rows to return instead.
+        options: Options of Iceberg's reader.
 
     Raises:
         InvalidConfigurationError: The session does not have Iceberg's runtime.
 
-    Source: Iceberg's `IcebergSource` and `HadoopTables.load`, which take the path of a metadata file for a table, and
-    what follows a `#` for the name of a metadata table.
+    Source: Iceberg's `IcebergSource` and `HadoopTables.load`, which accept the path of a metadata file as a table, and
+    the name of a metadata table after `#`.
     """
     try:
         path = spark_path(metadata_location) + (f"#{metadata_table}" if metadata_table else "")
@@ -37,6 +37,6 @@ def read_metadata_file(
         if error.getCondition() != "DATA_SOURCE_NOT_FOUND" and "Failed to find data source" not in str(error):
             raise
         raise InvalidConfigurationError(
-            f"{metadata_location} cannot be read, because Spark does not have Iceberg's runtime; give Spark the "
-            f"package {ICEBERG_PACKAGE} in `spark.jars.packages`"
+            f"{metadata_location} cannot be read, because Spark does not have Iceberg's runtime; add the package "
+            f"{ICEBERG_PACKAGE} to `spark.jars.packages`"
         ) from error

@@ -1,7 +1,7 @@
-"""Records of source files that lack a partition key.
+"""Check for records of source files that lack a partition key.
 
-A header of CSV names a missing column by itself. A JSON record leaves a field out, and Parquet and ORC files each have
-columns of their own: Spark reads a null, which would be a row of the NULL partition.
+In CSV files, the header shows a missing column. A JSON record may omit a field, and each Parquet or ORC file has its
+own columns: Spark reads a missing one as null, which would put the row into the NULL partition.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from catalog.operations.job_requests import SourceJob
 from spark_jobs.reading.sources import CORRUPT, Source, plain_path, quoted, read_path
 
 _SHOWN = 100
-"""Characters of a record that an error shows."""
+"""Maximum number of characters of a record in an error."""
 
 
 def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, keys: Sequence[str]) -> None:
-    """Refuse a source of which a record has no value, and no null either, for a partition key.
+    """Refuse a source with a record that has neither a value nor an explicit null for a partition key.
 
     Args:
-        keys: Names of the columns that every record has to have, in lower case.
+        keys: Names of the required columns, in lower case.
 
     Raises:
-        SourceFileError: A file, or a record of JSON, lacks one; the message names it.
+        SourceFileError: A file or a JSON record lacks a key; the message names it.
     """
     if not keys or job.source_format == "csv":
         return
@@ -39,7 +39,7 @@ def refuse_missing_keys(spark: SparkSession, source: Source, job: SourceJob, key
 
 
 def _refuse_records(spark: SparkSession, source: Source, job: SourceJob, keys: Sequence[str]) -> None:
-    """Read JSON as variants, which tell a null from a field that is not there."""
+    """Refuse JSON records without a key; read as variants, which distinguish null from a missing field."""
     reader = spark.read.format("json").options(**job.source_options)
     reader = reader.options(singleVariantColumn="content", mode="PERMISSIVE")
     records = _records(reader.load([read_path(file.path) for file in source.files]))
@@ -57,7 +57,7 @@ def _refuse_records(spark: SparkSession, source: Source, job: SourceJob, keys: S
 
 
 def _records(frame: DataFrame) -> DataFrame:
-    """Return one row for each record; an array is one of records, as Spark reads it."""
+    """Return one row for each record; a top-level array contains records, as Spark reads it."""
     array = f.expr("coalesce(try_variant_get(content, '$', 'array<variant>'), array(content))")
     files = frame.where("content IS NOT NULL").select(f.col("_metadata.file_path").alias("file"), "content")
     return files.select("file", f.explode(array).alias("record"))
@@ -69,7 +69,7 @@ def _is_missing(source: Source, key: str) -> SparkColumn:
 
 
 def _refuse_files(source: Source, source_format: str, keys: Sequence[str]) -> None:
-    """Look at the columns of those files that have no value of a key."""
+    """Refuse files without a key's column; only files without any value of the key are inspected."""
     counts = [f.count(f.col(quoted(key))).alias(f"count_{number}") for number, key in enumerate(keys)]
     by_file = source.rows.drop(CORRUPT).groupBy(f.col("_metadata.file_path").alias("file")).agg(*counts)
     is_empty = " OR ".join(f"count_{number} = 0" for number in range(len(keys)))
@@ -95,6 +95,6 @@ def _column_names(path: str, source_format: str) -> list[str]:
 
 def _missing(path: str, what: str, keys: str) -> SourceFileError:
     return SourceFileError(
-        f"source {path}: {what} {keys}, which the table is partitioned by. Nothing was loaded. Deliver it with a "
+        f"source {path}: {what} {keys}, which the table is partitioned by. Nothing was loaded. Provide it with a "
         "value, or with null for the NULL partition"
     )

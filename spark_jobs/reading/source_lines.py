@@ -1,4 +1,4 @@
-"""Where in a text file a row is, which Spark does not tell."""
+"""Line numbers of rows in text files, which Spark does not report."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from catalog.operations.job_requests import SourceJob
 
 
 def line_of(path: str, record: Mapping[str, Any], job: SourceJob) -> int | None:
-    """Return the number of the line on which a row ends; None for files that have no lines, or an unknown row.
+    """Return the number of the line on which a row ends; None for files without lines, or if the row is not found.
 
     Args:
-        record: The row's values, by lower-case names; those that were read as texts are compared.
-        job: How the file is read.
+        record: The row's values by lower-case name; only strings are compared.
+        job: The settings to read the file.
     """
     if job.source_format not in ("csv", "json"):
         return None
@@ -46,7 +46,7 @@ def _csv_rows(lines: Iterable[str], job: SourceJob) -> Iterator[tuple[int, dict[
 def _json_rows(lines: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
     for number, line in enumerate(lines, 1):
         try:
-            # The digits as they are written, of which a float would keep some.
+            # Numbers as strings, because a float would lose digits.
             row = json.loads(line, parse_float=str, parse_int=str)
         except ValueError:
             continue

@@ -1,4 +1,4 @@
-"""Raw source files as a DataFrame: partition keys as texts, other columns typed, unreadable lines found."""
+"""Raw source files as DataFrames, with partition keys as strings, typed columns, and detection of unreadable lines."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from spark_jobs.rows.file_formats import spark_type
 from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_problem
 
 CORRUPT = "_calve_corrupt"
-"""Column with the text of a line that cannot be read as a row; null for all others."""
+"""Column with a line that cannot be parsed as a row; null for other rows."""
 
 PROBLEM = "_calve_problem"
-"""Column that says what is wrong with a row whose values do not fit their columns; null for all others."""
+"""Column with the problem of a row whose values do not fit their columns; null for other rows."""
 
 _SHOWN = 10
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
@@ -43,11 +43,11 @@ class Source:
     """The rows of a load.
 
     Attributes:
-        rows: All columns, lower case, the partition keys as texts; and `CORRUPT` for text formats.
-        columns: The columns that go into the data files, with their types.
-        names: Column → its name as the files spell it.
-        given: The rows as they are in the files, before they are cast.
-        problem: What is wrong with a row of these; None when every value fits.
+        rows: Rows with all columns in lower case, the partition keys as strings, and `CORRUPT` for text formats.
+        columns: The columns of the data files, with their types.
+        names: Column → its spelling in the files.
+        given: The rows of the files before they are cast.
+        problem: The problem of a row of `given`; None if all values fit.
     """
 
     rows: DataFrame
@@ -60,18 +60,18 @@ class Source:
 
 
 def spark_path(location: str) -> str:
-    """Return a location as Spark takes it: a plain path is one of this machine, whatever Spark's default is."""
+    """Return a location for Spark, with a plain path as a local path regardless of Spark's default file system."""
     return f"file://{location}" if location.startswith("/") else location
 
 
 def read_path(location: str) -> str:
-    """Return a location as Spark's readers take it for itself, whatever wildcards it has in it.
+    """Return a location for Spark's readers, with wildcard characters escaped.
 
-    Not by Spark's option `__globPaths__`: with it, every path with a wildcard stands for all paths of the reader, so
-    that their rows come several times. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
+    Spark's option `__globPaths__` is not used: with it, each path with a wildcard is expanded to all paths of the
+    reader, so that their rows are repeated. Source: `DataSource.checkAndGlobPathIfNecessary` of Spark 4.1.
 
     Raises:
-        InvalidLocationError: It has a colon besides, which Hadoop's `Globber` takes for the end of a scheme.
+        InvalidLocationError: It also has a colon, which Hadoop's `Globber` takes as the end of a scheme.
     """
     path = spark_path(location)
     if not _WILDCARD.search(path):
@@ -85,7 +85,7 @@ def read_path(location: str) -> str:
 
 
 def plain_path(uri: str) -> str:
-    """Return what `spark_path` was given for a URI as Spark reports it, escaped and with any number of slashes."""
+    """Return the plain location of a URI as Spark reports it, escaped and with any number of slashes."""
     return re.sub("^file:/+", "/", unquote(uri))
 
 
@@ -93,8 +93,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     """Read source files with the types of the table, of the request, or inferred, in this order.
 
     Raises:
-        SourceFileError: A file cannot be opened, lacks a partition key, or has other columns than the table; or a
-            column of a type that can never become the table's.
+        SourceFileError: A file cannot be opened, lacks a partition key, has other columns than the table, or a column
+            whose type cannot be cast to the table's.
     """
     paths = [read_path(file.path) for file in files]
     reader = spark.read.format(job.source_format).options(**job.source_options)
@@ -105,7 +105,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
             mode="PERMISSIVE", columnNameOfCorruptRecord=CORRUPT, enforceSchema="false"
         )
     elif len(paths) > 1:
-        # Otherwise Spark takes the columns of one file, and drops those that only others have.
+        # Otherwise Spark uses the columns of one file and drops columns of the others.
         reader = reader.option("mergeSchema", "true")
     rows = reader.load(paths)
     names = {normalise_identifier(name, "column"): name for name in rows.columns}
@@ -114,7 +114,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
     given, checked = rows, _checked(rows, declared, keys)
     changed = {key: f.col(quoted(key)).cast("string") for key in keys}
-    changed |= {one.column.name: one.value for one in checked}
+    changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
     if (problem := first_problem(checked)) is not None:
         changed[PROBLEM] = problem
     try:
@@ -131,7 +131,7 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
 
 
 def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) -> list[CheckedColumn]:
-    """Return the columns of a source that are declared, but for the keys, which are checked as partitions are made."""
+    """Return the declared columns of a source without the keys, which are checked when partitions are created."""
     types = {field.name: field.dataType for field in rows.schema}
     return [
         checked_column(Column(name, text), f.col(quoted(name)), types[name])
@@ -150,7 +150,7 @@ def _not_castable(
         except AnalysisException:
             name, type_text = checked.column.name, checked.column.type
             return SourceFileError(
-                f"source {files[0].path}: column {name} is of type {types[name]}, which cannot become {type_text}; "
+                f"source {files[0].path}: column {name} has type {types[name]}, which cannot become {type_text}; "
                 "correct the file, or alter the table first"
             )
     return None
@@ -160,20 +160,21 @@ def _text_schema(
     spark: SparkSession, paths: Sequence[str], job: SourceJob, table: Table | None, keys: Sequence[str]
 ) -> StructType:
     """Return the schema of a text source, in the order of the files."""
-    declared = {**job.column_types, **({} if table is None else {each.name: each.type for each in table.columns})}
+    table_types = {} if table is None else {column.name: column.type for column in table.columns}
+    declared = {**job.column_types, **table_types}
     has_names = job.source_format != "csv" or job.source_options.get("header", "false").lower() == "true"
     if not has_names:
         if missing := [key for key in keys if key not in declared]:
             raise SourceFileError(
-                f"source {paths[0]} has no header, and `columns` does not say where {', '.join(missing)} is; list all "
-                "columns of the file, in their order, partition keys among them"
+                f"source {paths[0]} has no header, and `columns` does not list {', '.join(missing)}; list all columns "
+                "of the file in order, including the partition keys"
             )
-        found = [(name, declared[name]) for name in job.column_types]
+        fields = [(name, declared[name]) for name in job.column_types]
     else:
         sniffer = spark.read.format(job.source_format).options(**job.source_options)
         sniffer = sniffer.option("columnNameOfCorruptRecord", CORRUPT)
         sample = sniffer.load(list(paths) if job.source_format == "json" else paths[0])
-        # A JSON record may leave a field out.
+        # A JSON record may omit a field.
         optional = (*keys, *declared) if job.source_format == "json" else ()
         spelled = {name.lower(): name for name in (*optional, *sample.columns) if name != CORRUPT}
         names = [
@@ -184,11 +185,11 @@ def _text_schema(
         if undeclared:
             frame = sniffer.options(inferSchema="true").load(list(paths))
             inferred = {field.name: field.dataType.simpleString() for field in frame.schema}
-        found = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
+        fields = [(name, declared.get(name.lower()) or inferred.get(name, "string")) for name in names]
     return StructType(
         [
             StructField(name, StringType() if name.lower() in keys else _read_type(name, text, declared))
-            for name, text in found
+            for name, text in fields
         ]
     )
 
@@ -196,7 +197,7 @@ def _text_schema(
 def _read_type(name: str, type_text: str, declared: Mapping[str, str]) -> DataType:
     """Return the type to read a column of a text file with.
 
-    Spark's readers round, cut or do not check the values of some types, which are read as texts and cast later.
+    Spark's readers round, truncate or do not check values of some types, which are read as strings and cast later.
     """
     is_cast_later = isinstance(parse_column_type(type_text), ColumnTextType | DecimalType | FloatingType)
     if is_cast_later and name.lower() in declared:
@@ -224,7 +225,7 @@ def _check_columns(table: Table, found: Sequence[str], files: Sequence[FileInfo]
 
 
 def is_bad(source: Source) -> SparkColumn | None:
-    """Return whether a row of `Source.rows` cannot be read, or has a value that does not fit; None if none can."""
+    """Return whether a row of `Source.rows` is unreadable or has a value that does not fit; None if no row can be."""
     marks = [f.col(name).isNotNull() for name in (CORRUPT, PROBLEM) if name in source.rows.columns]
     return reduce(lambda one, other: one | other, marks) if marks else None
 
@@ -237,7 +238,7 @@ def bad_count(source: Source) -> SparkColumn:
 
 def unreadable_lines(source: Source) -> SourceFileError:
     """Return the error that names the file and line of the first rows that cannot be loaded."""
-    # All columns: Spark reads only those that are asked for, and would not notice what is wrong with the others.
+    # All columns, because Spark parses only the columns in use and would miss errors in the others.
     columns = [f.col("_metadata.file_path").alias("_calve_file"), f.col("*")]
     if source.problem is None:
         bad = source.given.where(f.col(CORRUPT).isNotNull()).select(*columns)
@@ -272,21 +273,21 @@ def _place(path: str, record: str) -> str:
 
 @contextmanager
 def source_errors() -> Iterator[None]:
-    """Turn what Spark says when a source file cannot be read into an error that names the file."""
+    """Translate Spark's errors about an unreadable source file to an error that names the file."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
         message = str(error)
-        if found := _HEADER.search(message):
-            header, schema, path = (part.strip() for part in found.groups())
+        if match := _HEADER.search(message):
+            header, schema, path = (part.strip() for part in match.groups())
             raise SourceFileError(
                 f"source {plain_path(path)}, line 1: the header does not fit the table or the other files: it is "
                 f"{header}, expected {schema}"
             ) from error
-        if found := _UNREADABLE.search(message):
+        if match := _UNREADABLE.search(message):
             causes = _CAUSE.findall(message)
             raise SourceFileError(
-                f"source {plain_path(found.group(1))} cannot be read: {causes[-1] if causes else found.group()}"
+                f"source {plain_path(match.group(1))} cannot be read: {causes[-1] if causes else match.group()}"
             ) from error
         raise
 
@@ -297,5 +298,5 @@ _CAUSE = re.compile(r"Caused by: [\w.]+: (.*)")
 
 
 def quoted(name: str) -> str:
-    """Return a column's name as SQL writes it."""
+    """Return a column's name as a quoted SQL identifier."""
     return f"`{name.replace('`', '``')}`"

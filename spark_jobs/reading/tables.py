@@ -1,4 +1,4 @@
-"""A catalog table as a DataFrame over just the partitions that an expression asks for."""
+"""Catalog tables as DataFrames over the partitions that match an expression."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _MOMENT = re.compile("[0-9]Z['\"]")
 
 @dataclass(frozen=True)
 class PrunedTable:
-    """A table over the partitions that match an expression, and how much of it that is.
+    """A table restricted to the partitions that match an expression, with the numbers of partitions and files.
 
     Attributes:
-        frame: The table's columns, then its partition keys.
+        frame: Rows with the table's columns, then its partition keys.
         table: Its name, `database.table`.
-        where: The expression; None for all.
-        files_read, files_total: None when the catalog does not know the file count of all these partitions.
+        where: The expression; None for all rows.
+        files_read, files_total: None if the catalog does not know the file counts of all these partitions.
         scan: The files of a table with a partition scheme; None for other tables.
     """
 
@@ -53,7 +53,7 @@ class PrunedTable:
     scan: FileScan | None = None
 
     def __str__(self) -> str:
-        """Say in one line what is read."""
+        """Return one line with the numbers of partitions and files that are read."""
         known = self.files_read is not None and self.files_total is not None
         files = f", {self.files_read:,} of {self.files_total:,} files" if known else ""
         return f"{self.table}: {self.partitions_read:,} of {self.partitions_total:,} partitions{files}"
@@ -62,31 +62,30 @@ class PrunedTable:
 def read_table(
     spark: SparkSession, table: str, where: str | None = None, *, catalog: Catalog | None = None
 ) -> DataFrame:
-    """Return a table over just the partitions that an expression asks for; equal to reading all of it and filtering.
+    """Return the rows of a table that match an expression, reading only the matching partitions.
 
-    The partitions are those that readers see now; ones that come later are not in the frame. No other folder is
-    listed, and no match at all needs no Spark job.
+    The partitions are those that are visible now; later ones are not in the frame. No other folder is listed, and if no
+    partition matches, no Spark job is needed.
 
-    Of a table with a partition scheme, the catalog finds the partitions by the partition column, and the files by it
-    and the sort columns, before Spark makes a task; what is read then is filtered row by row.
+    For a table with a partition scheme, the catalog prunes partitions by the partition column, and files by it and the
+    sort columns, before Spark creates tasks; the rows of these files are then filtered.
 
     Shape: the table's columns in its order, then its partition keys; char(n) and varchar(n) are strings, and a char has
-    blanks up to its length, as in Spark's own tables. A column that a file lacks is null, and so is a key whose text is
-    not of its type.
-    The text of a timestamp, in a path as in a filter, is a time of the session's zone, as everywhere in Spark.
+    blanks up to its length, as in Spark's own tables. A column that a file lacks is null, and so is a key whose string
+    is not a value of its type. Timestamps in paths and filters are in the session's time zone, as everywhere in Spark.
 
     Args:
         where: The filter on partition keys, as `Catalog.get_partitions` takes it, or on any columns that compare
             (`Catalog.scan_files`); None for all rows.
-        catalog: By default the one that `CALVE_CATALOG_URL` names.
+        catalog: The catalog; by default the one in `CALVE_CATALOG_URL`.
 
     Raises:
-        TableNotFoundError: There is no such table.
-        ExpressionError: The expression cannot be used.
+        TableNotFoundError: The table does not exist.
+        ExpressionError: The expression is invalid.
         NotATableError: It is a view.
-        UnsupportedFormatError: Files have a format that is recorded only.
-        InvalidConfigurationError: The table's files are Avro, and Spark has no reader for it.
-        VerificationFailedError: The folder of a partition is not there.
+        UnsupportedFormatError: Files have a format that Calve only records.
+        InvalidConfigurationError: The table's files are Avro, and Spark has no reader for them.
+        VerificationFailedError: The folder of a partition does not exist.
     """
     pruned = prune_table(spark, table, where, catalog=catalog)
     log.info("%s", pruned)
@@ -96,18 +95,18 @@ def read_table(
 def prune_table(
     spark: SparkSession, table: str, where: str | None = None, *, catalog: Catalog | None = None
 ) -> PrunedTable:
-    """Return what `read_table` returns, and how many partitions and files it reads, of how many.
+    """Return the result of `read_table` with the numbers of read and of all partitions and files.
 
     Raises:
         CatalogError: As `read_table`.
     """
     with opened(catalog) as source:
         if source.get_table(table).scheme is not None:
-            found = source.scan_files(table, where, zone=session_zone(spark))
-            return pruned_scan(found, read_scan(spark, found), filter_sql(found.tree, found.table))
+            file_scan = source.scan_files(table, where, zone=session_zone(spark))
+            return pruned_scan(file_scan, read_scan(spark, file_scan), filter_sql(file_scan.tree, file_scan.table))
         scan = source.scan_partitions(table, where)
         if (tree := _local_times(spark, scan.table, where)) is not None:
-            # Texts sort in another way than moments where clocks are put back or forward.
+            # All partitions are read, because daylight saving time changes make strings and instants sort differently.
             whole = prune_table(spark, table, catalog=source)
             return replace(whole, frame=whole.frame.where(filter_sql(tree, scan.table)), where=where)
         partitions = list(scan.partitions)
@@ -129,7 +128,7 @@ def session_zone(spark: SparkSession) -> tzinfo | None:
     """Return the session's time zone; None for UTC.
 
     Raises:
-        InvalidConfigurationError: It is none that Python knows.
+        InvalidConfigurationError: Python does not know the time zone.
     """
     name = str(spark.conf.get("spark.sql.session.timeZone"))
     if name in UTC_NAMES:
@@ -143,12 +142,12 @@ def session_zone(spark: SparkSession) -> tzinfo | None:
         return ZoneInfo(name)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
         raise InvalidConfigurationError(
-            f"spark.sql.session.timeZone is {name!r}, which is no known time zone; set one such as Europe/Paris"
+            f"spark.sql.session.timeZone is {name!r}, an unknown time zone; set one such as Europe/Paris"
         ) from error
 
 
 def _local_times(spark: SparkSession, table: Table, where: str | None) -> Expression | None:
-    """Return a filter with the moments of a session in another zone than UTC; None if there is nothing to convert."""
+    """Return a filter with the instants of a session in another zone than UTC; None if there is nothing to convert."""
     zone = session_zone(spark)
     if zone is None or not any(isinstance(key_type, TimestampType) for key_type in table.key_types):
         return None
@@ -163,11 +162,11 @@ def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:
 
 
 def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) -> PrunedTable:
-    """Return a frame over a table with a partition scheme, and how much of it the scan that found its files reads.
+    """Return a frame over a table with a partition scheme, with the numbers of its file scan.
 
     Args:
-        frame: The rows of these files.
-        condition: A condition of Spark's SQL that keeps some of them; None to keep all.
+        frame: The rows of the scanned files.
+        condition: A Spark SQL condition on the rows; None to keep all.
     """
     rows = frame if condition is None else frame.where(condition)
     return PrunedTable(
@@ -183,5 +182,5 @@ def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) 
 
 
 def opened(catalog: Catalog | None) -> AbstractContextManager[Catalog]:
-    """Return the catalog for a block; the one that the environment names is closed afterwards."""
+    """Return a context manager with the given catalog, or with the environment's, which it closes afterwards."""
     return Catalog.open() if catalog is None else nullcontext(catalog)
