@@ -1,1 +1,1 @@
-"""SQL over tables of the catalog."""
+"""SQL queries over catalog tables."""

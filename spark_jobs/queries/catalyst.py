@@ -1,6 +1,6 @@
-"""Spark's plans and expressions as they are in the JVM, seen from Python.
+"""Access from Python to Spark's plans and expressions in the JVM.
 
-Each look at something there takes about a tenth of a millisecond; what is looked at often is kept here.
+Each access takes about a tenth of a millisecond, so frequently used objects are cached.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class Catalyst:
-    """What new parts of plans are made of, in one session."""
+    """Classes and helpers to build parts of plans in one session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Take the session."""
+        """Use a session."""
         self.spark = spark
         self.session: Any = spark._jsparkSession
         self.jvm: Any = spark.sparkContext._jvm

@@ -1,4 +1,4 @@
-"""The places in a SELECT that name a table, and the catalog's tables that they mean."""
+"""Table references of a SELECT, and the catalog tables that they name."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from catalog.errors import InvalidIdentifierError, NotFoundError
 
 
 def table_nodes(tree: exp.Query) -> list[exp.Table]:
-    """Return the places that name a table, in the order of the text; those that name a common table expression not."""
-    found: dict[int, exp.Table] = {}
+    """Return the table references of a query in text order, without those of common table expressions."""
+    nodes: dict[int, exp.Table] = {}
     for scope in traverse_scope(tree):
         defined = {name.lower() for name in scope.cte_sources}
         for node in scope.tables:
             if isinstance(node.this, exp.Identifier) and (node.db or node.name.lower() not in defined):
-                found[start_of(node.parts[0])] = node
-    return [found[start] for start in sorted(found)]
+                nodes[start_of(node.parts[0])] = node
+    return [nodes[start] for start in sorted(nodes)]
 
 
 def nodes_of_text(sql: str) -> list[exp.Table]:
-    """Return the same for a text; none of one that is not a single SELECT."""
+    """Return the table references of SQL text; empty if it is not a single SELECT."""
     try:
         [tree] = sqlglot.parse(sql, dialect="spark")
     except (SqlglotError, ValueError, RecursionError):
@@ -32,20 +32,20 @@ def nodes_of_text(sql: str) -> list[exp.Table]:
 
 
 def reads_iceberg(catalog: Catalog, sql: str, database: str) -> bool:
-    """Return whether a text is a SELECT that names an Iceberg table.
+    """Return whether SQL text is a SELECT that refers to an Iceberg table.
 
     Args:
-        database: Where tables without a database are.
+        database: The database of table names without one.
     """
     tables = (named_table(catalog, node, database) for node in nodes_of_text(sql))
     return any(table is not None and table.is_iceberg for table in tables)
 
 
 def named_table(catalog: Catalog, node: exp.Table, database: str) -> Table | None:
-    """Return the table that a place names, of a metadata table its Iceberg table; None when the catalog has none.
+    """Return the catalog table of a reference, for a metadata table its Iceberg table; None if there is none.
 
     Args:
-        database: Where tables without a database are.
+        database: The database of table names without one.
     """
     try:
         if node.catalog:
@@ -57,10 +57,10 @@ def named_table(catalog: Catalog, node: exp.Table, database: str) -> Table | Non
 
 
 def start_of(identifier: exp.Expr) -> int:
-    """Return where in the text an identifier begins."""
+    """Return the position of an identifier's first character."""
     return int(identifier.meta["start"])
 
 
 def end_of(identifier: exp.Expr) -> int:
-    """Return where in the text an identifier ends, behind its last character."""
+    """Return the position after an identifier's last character."""
     return int(identifier.meta["end"]) + 1

@@ -1,4 +1,4 @@
-"""Views in a SELECT: each is replaced by its own SELECT, and names without a database get theirs."""
+"""Expansion of views in a SELECT, and qualification of table names without a database."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from catalog.types.literals import quoted_name
 from spark_jobs.queries.table_names import end_of, named_table, nodes_of_text, start_of
 
 MAXIMUM_DEPTH = 50
-"""How deep views may be made of views."""
+"""Maximum nesting depth of views."""
 
 
 def with_views(catalog: Catalog, sql: str, database: str) -> str:
-    """Return a SELECT without views, that means the same wherever names without a database are looked up.
+    """Return a SELECT with views replaced by their queries, and with a database in all table names.
 
-    The rest of the text stays as it is; so does all of a text that is not one SELECT. In a view, a table without a
-    database is one of the view's database.
+    The rest of the text is unchanged, and so is a text that is not a single SELECT. In a view, a table name without a
+    database belongs to the view's database.
 
     Args:
-        database: Where tables without a database are.
+        database: The database of table names without one.
 
     Raises:
-        InvalidTableError: A view is made of itself, or of too many others.
+        InvalidTableError: A view refers to itself, or views are nested too deeply.
     """
     return _expanded(catalog, sql, database, ())
 
@@ -46,14 +46,14 @@ def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...
     start, end = start_of(node.parts[0]), end_of(node.parts[-1])
     if table.is_view:
         alias = "" if node.alias else f" AS {quoted_name(table.name)}"
-        # A comment at the end of the view's text would hide what follows.
+        # The line break ends a comment at the end of the view's text.
         yield start, end, f"({_query_of(catalog, table, outer)}\n){alias}"
     elif not node.db:
         yield start, start, f"{quoted_name(table.database)}."
 
 
 def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...]) -> str:
-    """Return the SELECT of a view, with the view's names for its columns."""
+    """Return the SELECT of a view with the view's column names."""
     if view.full_name in outer:
         raise InvalidTableError(f"view {view.full_name} is made of itself: {' → '.join((*outer, view.full_name))}")
     if len(outer) >= MAXIMUM_DEPTH:
