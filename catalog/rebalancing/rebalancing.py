@@ -207,7 +207,7 @@ class Rebalancing:
         job = self._operations.get_job(operation.id, VERIFY)
         if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != plan.fingerprint:
             raise VerificationFailedError(
-                f"table {operation.table}: the new files of {plan.change} are not verified; nothing was changed. "
+                f"table {operation.table}: the new files of {plan.change} were not verified; nothing was changed. "
                 "Write and verify them again"
             )
         return str(job.result["folder"])

@@ -533,7 +533,7 @@ def test_without_icebergs_runtime_the_package_is_named(spark: SparkSession, monk
 
     monkeypatch.setattr(DataFrameReader, "load", load)
     package = re.escape("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0")
-    with pytest.raises(InvalidConfigurationError, match=rf"{package} in `spark\.jars\.packages`"):
+    with pytest.raises(InvalidConfigurationError, match=rf"{package} to `spark\.jars\.packages`"):
         read_metadata_file(spark, "/x/00000-x.metadata.json")
 
 
