@@ -300,7 +300,7 @@ def test_rules_of_an_entry_replace_the_usual_ones() -> None:
         ({"split_factor": 1}, "rebalance.split_factor is 1, expected a number from 2.5"),
         ({"split_files": True}, "rebalance.split_files is True"),
         ({"merge_files": "much"}, "rebalance.merge_files is 'much'"),
-        ({"maximum_files": 5}, "has to be at least twice the second"),
+        ({"maximum_files": 5}, "must be at least twice the second"),
     ],
 )
 def test_wrong_rules_are_named(entry: Mapping[str, Any], said: str) -> None:

@@ -256,7 +256,7 @@ def test_folder_of_no_attempt_at_the_operation_is_not_committed(catalog: Catalog
     operation = catalog.operations.get("change")
     # The number of the other operation begins with that of this one.
     other = name.format(catalog=catalog.storage.identity, number=f"{operation.number}0", own=operation.folder)
-    with pytest.raises(VerificationFailedError, match="no attempt at operation change has written"):
+    with pytest.raises(VerificationFailedError, match="no attempt at operation change wrote the folder"):
         catalog.rebalancing.commit("change", COMMIT, attempt, plan, other)
     assert contents(catalog, ranges) == START
     catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
