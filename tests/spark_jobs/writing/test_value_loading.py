@@ -205,7 +205,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark: SparkSession,
         (rows(spark, ("1", "a", "1", "123456"), names=given), r"column note: '123456' is no varchar\(5\)"),
         (
             spark.sql("SELECT array(1) AS id, 'a' AS country, 1 AS day"),
-            "column id of shop.orders is of type int, and array<int> cannot become that",
+            "column id of shop.orders has type int, to which array<int> cannot be converted",
         ),
     ]
     for number, (frame, said) in enumerate(cases):
