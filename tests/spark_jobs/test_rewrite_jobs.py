@@ -176,7 +176,9 @@ def test_row_that_is_missing_fails_the_verification(spark: Any, orders: Catalog)
     folder = steps.rewrite()["folder"]
     path = steps.files(folder)["3"]
     replace(path, pq.read_table(path).slice(1))
-    with pytest.raises(VerificationFailedError, match=r"partition 3 \(amount < 50\) has \d+ rows .* should have \d+ rows"):
+    with pytest.raises(
+        VerificationFailedError, match=r"partition 3 \(amount < 50\) has \d+ rows .* should have \d+ rows"
+    ):
         steps.verify(folder)
 
 
