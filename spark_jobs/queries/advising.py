@@ -1,7 +1,7 @@
-"""Measuring a table to say how it should be partitioned: two passes over its rows, one of them over few of its values.
+"""Measurements of a table for partitioning advice, in one pass over its rows, or two.
 
-The first counts rows, nulls and, about, different values of all columns, and takes a sample of rows on its way. The
-second, when a scheme is chosen, finds what each column's values would lie between in each partition.
+The first pass counts rows, nulls and approximate distinct values of all columns, and takes a sample of rows. The
+second, once a scheme is chosen, computes the minimum and maximum of each column in each partition.
 """
 
 from __future__ import annotations
@@ -32,37 +32,39 @@ from spark_jobs.rows.placement import partition_id, value_sql
 
 SAMPLE_ROWS = 5_000
 _ERROR = 0.05
-"""Relative standard deviation of the counts of different values."""
+"""Relative standard deviation of the distinct counts."""
 
 _LONGEST_TEXT = 300
+"""Maximum length of values and of error messages, in characters; the rest is cut off."""
 _PICKED, _ID = "calve/picked", "calve/id"
 
 
 def profile_table(
     spark: SparkSession, catalog: Catalog, table: Table, queries: Sequence[str], database: str
 ) -> TableProfile:
-    """Measure the columns of a table whose values compare, and what queries ask of it.
+    """Measure the comparable columns of a table, and the conditions of queries on it.
 
     Args:
-        queries: SELECTs; one that cannot be understood is no error.
-        database: Where tables without a database are.
+        queries: SELECTs; the profile of an invalid one has an error.
+        database: The database of table names without one.
 
     Raises:
-        CatalogError: As `read_table`.
+        CatalogError: See `read_table`.
     """
     rows = read_table(spark, table.full_name, catalog=catalog)
     known_rows, size_bytes = _known(catalog, table)
     columns = comparable_columns(table)
     row_count, profiles = profile_columns(rows, columns, rows.count() if known_rows is None else known_rows)
-    asked = [profile_query(spark, catalog, table, query, database) for query in queries]
-    return TableProfile(table.full_name, row_count, size_bytes, tuple(profiles), tuple(asked))
+    query_profiles = [profile_query(spark, catalog, table, query, database) for query in queries]
+    return TableProfile(table.full_name, row_count, size_bytes, tuple(profiles), tuple(query_profiles))
 
 
 def _known(catalog: Catalog, table: Table) -> tuple[int | None, int | None]:
-    """Return the rows and bytes of a table, as far as the catalog knows."""
+    """Return the number of rows and bytes of a table; None for what the catalog does not know."""
     if table.scheme is not None:
         partitions = catalog.scheme_partitions(table.full_name)
-        return sum(each.row_count for each in partitions), sum(each.size_bytes for each in partitions)
+        row_count = sum(partition.row_count for partition in partitions)
+        return row_count, sum(partition.size_bytes for partition in partitions)
     if not table.partition_keys:
         return None, None
     total = count_visible(catalog.storage, table)
@@ -70,18 +72,19 @@ def _known(catalog: Catalog, table: Table) -> tuple[int | None, int | None]:
 
 
 def comparable_columns(table: Table) -> list[Column]:
-    """Return the columns of a table, its partition keys too, whose values compare."""
-    return [each for each in (*table.columns, *table.partition_keys) if parse_column_type(each.type) is not None]
+    """Return the columns and partition keys of a table whose type is comparable."""
+    columns = (*table.columns, *table.partition_keys)
+    return [column for column in columns if parse_column_type(column.type) is not None]
 
 
 def profile_columns(rows: DataFrame, columns: Sequence[Column], row_count: int) -> tuple[int, list[ColumnProfile]]:
     """Measure columns in one pass.
 
     Args:
-        row_count: About how many rows there are; the sample is chosen by it.
+        row_count: The approximate number of rows, which determines the sampling rate.
 
     Returns:
-        The number of rows, and a profile of each column.
+        The exact number of rows, and a profile of each column.
     """
     texts = [_text(column, _value(column)).alias(column.name) for column in columns]
     fraction = min(1.0, SAMPLE_ROWS / max(1, row_count))
@@ -92,13 +95,13 @@ def profile_columns(rows: DataFrame, columns: Sequence[Column], row_count: int) 
     first = picked.agg(*measures).first()
     assert first is not None
     total, sample, *counts = first
-    found = []
+    profiles = []
     for number, column in enumerate(columns):
         filled, distinct = counts[2 * number], counts[2 * number + 1]
         null_share = 1 - filled / total if total else 0.0
-        own = [row[number] for row in sample]
-        found.append(ColumnProfile.of_sample(column.name, column.type, min(distinct, filled), null_share, own))
-    return int(total), found
+        values = [row[number] for row in sample]
+        profiles.append(ColumnProfile.of_sample(column.name, column.type, min(distinct, filled), null_share, values))
+    return int(total), profiles
 
 
 def _names(columns: Sequence[Column]) -> list[SparkColumn]:
@@ -110,7 +113,7 @@ def _value(column: Column) -> SparkColumn:
 
 
 def _text(column: Column, value: SparkColumn) -> SparkColumn:
-    """Return a value of a column as the catalog writes it; the beginning of a long one."""
+    """Return a value of a column as the catalog's string, truncated to `_LONGEST_TEXT`."""
     value_type = _type_of(column)
     if isinstance(value_type, TimestampType):
         return f.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
@@ -118,49 +121,50 @@ def _text(column: Column, value: SparkColumn) -> SparkColumn:
 
 
 def _type_of(column: Column) -> KeyType:
-    found = parse_column_type(column.type)
-    assert found is not None
-    return found
+    value_type = parse_column_type(column.type)
+    assert value_type is not None
+    return value_type
 
 
 def profile_query(spark: SparkSession, catalog: Catalog, table: Table, query: str, database: str) -> QueryProfile:
-    """Say which columns of a table a query compares with what, by Spark's own optimizer."""
-    seen = _seen(table)
-    view = seen.filter_view
+    """Return the conditions of a query on the columns of a table, as pushed down by Spark's optimizer."""
+    filterable = _filterable(table)
+    view = filterable.filter_view
     try:
-        filters = filters_on(spark, with_views(catalog, query, database), seen, catalog=catalog)
+        filters = filters_on(spark, with_views(catalog, query, database), filterable, catalog=catalog)
         if not filters or None in filters:
-            # Read whole in one place, no condition in another saves anything.
+            # Once an occurrence reads the whole table, the conditions of others save nothing.
             return QueryProfile(query, reads_table=bool(filters))
-        tree = parse_expression(" or ".join(f"({each})" for each in filters), view)
+        tree = parse_expression(" or ".join(f"({text})" for text in filters), view)
         keys = bounds_of(tree, view).keys
     except (CatalogError, PySparkException) as error:
         return QueryProfile(query, error=str(error).strip().splitlines()[0][:_LONGEST_TEXT])
-    # Spark adds `is not null` for each column that it compares, in whatever way.
+    # Spark adds `is not null` for each column in a comparison.
     bounds = {view.key_names[key]: tuple(ranges) for key, ranges in keys.items() if not only_not_null(ranges)}
     return QueryProfile(query, bounds=bounds)
 
 
-def _seen(table: Table) -> Table:
-    """Return a table of which every column whose values compare tells which rows are needed."""
+def _filterable(table: Table) -> Table:
+    """Return a copy of a table that has all comparable columns as pruning columns."""
     columns = (*table.columns, *table.partition_keys)
-    names = tuple(each.name for each in comparable_columns(table) if each.name != PARTITION_ID)
-    placing = next((each for each in columns if each.type in ("int", "bigint", "string", "date")), columns[0])
-    scheme = HashScheme(placing.name, "int", names, 1)
+    names = tuple(column.name for column in comparable_columns(table) if column.name != PARTITION_ID)
+    types = ("int", "bigint", "string", "date")
+    partition_column = next((column for column in columns if column.type in types), columns[0])
+    scheme = HashScheme(partition_column.name, "int", names, 1)
     return replace(table, columns=columns, partition_keys=(), scheme=scheme)
 
 
 def spread_table(spark: SparkSession, catalog: Catalog, table: Table, scheme: Scheme) -> list[PartitionSpread]:
-    """Find what each column's values would lie between in each partition, if the table had a scheme."""
+    """Compute the minimum and maximum of each column in each partition that a scheme would make."""
     columns = comparable_columns(table)
     rows = read_table(spark, table.full_name, catalog=catalog)
     placed = rows.withColumn(_ID, partition_id(scheme))
     measures = [f.count(f.lit(1))]
     for column in columns:
         measures += [_text(column, f.min(_value(column))), _text(column, f.max(_value(column)))]
-    found = []
+    spreads = []
     for number, row_count, *extremes in placed.groupBy(f"`{_ID}`").agg(*measures).collect():
         pairs = zip(extremes[::2], extremes[1::2], strict=True)
         known = {column.name: pair for column, pair in zip(columns, pairs, strict=True) if pair[0] is not None}
-        found.append(PartitionSpread(number, row_count, known))
-    return found
+        spreads.append(PartitionSpread(number, row_count, known))
+    return spreads

@@ -1,8 +1,8 @@
-"""The functions that a checked statement may call; every other name is refused.
+"""Functions that are allowed in checked statements; all others are refused.
 
-They are Spark's built-in functions except those that call Java (`reflect`), read files by their options (`from_avro`,
-`from_protobuf`, `from_xml`), parse XML (`xpath`), or tell where and as whom the job runs (`input_file_name`,
-`current_user`). A new version of Spark adds none by itself.
+They are Spark's built-in functions except those that call Java (`reflect`), read files given as options (`from_avro`,
+`from_protobuf`, `from_xml`), parse XML (`xpath`), or reveal the job's files or user (`input_file_name`,
+`current_user`). Functions of later Spark versions are refused until they are added here.
 
 Source: Spark 4.1.3, `FunctionRegistry` and `TableFunctionRegistry`.
 """

@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 class Catalyst:
-    """Classes and helpers to build parts of plans in one session."""
+    """JVM classes and helpers to build logical plans in one session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Use a session."""
+        """Access the JVM of a session."""
         self.spark = spark
         self.session: Any = spark._jsparkSession
         self.jvm: Any = spark.sparkContext._jvm
@@ -38,7 +38,7 @@ class Catalyst:
 
     @cached_property
     def current_like(self) -> Any:
-        """The pattern of expressions such as `current_date`."""
+        """The tree pattern of expressions such as `current_date`."""
         return self.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
 
     @cached_property
@@ -74,7 +74,7 @@ class Catalyst:
 
 
 def kind_of(node: Any) -> str:
-    """Return the class of a node of a plan or of an expression, without its package."""
+    """Return the simple class name of a plan node or an expression."""
     return str(node.getClass().getSimpleName())
 
 
@@ -84,7 +84,7 @@ def items(sequence: Any) -> list[Any]:
 
 
 def operands(expression: Any, operator: str) -> Iterator[Any]:
-    """Yield the parts of a chain of ANDs or of ORs, in order."""
+    """Yield the operands of nested ANDs, or of nested ORs, in order."""
     rest = [expression]
     while rest:
         node = rest.pop()

@@ -1,8 +1,8 @@
-"""The check of SQL that others wrote: what it may read and call, decided on Spark's own parsed plan.
+"""Checks of untrusted SQL on Spark's parsed plan: the tables that it reads and the functions that it calls.
 
-Everything is refused that is not known to be harmless: kinds of plans, functions, and names of tables that are neither
-the catalog's nor those of common table expressions. The check runs before Spark analyses the plan, because the analysis
-opens the files that a path in the place of a table names.
+The checks are allowlists of plan nodes, functions and tables; tables are those of the catalog and common table
+expressions. They run before Spark analyses the plan, because the analysis opens files that are named by path in place
+of a table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from catalog.errors import CatalogError, RefusedStatementError, TableNotFoundErr
 from spark_jobs.queries.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
 
 MORE_FUNCTIONS = "CALVE_SQL_FUNCTIONS"
-"""The environment variable that allows more functions: names with commas between them."""
+"""The environment variable that allows more functions: their names, separated by commas."""
 
 _CLASSES = {
     "org.apache.spark.sql.catalyst.plans.logical.LogicalPlan": "plan",
@@ -27,7 +27,7 @@ _CLASSES = {
     "scala.collection.Iterable": "collection",
     "scala.Product": "product",
 }
-"""Class of the JVM → how its objects are looked into; the first that fits."""
+"""Java class → how its objects are traversed; the first match counts."""
 
 _PLANS = frozenset(
     """
@@ -37,9 +37,9 @@ _PLANS = frozenset(
     UnresolvedInlineTable UnresolvedRelation UnresolvedSubqueryColumnAliases UnresolvedTVFAliases
     UnresolvedTableValuedFunction UnresolvedWith Window WithWindowDefinition RebalancePartitions
     RelationTimeTravel WithCTE
-    """.split()  # noqa: SIM905 - one word after the other reads better
+    """.split()  # noqa: SIM905 - shorter than a list of strings
 )
-"""Plan nodes that a SELECT may contain; scripts, commands and computed table names are left out."""
+"""Plan nodes that a SELECT may contain; scripts, commands and computed table names are not among them."""
 
 _CLAUSES = {
     "ScriptTransformation": "a script (TRANSFORM … USING)",
@@ -48,42 +48,43 @@ _CLAUSES = {
 }
 
 _PATTERNS = ("UNRESOLVED_FUNCTION", "PLAN_EXPRESSION", "UNRESOLVED_IDENTIFIER")
-"""Spark's marks of expressions that contain a function, a subquery, or a name that is computed."""
+"""Spark's tree patterns of expressions that contain a function, a subquery or a computed name."""
 
 _CLOCK_OR_USER = ("CURRENT_LIKE",)
-"""Spark's mark of expressions that contain the current time, catalog, database or user."""
+"""Spark's tree pattern of expressions that contain the current time, catalog, database or user."""
 
 _KINDS: dict[str, str] = {}
 """Java class → plan, expression, collection, product or leaf."""
 
 
 def check_query(spark: SparkSession, sql: str, statement: str, tables: Container[str]) -> None:
-    """Refuse a SELECT that could read or call anything but what it may.
+    """Refuse a SELECT that reads tables or calls functions that are not allowed.
 
     Args:
-        sql: The SELECT, in which the catalog's tables have the names of temporary views.
-        statement: What the user wrote, at which errors point.
-        tables: The names of these views. Tables of Spark's own and other temporary views cannot be read.
+        sql: The SELECT, with catalog tables replaced by temporary views.
+        statement: The user's text, to which positions in errors refer.
+        tables: The names of these views; other temporary views and Spark's own tables are not allowed.
 
     Raises:
-        RefusedStatementError: It may not be run.
-        TableNotFoundError: It names a table, or a file, that is no table of the catalog.
-        ParseException: Spark cannot read it.
+        RefusedStatementError: The SELECT is not allowed.
+        TableNotFoundError: A table is not in the catalog, or is a file path.
+        ParseException: Spark cannot parse the SELECT.
     """
     assert spark.sparkContext._jvm is not None
     plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
-    # Spark itself replaces the names of common table expressions, whose scopes it alone knows; the others are tables.
+    # Let Spark resolve common table expressions by its own scope rules; the remaining names are tables.
     plan = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.CTESubstitution.apply(plan)
     _check(spark, plan, sql, statement, tables)
 
 
 def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
-    """Refuse an answer with the name of the user that the worker runs as.
+    """Refuse an analysed query that reads the name of the worker's operating system user.
 
-    Spark takes `user`, `session_user` and `current_user` for columns, and only if there is no such column for the user.
+    The parser takes `user`, `session_user` and `current_user` for columns; the analysis replaces them by the user's
+    name unless such a column exists.
 
     Raises:
-        RefusedStatementError: It has the user's name.
+        RefusedStatementError: The query reads the user's name.
     """
     analysed = frame._jdf.queryExecution().analyzed()
     for _, name, _ in _nodes(spark, analysed, _CLOCK_OR_USER, plans_too=True):
@@ -92,17 +93,17 @@ def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
 
 
 def check_expression(spark: SparkSession, sql: str) -> None:
-    """Refuse an expression over the columns of a table that calls anything but what it may.
+    """Refuse an expression over the columns of a table that calls functions that are not allowed.
 
     Raises:
-        RefusedStatementError: It may not be evaluated.
-        ParseException: Spark cannot read it.
+        RefusedStatementError: The expression is not allowed.
+        ParseException: Spark cannot parse the expression.
     """
     _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, ())
 
 
 def allowed_functions() -> frozenset[str]:
-    """Return the names of all functions that a checked statement may call, in lower case."""
+    """Return the names of all allowed functions, in lower case."""
     more = os.environ.get(MORE_FUNCTIONS, "")
     return FUNCTIONS | {name.strip().lower() for name in more.split(",") if name.strip()}
 
@@ -144,7 +145,7 @@ def _refuse(what: str, advice: str = "") -> NoReturn:
 
 
 def _position(node: Any, sql: str, statement: str) -> int | None:
-    """Return where the user wrote a node; None if its text is there several times, or in a view."""
+    """Return the position of a node in the user's text; None if its text occurs there several times, or not at all."""
     start, stop = node.origin().startIndex(), node.origin().stopIndex()
     if start.isEmpty() or stop.isEmpty():
         return None
@@ -159,12 +160,12 @@ def _text(names: Any) -> str:
 def _nodes(
     spark: SparkSession, root: Any, patterns: Sequence[str], *, plans_too: bool = False
 ) -> Iterator[tuple[Any, str, str]]:
-    """Yield every plan, and every expression that contains one of Spark's patterns, from a plan or expression on.
+    """Yield all plan nodes, and all expressions that contain one of the tree patterns, below a plan or expression.
 
-    All fields of all nodes are looked at, because children are not all: a named window keeps its expressions in a map.
+    All fields are traversed, because nodes have more than children: a named window keeps its expressions in a map.
 
     Args:
-        plans_too: Leave out the plans that contain none of the patterns, too.
+        plans_too: Yield only plan nodes that contain one of the patterns.
     """
     marks = _marks(spark, patterns)
     rest = [root]

@@ -1,4 +1,4 @@
-"""Filters of the catalog that conditions of Spark's plans imply."""
+"""Translation of conditions in Spark's plans to catalog filters that they imply."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from spark_jobs.queries.catalyst import items, kind_of, operands
 from spark_jobs.queries.partition_ids import plain_name
 
 _LONGEST_CONDITION = 30_000
-"""Longer conditions prune nothing, in characters: the catalog refuses filters of more than 65,536."""
+"""Longer conditions are ignored, in characters: the catalog refuses filters of more than 65,536."""
 
 _IS_NULL, _IS_NOT_NULL = " is null", " is not null"
 
-# Catalyst's expressions, as the catalog says them.
+# Catalyst's expressions in the syntax of catalog filters.
 _COMPARISONS = {
     "EqualTo": "{key} = {literal}",
     "EqualNullSafe": "{key} = {literal} and {key} is not null",
@@ -40,7 +40,7 @@ _WILDCARD = re.compile(r"[\\%_]")
 
 
 def implied_filter(expression: Any, table: Table) -> str | None:
-    """Return a filter on partition keys that is true wherever Spark's expression is; None when there is none."""
+    """Return a filter on pruning columns that is true wherever a Catalyst expression is; None if there is none."""
     kind = kind_of(expression)
     if kind == "And":
         parts = [implied_filter(operand, table) for operand in operands(expression, kind)]
@@ -51,7 +51,7 @@ def implied_filter(expression: Any, table: Table) -> str | None:
 
 
 def _all(conditions: Sequence[str]) -> str | None:
-    # Spark adds `is not null` for each key that is compared, which the comparison implies.
+    # Drop the `is not null` that Spark adds for each compared key: the comparison implies it.
     plain = [condition for condition in conditions if not condition.endswith(_IS_NOT_NULL)]
     needed = [
         condition
@@ -62,7 +62,7 @@ def _all(conditions: Sequence[str]) -> str | None:
 
 
 def any_of(conditions: Sequence[str | None]) -> str | None:
-    """Return the filter that is true wherever one of several is; None where one of them is."""
+    """Return the disjunction of filters; None if one of them is None."""
     if None in conditions:
         return None
     distinct = list(dict.fromkeys(conditions))
@@ -70,7 +70,7 @@ def any_of(conditions: Sequence[str | None]) -> str | None:
 
 
 def _predicate(expression: Any, table: Table) -> str | None:
-    """Return a condition on one partition key in the catalog's language; None where it would mean something else."""
+    """Return the catalog filter of a condition on one key; None if it would have another meaning."""
     kind = kind_of(expression)
     if kind == "Not":
         negated = _predicate(expression.child(), table)
@@ -83,7 +83,7 @@ def _predicate(expression: Any, table: Table) -> str | None:
         return key and _in(key, _members(expression, kind, table))
     if kind in _COMPARISONS:
         return _comparison(expression, kind, table)
-    # A boolean is a condition, and Spark makes one of what compares it.
+    # A boolean column is a condition by itself: Spark simplifies its comparison with true or false.
     key = _key(expression, table)
     return key and f"{key} = 'true'"
 
@@ -111,10 +111,10 @@ def _in(key: str, literals: Sequence[str | None]) -> str | None:
 
 
 def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
-    """Return the members of an IN as literals, None for one that cannot be said."""
+    """Return the members of an IN as literals; None for one that has no literal."""
     attribute = expression.children().head()
     if kind == "InSet":
-        # One call for all of them. A null among texts becomes the text null: it matches more, which does no harm.
+        # Fetch all members in one call. A null becomes the string "null", so that the filter may match more: harmless.
         values = expression.hset().mkString("\0").split("\0")
         return (
             [_literal(value, attribute, table) for value in values] if len(values) == expression.hset().size() else []
@@ -128,7 +128,7 @@ def _members(expression: Any, kind: str, table: Table) -> list[str | None]:
 
 
 def _key(expression: Any, table: Table) -> str | None:
-    """Return the column that an expression is, quoted, if it tells which partitions or files are needed; else None."""
+    """Return the quoted name of the pruning column that an expression refers to; None for all else."""
     if kind_of(expression) != "AttributeReference":
         return None
     name = plain_name(str(expression.name()).lower())
@@ -140,10 +140,10 @@ def _pattern_literal(value: Any) -> str | None:
 
 
 def _literal(value: Any, attribute: Any, table: Table) -> str | None:
-    """Return a value of Spark's as a literal for the key that it is compared with; None when it cannot be one.
+    """Return Spark's value as a literal for the key that it is compared with; None if it has none.
 
     Args:
-        value: A number, Spark's text, the days or the microseconds since 1970; or one of these as text.
+        value: A number, Spark's string, or the days or microseconds since 1970; or one of these as a string.
     """
     view = table.filter_view
     position = view.key_position(plain_name(attribute.name()))
@@ -155,8 +155,8 @@ def _literal(value: Any, attribute: Any, table: Table) -> str | None:
             value = date.fromordinal(date(1970, 1, 1).toordinal() + int(value))
         if isinstance(key_type, TimestampType):
             return key_type.format(int(value))
-        # Spark pads a literal that it compares with a char, but none of BETWEEN. A longer literal may go on with what
-        # is less than a blank.
+        # Spark pads literals that are compared with a char, except in BETWEEN. A longer literal may continue with
+        # characters below the blank.
         if isinstance(key_type, CharType) and len(str(value)) != key_type.length:
             return None
         return key_type.format(key_type.parse_literal(str(value)))

@@ -1,4 +1,4 @@
-"""A part of a plan as the union of its answers for some partitions at a time, each found without exchanging rows."""
+"""Partition-wise joins as unions: one branch for each group of places, executed without a shuffle."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from spark_jobs.queries.join_regions import Leaf, Region
 def union_of_branches(
     catalyst: Catalyst, region: Region, places: Sequence[Places], groups: Sequence[Sequence[int]]
 ) -> Any:
-    """Return a plan with the rows of a region, which has a task for each group of places.
+    """Return a plan that computes a region with one task for each group of places.
 
     Args:
-        places: Of the partitions of each of its tables.
+        places: The places of the partitions of each table in the region.
 
     Raises:
-        VerificationFailedError: A file of the tables is not there.
+        VerificationFailedError: A data file of the tables is missing.
     """
     branches = _Branches(catalyst)
-    readers = [_Reader(catalyst, *each) for each in zip(region.leaves, places, strict=True)]
+    readers = [_Reader(catalyst, leaf, own) for leaf, own in zip(region.leaves, places, strict=True)]
     plans = [branches.of(region, iter([reader.reading(group) for reader in readers])) for group in groups]
     nothing = _nothing(catalyst, region.node.output())
     return catalyst.logical.Union(catalyst.sequence([*plans, nothing]), False, False)
 
 
 def _nothing(catalyst: Catalyst, output: Any) -> Any:
-    """Return a plan without tasks. Otherwise Spark would see that all branches have one, and make one of them."""
+    """Return a plan without tasks; it prevents Spark from combining the branches, which have one task each."""
     none, empty = catalyst.none, catalyst.sequence([])
     context: Any = catalyst.spark.sparkContext._jsc
     rdd = context.sc().emptyRDD(catalyst.jvm.scala.reflect.ClassTag.Any())
@@ -42,9 +42,9 @@ def _nothing(catalyst: Catalyst, output: Any) -> Any:
 
 
 def kept_in_place(catalyst: Catalyst, join: Any) -> Any:
-    """Return a join that Spark leaves where it is: semi and anti joins it would put below single partitions and unions.
+    """Return a join that the optimizer does not move.
 
-    These become existence joins with a filter.
+    It would push semi and anti joins below unions and repartitions; these become existence joins with a filter.
     """
     join_type = kind_of(join.joinType())
     if join_type not in ("LeftSemi$", "LeftAnti$"):
@@ -65,15 +65,15 @@ def kept_in_place(catalyst: Catalyst, join: Any) -> Any:
 
 
 class _Branches:
-    """Makes the branches of one union."""
+    """Builds the branches of one union."""
 
     def __init__(self, catalyst: Catalyst) -> None:
         self._catalyst = catalyst
 
     def of(self, region: Region, leaves: Iterator[Any]) -> Any:
-        """Return a region over other leaves, which are taken from left to right, in one task."""
+        """Return a region over replaced leaves, from left to right, to be executed in one task."""
         if region.is_one_table:
-            # What is in a single partition already is distributed as any join or aggregate needs it.
+            # A single Spark partition satisfies the distribution that any join or aggregate requires.
             return self._catalyst.repartition(1, False, self._over(region, next(leaves)))
         children = [
             child if inner is None else self.of(inner, leaves)
@@ -83,7 +83,7 @@ class _Branches:
         if region.kind != "Join":
             return node.withNewChildren(self._catalyst.sequence(children))
         is_region = [inner is not None for inner in region.inner]
-        hint = self._shuffled if all(is_region) else self._sent(is_region)
+        hint = self._sort_merge_hint if all(is_region) else self._broadcast_hint(is_region)
         joined = node.copy(*children, node.joinType(), node.condition(), hint)
         return kept_in_place(self._catalyst, joined) if all(is_region) else joined
 
@@ -95,13 +95,13 @@ class _Branches:
         return region.node.withNewChildren(self._catalyst.sequence([self._over(inner, leaf)]))
 
     @cached_property
-    def _shuffled(self) -> Any:
-        """For a sort-merge join: it can spill, and takes no longer than one by hash where both sides are alike."""
+    def _sort_merge_hint(self) -> Any:
+        """The hint for a sort-merge join: it can spill, and is as fast as a hash join of sides of similar size."""
         return self._catalyst.logical.JoinHint(*[self._strategy("SHUFFLE_MERGE")] * 2)
 
-    def _sent(self, is_region: Sequence[bool]) -> Any:
-        """Return the hint to send what is no region to all tasks: the other side is even smaller in one of them."""
-        sides = [self._catalyst.none if each else self._strategy("BROADCAST") for each in is_region]
+    def _broadcast_hint(self, is_region: Sequence[bool]) -> Any:
+        """Return the hint to broadcast the side that is no region: a branch of the other side may be even smaller."""
+        sides = [self._catalyst.none if is_kept else self._strategy("BROADCAST") for is_kept in is_region]
         return self._catalyst.logical.JoinHint(*sides)
 
     def _strategy(self, name: str) -> Any:
@@ -110,7 +110,7 @@ class _Branches:
 
 
 class _Reader:
-    """Reads the files of some places of one table."""
+    """Reads the files of groups of places of one table."""
 
     def __init__(self, catalyst: Catalyst, leaf: Leaf, places: Places) -> None:
         self._catalyst = catalyst
@@ -120,12 +120,12 @@ class _Reader:
         self._positions = _positions(leaf, self._paths, places)
         self._options = self._relation.options()
         self._schema = catalyst.some(self._relation.dataSchema())
-        # Lists all files at once, so that the lists of each group need not ask for them again.
+        # List all files once; the listings of the groups use the cache.
         self._cache = catalyst.sql.execution.datasources.FileStatusCache.getOrCreate(catalyst.session)
         self._index(self._paths, sum(map(len, self._positions.values())))
 
     def reading(self, group: Sequence[int]) -> Any:
-        """Return the table's leaf over the files of these places alone."""
+        """Return the table's leaf restricted to the files of a group of places."""
         positions = sorted(position for place in group for position in self._positions.get(place, ()))
         if not positions:
             return self._nothing
@@ -152,31 +152,31 @@ class _Reader:
     def _index(self, paths: Any, file_count: int) -> Any:
         none, session = self._catalyst.none, self._catalyst.session
         index = self._catalyst.file_index(session, paths, self._options, self._schema, self._cache, none, none)
-        # Spark is silent about a file that is not there.
-        found = index.allFiles().size()
-        if found != file_count:
+        # Spark ignores missing files.
+        existing_count = index.allFiles().size()
+        if existing_count != file_count:
             raise VerificationFailedError(
-                f"table {self._leaf.source.scan.table.full_name}: {file_count - found:,} of {file_count:,} data files "
-                "are not there any more; run the query again"
+                f"table {self._leaf.source.scan.table.full_name}: {file_count - existing_count:,} of {file_count:,} "
+                "data files no longer exist; run the query again"
             )
         return index
 
 
 def _positions(leaf: Leaf, paths: Any, places: Places) -> dict[int, list[int]]:
-    """Return, by place, where its files stand in Spark's list.
+    """Return the positions of each place's files in Spark's list of paths.
 
     Raises:
-        VerificationFailedError: There are other files in it.
+        VerificationFailedError: A path is not a data file of the scan.
     """
     scan = leaf.source.scan
     partitions = {file.path: file.partition_id for file in scan.files}
     depths = {path.count("/") + 1 for path in partitions}
-    found: dict[int, list[int]] = defaultdict(list)
+    positions: dict[int, list[int]] = defaultdict(list)
     for position, path in enumerate(paths.mkString("\n").split("\n")):
         parts = path.split("/")
         names = ("/".join(parts[-depth:]) for depth in depths)
         partition_id = next((partitions[name] for name in names if name in partitions), None)
         if partition_id is None:
-            raise VerificationFailedError(f"table {scan.table.full_name}: {path} is no data file of it")
-        found[places[partition_id]].append(position)
-    return found
+            raise VerificationFailedError(f"table {scan.table.full_name}: {path} is not one of its data files")
+        positions[places[partition_id]].append(position)
+    return positions

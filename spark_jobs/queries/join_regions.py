@@ -1,4 +1,4 @@
-"""The parts of a statement's plan that can be answered for some partitions at a time."""
+"""Regions of a plan that can be computed partition-wise: for groups of partitions, independently of each other."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _KEEPING_RIGHT = {"Inner$", "Cross$", "RightOuter$"}
 _REPEATABLE = {"Aggregate", "Filter", "Join", "LocalRelation", "LogicalRDD", "LogicalRelation", "Project", "Union"}
 
 _GROUPING = {"Aggregate": "groupingExpressions", "Window": "partitionSpec", "WindowGroupLimit": "partitionSpec"}
-"""The nodes that put together rows with equal values, and what they call these."""
+"""Plan nodes that group rows by equal values → the attribute with their grouping expressions."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A table with a partition scheme, as a statement reads it.
+    """The pruned files of a table with a partition scheme.
 
     Attributes:
-        frame: Reads these files and no others.
+        frame: A DataFrame of exactly these files.
         scan: The files.
     """
 
@@ -40,7 +40,7 @@ class Source:
 
     @cached_property
     def index(self) -> Any | None:
-        """Spark's list of the files; None when the frame reads in some other way."""
+        """Spark's file index; None if the frame is not a single file relation."""
         leaves = items(self.frame._jdf.queryExecution().analyzed().collectLeaves())
         if len(leaves) != 1 or kind_of(leaves[0]) != "LogicalRelation":
             return None
@@ -49,11 +49,11 @@ class Source:
 
     @cached_property
     def bytes_by_partition(self) -> Mapping[int, int]:
-        """Size of each partition that has files."""
-        found: dict[int, int] = defaultdict(int)
+        """The size of each partition that has files; an empty file counts as one byte."""
+        sizes: dict[int, int] = defaultdict(int)
         for file in self.scan.files:
-            found[file.partition_id] += max(1, file.size_bytes)
-        return found
+            sizes[file.partition_id] += max(1, file.size_bytes)
+        return sizes
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Region:
-    """A part of a plan whose rows can be found for the partitions of each place by themselves.
+    """A subtree of a plan that can be computed for each place independently.
 
     Attributes:
-        node: Its top.
-        inner: What the children of the node are; None for one that is no region, and the same for all places.
-        leaf: The table that it is; None for all else.
-        keys: Expression ids of the partition columns in the output. All rows with the same value, but for null, come
-            from the same place.
-        whole_keys: Those of which it is true for nulls, too, since no outer join has made one.
+        node: The root of the subtree.
+        inner: The regions of the node's children; None for a child that is no region and is the same for all places.
+        leaf: The table, if the node is one.
+        keys: Expression ids of the partition columns in the output. Rows with the same value, except null, come from
+            the same place.
+        whole_keys: The keys of which this also holds for nulls, because no outer join added any.
     """
 
     node: Any
@@ -98,30 +98,30 @@ class Region:
         """The tables, from left to right."""
         if self.leaf is not None:
             return (self.leaf,)
-        return tuple(leaf for each in self.inner if each is not None for leaf in each.leaves)
+        return tuple(leaf for region in self.inner if region is not None for leaf in region.leaves)
 
     @cached_property
     def is_one_table(self) -> bool:
-        """Say whether it is one table, perhaps filtered."""
+        """Whether the region is one table, perhaps filtered."""
         if self.kind in ("Project", "Filter"):
             return self.inner[0] is not None and self.inner[0].is_one_table
         return self.leaf is not None
 
 
 class RegionFinder:
-    """Finds regions of joins that Spark would shuffle both sides for.
+    """Finds regions with joins for which Spark would shuffle both sides.
 
     Attributes:
-        broadcast_bytes: What has no more, Spark sends to all tasks instead.
+        broadcast_bytes: The maximum size of a join side that Spark broadcasts instead.
     """
 
     def __init__(self, catalyst: Catalyst, sources: Sequence[Source]) -> None:
-        """Take the tables that a plan reads."""
+        """Search plans that read these tables."""
         self._sources = sources
         self.broadcast_bytes: int = catalyst.session.sessionState().conf().autoBroadcastJoinThreshold()
 
     def find(self, node: Any) -> Region | None:
-        """Return what a node of an optimized plan is with all below it; None when it is no region."""
+        """Return the region of a node of an optimized plan with all nodes below it; None if it is no region."""
         kind = kind_of(node)
         if kind == "LogicalRelation":
             return self._table(node)
@@ -141,7 +141,7 @@ class RegionFinder:
         for source in self._sources:
             if source.index is not None and source.index.equals(relation.location()):
                 column = source.scan.scheme.column
-                keys = frozenset(_id(each) for each in items(node.output()) if each.name().lower() == column)
+                keys = frozenset(_id(output) for output in items(node.output()) if output.name().lower() == column)
                 return Region(node, (), Leaf(source, node), keys, keys)
         return None
 
@@ -170,12 +170,12 @@ class RegionFinder:
         return Region(node, (left, right), None, keys, whole_keys)
 
     def is_small(self, plan: Any) -> bool:
-        """Say whether Spark sends all rows of a plan to all tasks, where each of the other side's finds its matches."""
+        """Return whether a plan is small enough for Spark to broadcast it."""
         return int(str(plan.stats().sizeInBytes())) <= self.broadcast_bytes
 
 
 def _is_repeatable(plan: Any) -> bool:
-    """Say whether a plan has the same rows whenever it is run."""
+    """Return whether each execution of a plan returns the same rows."""
     is_known = kind_of(plan) in _REPEATABLE and bool(plan.deterministic())
     return is_known and all(map(_is_repeatable, items(plan.children())))
 
@@ -186,23 +186,25 @@ def _is_hinted(join: Any) -> bool:
 
 
 def has_equation(join: Any) -> bool:
-    """Say whether both sides of a join can be shuffled by something."""
+    """Return whether the condition of a join has an equality, by which both sides can be shuffled."""
     condition = join.condition()
-    return bool(condition.isDefined()) and any(kind_of(each) == "EqualTo" for each in operands(condition.get(), "And"))
+    if not condition.isDefined():
+        return False
+    return any(kind_of(operand) == "EqualTo" for operand in operands(condition.get(), "And"))
 
 
 def _is_plain(node: Any) -> bool:
-    """Say whether a node's expressions give the same in whichever task they are."""
+    """Return whether a node's expressions are deterministic and contain no subquery."""
     return bool(node.deterministic()) and bool(node.subqueries().isEmpty())
 
 
 def _groups_by(node: Any, whole_keys: frozenset[int]) -> bool:
     expressions = getattr(node, _GROUPING[kind_of(node)])()
-    return any(_is_one_of(each, whole_keys) for each in items(expressions))
+    return any(_is_one_of(expression, whole_keys) for expression in items(expressions))
 
 
 def _above(node: Any, keys: frozenset[int]) -> frozenset[int]:
-    """Return which columns in a node's output are those below, which it may name otherwise."""
+    """Return the keys in a node's output, given those of its child, which the node may rename."""
     match kind_of(node):
         case "Project":
             columns = items(node.projectList())
@@ -216,16 +218,16 @@ def _above(node: Any, keys: frozenset[int]) -> frozenset[int]:
 
 
 def _equates(condition: Any, left: Region, right: Region) -> bool:
-    """Say whether a condition is only met where a partition column of the left equals one of the right."""
-    for each in operands(condition, "And"):
-        match kind_of(each):
+    """Return whether a condition requires that a partition column of the left equals one of the right."""
+    for operand in operands(condition, "And"):
+        match kind_of(operand):
             case "EqualTo":
                 lefts, rights = left.keys, right.keys
             case "EqualNullSafe":
                 lefts, rights = left.whole_keys, right.whole_keys
             case _:
                 continue
-        sides = each.left(), each.right()
+        sides = operand.left(), operand.right()
         if any(_is_one_of(one, lefts) and _is_one_of(other, rights) for one, other in (sides, sides[::-1])):
             return True
     return False

@@ -1,11 +1,11 @@
-"""Joins of tables by their partition columns, some partitions at a time, without moving rows between tasks.
+"""Partition-wise joins: joins of tables on their partition columns without a shuffle.
 
-Rows with equal partition columns lie in partitions of one place (`catalog.schemes.aligning`). So a join on these
-columns is the union of the joins of each place's files. That holds for outer, semi and anti joins, because all matches
-of a row are in its own place; for joins of joins, because a column that an outer join filled with nulls equals nothing;
-and for what is grouped by such a column afterwards.
+Rows with equal partition columns are in the same place (`catalog.schemes.aligning`), so a join on these columns is the
+union of the joins of each place's files. This holds for outer, semi and anti joins, because all matches of a row are in
+its place; for joins of joins, because the nulls that an outer join adds equal nothing; and for aggregates that are
+grouped by such a column.
 
-It is done to Spark's optimized plan, where filters stand at the tables and subqueries are joins.
+The joins are replaced in Spark's optimized plan, where filters are at the tables and subqueries are joins.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from spark_jobs.queries.join_regions import Region, RegionFinder, Source, has_eq
 
 TASKS_A_CORE = 4
 LEAST_TASKS, MOST_TASKS = 8, 64
-"""Spark plans each task's join by itself, which takes some milliseconds."""
+"""Limits of the number of tasks: Spark plans the join of each task separately, which takes some milliseconds."""
 
 MOST_UNEVEN = 1.5
-"""How much longer the fullest core may be at work than if all had the same; to shuffle costs about as much."""
+"""Maximum skew: the load of the busiest core, divided by the average. At more, a shuffle is cheaper."""
 
-# What the optimizer adds to a plan with these cannot be optimized again; it will, when the joins are in their places.
+# A plan with the nodes that these rules add cannot be optimized again. They apply after the joins are replaced.
 _ADDED_LAST = ("spark.sql.optimizer.dynamicPartitionPruning.enabled", "spark.sql.optimizer.runtime.bloomFilter.enabled")
 
 
 @dataclass(frozen=True)
 class PartitionWise:
-    """A statement's answer, of which some joins may go partition by partition.
+    """The DataFrame of a statement, in which joins may be partition-wise.
 
     Attributes:
-        joins: In words, those that do.
+        joins: Descriptions of the partition-wise joins.
     """
 
     frame: DataFrame
@@ -48,12 +48,12 @@ class PartitionWise:
 
 
 def join_partition_wise(frame: DataFrame, sources: Sequence[Source]) -> PartitionWise:
-    """Return the same rows, with joins partition by partition where that helps; the frame itself where it does not.
+    """Return an equivalent DataFrame with partition-wise joins where they are faster; otherwise the frame itself.
 
-    It helps where Spark would shuffle both sides, and the partitions keep all cores busy alike.
+    They are faster if Spark would shuffle both sides, and the partitions keep all cores evenly busy.
 
     Raises:
-        VerificationFailedError: A file of the tables is not there.
+        VerificationFailedError: A data file of the tables is missing.
     """
     catalyst = Catalyst(frame.sparkSession)
     known = [source for source in sources if source.scan.files and source.index is not None]
@@ -61,12 +61,12 @@ def join_partition_wise(frame: DataFrame, sources: Sequence[Source]) -> Partitio
         return PartitionWise(frame, ())
     with _switched_off(frame.sparkSession, _ADDED_LAST):
         plan = catalyst.frame_of(frame._jdf.queryExecution().analyzed())._jdf.queryExecution().optimizedPlan()
-    surgeon = _Surgeon(catalyst, known)
-    changed = surgeon.operated(plan)
-    if not surgeon.joins:
+    rewriter = _JoinRewriter(catalyst, known)
+    rewritten = rewriter.rewritten(plan)
+    if not rewriter.joins:
         return PartitionWise(frame, ())
-    # The optimizer does not keep the spelling of names.
-    return PartitionWise(catalyst.frame_of(changed).toDF(*frame.columns), tuple(surgeon.joins))
+    # The optimizer does not preserve the case of column names.
+    return PartitionWise(catalyst.frame_of(rewritten).toDF(*frame.columns), tuple(rewriter.joins))
 
 
 def _has_join(plan: Any) -> bool:
@@ -85,11 +85,11 @@ def _switched_off(spark: SparkSession, names: Sequence[str]) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-class _Surgeon:
-    """Replaces the joins of one plan.
+class _JoinRewriter:
+    """Replaces joins of one plan by partition-wise joins.
 
     Attributes:
-        joins: In words, those that were.
+        joins: Descriptions of the replaced joins.
     """
 
     def __init__(self, catalyst: Catalyst, sources: Sequence[Source]) -> None:
@@ -97,15 +97,15 @@ class _Surgeon:
         self._catalyst = catalyst
         self._finder = RegionFinder(catalyst, sources)
 
-    def operated(self, node: Any) -> Any:
+    def rewritten(self, node: Any) -> Any:
         region = self._finder.find(node)
         if region is not None and len(region.leaves) > 1 and (replaced := self._replaced(region)) is not None:
             return replaced
         children = items(node.children())
-        changed = [self.operated(child) for child in children]
-        if all(new is old for new, old in zip(changed, children, strict=True)):
+        new_children = [self.rewritten(child) for child in children]
+        if all(new is old for new, old in zip(new_children, children, strict=True)):
             return node
-        rebuilt = node.withNewChildren(self._catalyst.sequence(changed))
+        rebuilt = node.withNewChildren(self._catalyst.sequence(new_children))
         is_shuffled = kind_of(node) == "Join" and has_equation(node) and not self._finder.is_small(node.right())
         return kept_in_place(self._catalyst, rebuilt) if is_shuffled else rebuilt
 
@@ -120,11 +120,11 @@ class _Surgeon:
         groups = packed(sizes, self._catalyst.spark.sparkContext.defaultParallelism)
         if groups is None or sum(sizes.values()) <= self._finder.broadcast_bytes:
             return None
-        self.joins.append(_in_words(region, len(sizes), len(groups)))
+        self.joins.append(_description(region, len(sizes), len(groups)))
         return union_of_branches(self._catalyst, region, places, groups)
 
 
-def _in_words(region: Region, place_count: int, task_count: int) -> str:
+def _description(region: Region, place_count: int, task_count: int) -> str:
     *names, last = (leaf.source.scan.table.full_name for leaf in region.leaves)
     columns = dict.fromkeys(leaf.source.scan.scheme.column for leaf in region.leaves)
     return (
@@ -134,10 +134,10 @@ def _in_words(region: Region, place_count: int, task_count: int) -> str:
 
 
 def packed(sizes: Mapping[int, int], cores: int) -> list[list[int]] | None:
-    """Return places in groups of about the same size, the largest first; None when they cannot keep all cores busy.
+    """Return groups of places of about the same size, the largest first; None if they cannot keep all cores busy.
 
     Args:
-        sizes: The bytes of each place.
+        sizes: The size of each place, in bytes.
     """
     count = min(len(sizes), MOST_TASKS, max(LEAST_TASKS, TASKS_A_CORE * cores))
     if count < cores:
@@ -150,10 +150,13 @@ def packed(sizes: Mapping[int, int], cores: int) -> list[list[int]] | None:
 
 
 def _spread(sizes: Mapping[int, int], count: int) -> list[tuple[int, list[int]]]:
-    """Give each, the largest first, to whom has least so far; return what each has, the most first."""
+    """Return `count` groups of items with their total sizes, the largest first.
+
+    The items are added by descending size, each to the smallest group.
+    """
     heap: list[tuple[int, int, list[int]]] = [(0, number, []) for number in range(count)]
-    for each in sorted(sizes, key=lambda each: (-sizes[each], each)):
+    for item in sorted(sizes, key=lambda item: (-sizes[item], item)):
         size, number, members = heap[0]
-        members.append(each)
-        heapq.heapreplace(heap, (size + sizes[each], number, members))
+        members.append(item)
+        heapq.heapreplace(heap, (size + sizes[item], number, members))
     return sorted(((size, members) for size, _, members in heap), key=lambda group: -group[0])

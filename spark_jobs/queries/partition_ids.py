@@ -1,8 +1,8 @@
-"""`_partition_id` in a SELECT: a column of each place that names a table with a partition scheme, which `*` leaves out.
+"""The hidden column `_partition_id` of tables with a partition scheme, in a SELECT.
 
-A place whose ids a statement asks for is read with one more column, of a name of its own, and the references to
-`_partition_id` are replaced by that name. So it is never one of the columns that `*`, USING or NATURAL JOIN mean, and
-what a subquery, common table expression or view does not select is not there outside of it.
+An occurrence of a table of which the statement reads the ids gets an additional column with a unique name, and
+references to `_partition_id` are replaced by that name. The column is not included in `*`, USING or NATURAL JOIN, and
+is visible outside a subquery, common table expression or view only if that selects it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from catalog.model import PARTITION_ID
 from spark_jobs.queries.table_names import end_of, start_of
 
 Edit: TypeAlias = tuple[int, int, str]
-"""Start, end and replacement of a part of a text."""
+"""Replacement of a part of a text: start, end and new text."""
 
 _HIDDEN = "calve_partition_id_"
 
 
 def hidden_name(number: int) -> str:
-    """Return the column that has the ids of the rows of one place."""
+    """Return the column with the partition ids of one occurrence of a table."""
     return f"{_HIDDEN}{number}"
 
 
 def plain_name(name: str) -> str:
-    """Return what a column is called in the catalog's filters."""
+    """Return the name of a column in catalog filters."""
     return PARTITION_ID if name.startswith(_HIDDEN) else name
 
 
@@ -37,18 +37,18 @@ class IdReferences:
     """The references to `_partition_id` in one SELECT.
 
     Attributes:
-        places: The numbers of the places whose ids are asked for.
-        edits: What makes the statement name their hidden columns.
+        places: The numbers of the table occurrences of which the statement reads the ids.
+        edits: The edits of the text that replace the references by hidden columns.
     """
 
     def __init__(self, sql: str, tree: exp.Query, numbers: Mapping[int, int]) -> None:
-        """Find them.
+        """Find and resolve the references.
 
         Args:
-            numbers: Where a place that names a table with a partition scheme begins → its number.
+            numbers: Start of an occurrence of a table with a partition scheme → its number.
 
         Raises:
-            UnsupportedExpressionError: It cannot be told which table's ids are meant, or what a `*` stands for.
+            UnsupportedExpressionError: A reference is ambiguous, or a `*` cannot be expanded.
         """
         self._sql = sql
         self._numbers = numbers
@@ -67,7 +67,7 @@ class IdReferences:
         for join in tree.find_all(exp.Join):
             if any(named.name.lower() == PARTITION_ID for named in join.args.get("using") or []):
                 raise UnsupportedExpressionError(
-                    f"USING ({PARTITION_ID}) is not possible, because it is no column of the tables; write "
+                    f"USING ({PARTITION_ID}) is not supported, because it is not a stored column; write "
                     f"ON a.{PARTITION_ID} = b.{PARTITION_ID}",
                     self._sql,
                 )
@@ -88,7 +88,7 @@ class IdReferences:
                 exposing = [name for name, source in _sources(scope) if isinstance(source, Scope) and _exposes(source)]
                 if len(tables) + len(exposing) > 1:
                     names = ", ".join(f"{name}.{PARTITION_ID}" for name in [*tables, *exposing])
-                    raise UnsupportedExpressionError(f"{PARTITION_ID} may be {names}; write which one", self._sql)
+                    raise UnsupportedExpressionError(f"{PARTITION_ID} is ambiguous; write one of {names}", self._sql)
                 if exposing:
                     return None
                 if tables:
@@ -110,7 +110,7 @@ class IdReferences:
     def _refer(self, column: exp.Column, number: int) -> None:
         self.places.add(number)
         name = column.parts[-1]
-        # The column of the answer is called what was asked for.
+        # Keep the name of the column in the result.
         is_output = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
         alias = f" AS `{PARTITION_ID}`" if is_output else ""
         self.edits.append((start_of(name), end_of(name), f"`{hidden_name(number)}`{alias}"))
@@ -128,13 +128,14 @@ class IdReferences:
             return
         if not (isinstance(output.parent, exp.Select) and output.arg_key == "expressions"):
             raise UnsupportedExpressionError(
-                f"a * inside an expression cannot stand beside {PARTITION_ID}; name the columns", self._sql
+                f"a * inside an expression cannot be used with {PARTITION_ID}; name the columns", self._sql
             )
         hidden = ", ".join(f"`{hidden_name(number)}`" for number in sorted(tables.values()))
         end = int(star.meta["end"]) + 1
         excepted = star.args.get("except_") or []
         if excepted:
-            start = min(start_of(identifier) for each in excepted for identifier in each.find_all(exp.Identifier))
+            identifiers = (identifier for column in excepted for identifier in column.find_all(exp.Identifier))
+            start = min(start_of(identifier) for identifier in identifiers)
             self.edits.append((start, start, f"{hidden}, "))
         else:
             self.edits.append((end, end, f" EXCEPT ({hidden})"))
@@ -146,7 +147,7 @@ def _sources(scope: Scope) -> Iterator[tuple[str, exp.Table | Scope]]:
 
 
 def _exposes(scope: Scope) -> bool:
-    """Return whether a subquery, or the like, has a column `_partition_id`."""
+    """Return whether a subquery, common table expression or view has a column `_partition_id`."""
     query = scope.expression
     if not isinstance(query, exp.Query):
         return False
@@ -157,7 +158,7 @@ def _exposes(scope: Scope) -> bool:
 
 
 def _is_alias_of_order(column: exp.Column, scope: Scope) -> bool:
-    """Return whether ORDER BY and the like mean a column of the answer, as Spark reads them first."""
+    """Return whether ORDER BY, or a similar clause, refers to an output column, which Spark resolves first."""
     after = column.find_ancestor(exp.Order, exp.Sort, exp.Cluster, exp.Distribute, exp.Select)
     query = scope.expression
     if isinstance(after, exp.Select | None) or after.parent is not query or not isinstance(query, exp.Query):

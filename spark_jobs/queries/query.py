@@ -1,8 +1,8 @@
-"""SQL over catalog tables, each read from just the partitions that the statement needs.
+"""SQL over catalog tables with partition pruning.
 
-Which these are, Spark's own optimizer says: the statement is planned once over tables without files, and whatever
-filter arrives at a table decides about its partitions. What moves through joins, outer joins, subqueries and types is
-Spark's knowledge then; here is only known how one simple condition on a partition key is said to the catalog.
+Spark's optimizer determines the partitions: the statement is planned once over tables without files, and the filter
+that is pushed down to a table selects its partitions. Spark handles joins, subqueries and types; this package
+translates only simple conditions on partition keys.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from spark_jobs.rows.placement import partition_id
 log = logging.getLogger("spark_jobs.queries.query")
 
 _MARK = "calve.occurrence"
-"""Metadata of the columns of a stand-in for a table: which occurrence in the statement it is."""
+"""Metadata key of the columns of a placeholder frame: the number of the table's occurrence in the statement."""
 
 _NOTHING = "false"
-"""The condition of an occurrence of which no partition matters."""
+"""The condition of an occurrence of which no partition is needed."""
 
 _SELECTIVE = (exp.Where, exp.Join, exp.Having, exp.Qualify, exp.Limit)
 
@@ -57,13 +57,13 @@ _SAMPLE = re.compile(r"\s*TABLESAMPLE\s*\([^()]*\)(\s*REPEATABLE\s*\([^()]*\))?"
 
 @dataclass(frozen=True)
 class PrunedQuery:
-    """A statement's answer, and what it reads.
+    """The DataFrame of a statement, and the tables that it reads.
 
     Attributes:
-        frame: The answer.
-        tables: Each occurrence of a catalog table in the statement, in its order; `where` is what was found out about
-            the partitions that it needs. An occurrence that cannot matter is not read at all.
-        joins: In words, the joins that go partition by partition.
+        frame: The result.
+        tables: Each occurrence of a catalog table in the statement, in order; `where` is the condition that selected
+            its partitions. An occurrence that does not affect the result is not read.
+        joins: Descriptions of the partition-wise joins.
     """
 
     frame: DataFrame
@@ -72,30 +72,30 @@ class PrunedQuery:
 
 
 def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, partition_wise: bool = True) -> DataFrame:
-    """Return the answer of a SELECT over catalog tables; the same as over the whole tables, from fewer partitions.
+    """Return the result of a SELECT over catalog tables, reading only the partitions that it needs.
 
-    Tables are named `database.table`, or `table` in the session's current database (`USE`). The names of common table
-    expressions and of temporary views come first, and a name that the catalog does not know is left to Spark. Of an
-    Iceberg table, `database.table.snapshots` and the like are its metadata tables, as everywhere in Spark.
+    Tables are named `database.table`, or `table` in the session's current database (`USE`). Common table expressions
+    and temporary views take precedence, and Spark resolves names that the catalog does not have. The metadata tables
+    of an Iceberg table are named as in Spark: `database.table.snapshots`.
 
-    The partitions are those that readers see now, and `current_date` and the like are those of now, too.
+    The partitions, and `current_date` and similar functions, are those at the time of the call.
 
     Args:
         sql: One SELECT, in Spark's dialect.
-        catalog: By default the one that `CALVE_CATALOG_URL` names.
-        partition_wise: Join tables with the same partition scheme partition by partition, where that helps
+        catalog: By default that of `CALVE_CATALOG_URL`.
+        partition_wise: Use partition-wise joins for tables with compatible partition schemes, where they are faster
             (`spark_jobs.queries.joining`).
 
     Raises:
-        ExpressionSyntaxError: The statement cannot be read.
-        UnsupportedExpressionError: It is not one SELECT.
-        InvalidConfigurationError: It reads an Iceberg table, and Spark does not have Iceberg's runtime.
-        CatalogError: As `read_table`.
+        ExpressionSyntaxError: The statement cannot be parsed.
+        UnsupportedExpressionError: The statement is not a single SELECT.
+        InvalidConfigurationError: The statement reads an Iceberg table, and Spark does not have Iceberg's runtime.
+        CatalogError: See `read_table`.
     """
-    answer = prune_query(spark, sql, catalog=catalog, partition_wise=partition_wise)
-    for line in (*answer.tables, *answer.joins):
+    pruned = prune_query(spark, sql, catalog=catalog, partition_wise=partition_wise)
+    for line in (*pruned.tables, *pruned.joins):
         log.info("%s", line)
-    return answer.frame
+    return pruned.frame
 
 
 def prune_query(
@@ -106,60 +106,63 @@ def prune_query(
     partition_wise: bool = True,
     untrusted: str | None = None,
 ) -> PrunedQuery:
-    """Return what `query` returns, and what it reads of each table.
+    """Return the result of `query`, and the partitions that it reads of each table.
 
     Args:
-        untrusted: The text that a user wrote, before views were replaced; the statement is checked then
-            (`spark_jobs.queries.checked_plans`). None for a program's own.
+        untrusted: The user's text before views were expanded; the statement is then checked
+            (`spark_jobs.queries.checked_plans`). None for a trusted statement.
 
     Raises:
-        RefusedStatementError: It is untrusted, and uses what it may not.
-        CatalogError: As `query`.
+        RefusedStatementError: The untrusted statement is not allowed.
+        CatalogError: See `query`.
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
         if untrusted is not None:
             statement.check(untrusted)
-        planned = statement.over(_stand_ins(spark, statement)) if statement.is_selective else None
+        planned = statement.over(_placeholders(spark, statement)) if statement.is_selective else None
         while True:
             conditions = _conditions(planned, statement.tables)
-            pruned = [_prune(spark, source, *each) for each in zip(statement.tables, conditions, strict=True)]
+            pruned = [
+                _prune(spark, source, table, condition)
+                for table, condition in zip(statement.tables, conditions, strict=True)
+            ]
             frames = [
-                _with_ids(each.frame, table, number) if number in statement.id_places else each.frame
-                for number, (each, table) in enumerate(zip(pruned, statement.tables, strict=True))
+                _with_ids(scan.frame, table, number) if number in statement.id_places else scan.frame
+                for number, (scan, table) in enumerate(zip(pruned, statement.tables, strict=True))
             ]
             frame = statement.over(frames)
             if untrusted is not None:
                 check_analysed(spark, frame)
             frame = _as_of_now(frame)
-            # Midnight between the two plans may have changed which partitions are meant.
+            # The result of `current_date` may have changed between the two plans.
             if planned is None or not _reads_clock(planned) or _conditions(planned, statement.tables) == conditions:
                 break
-    sources = [Source(each.frame, each.scan) for each in pruned if each.scan is not None and partition_wise]
-    answer = join_partition_wise(frame, sources)
-    return PrunedQuery(answer.frame, tuple(pruned), answer.joins)
+    sources = [Source(table.frame, table.scan) for table in pruned if table.scan is not None and partition_wise]
+    joined = join_partition_wise(frame, sources)
+    return PrunedQuery(joined.frame, tuple(pruned), joined.joins)
 
 
-def filters_on(spark: SparkSession, sql: str, seen: Table, *, catalog: Catalog | None = None) -> list[str | None]:
-    """Return the filter that reaches each place where a SELECT reads a table; None where it reads all.
+def filters_on(spark: SparkSession, sql: str, filterable: Table, *, catalog: Catalog | None = None) -> list[str | None]:
+    """Return the filter that is pushed down to each occurrence of a table in a SELECT; None if it reads all rows.
 
-    Places that cannot matter to the answer are left out.
+    Occurrences that do not affect the result are left out.
 
     Args:
-        sql: A SELECT that somebody else wrote; it is checked.
-        seen: The table as it might be: filters name its `pruning_columns`.
+        sql: An untrusted SELECT; it is checked.
+        filterable: The table with the `pruning_columns` that filters may use.
 
     Raises:
-        RefusedStatementError: The SELECT uses what statements may not.
-        ExpressionSyntaxError, UnsupportedExpressionError: As `query`.
+        RefusedStatementError: The SELECT is not allowed.
+        ExpressionSyntaxError, UnsupportedExpressionError: See `query`.
     """
     with opened(catalog) as source:
         statement = _Statement(spark, source, sql)
         statement.check(sql)
-        tables = [seen if each.full_name == seen.full_name else each for each in statement.tables]
-        conditions = _conditions(statement.over(_stand_ins(spark, statement, tables)), tables)
-    found = [each for each, table in zip(conditions, tables, strict=True) if table is seen]
-    return [each for each in found if each != _NOTHING]
+        tables = [filterable if table.full_name == filterable.full_name else table for table in statement.tables]
+        conditions = _conditions(statement.over(_placeholders(spark, statement, tables)), tables)
+    occurrences = zip(conditions, tables, strict=True)
+    return [condition for condition, table in occurrences if table is filterable and condition != _NOTHING]
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -172,7 +175,7 @@ def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str |
     try:
         return _pruned(spark, catalog, table, condition)
     except ExpressionError as error:
-        log.warning("%s is read whole: %s", table.full_name, error)
+        log.warning("All partitions of %s are read: %s", table.full_name, error)
         return _pruned(spark, catalog, table, None)
 
 
@@ -190,14 +193,14 @@ def _with_ids(frame: DataFrame, table: Table, number: int) -> DataFrame:
 
 
 class _Statement:
-    """A SELECT whose catalog tables can be replaced by DataFrames; the rest of its text stays as it is.
+    """A SELECT whose catalog tables can be replaced by DataFrames; the rest of its text is unchanged.
 
-    An Iceberg table is read by Iceberg, which finds its files itself.
+    Iceberg tables are read by Iceberg, which prunes its files itself.
 
     Attributes:
-        tables: The table of each other occurrence, in the order of the text.
-        id_places: The numbers of the tables whose `_partition_id` it asks for (`spark_jobs.queries.partition_ids`).
-        is_selective: Whether there is anything by which the optimizer could find that it does not need all rows.
+        tables: The table of each occurrence, without Iceberg tables, in the order of the text.
+        id_places: The numbers of the tables of which it reads `_partition_id` (`spark_jobs.queries.partition_ids`).
+        is_selective: Whether it has a clause by which the optimizer can skip rows.
     """
 
     def __init__(self, spark: SparkSession, catalog: Catalog, sql: str) -> None:
@@ -226,7 +229,7 @@ class _Statement:
             start, end = start_of(node.parts[0]), end_of(node.parts[-1])
             edits.append((start, end, view))
             if not node.alias:
-                # Of a metadata table, its own name comes behind the table's.
+                # The name of a metadata table follows that of its Iceberg table.
                 unaliased.add((table.database, table.name, *([node.name.lower()] if node.catalog else [])))
                 sample = _SAMPLE.match(sql, end)
                 end = sample.end() if sample else end
@@ -239,18 +242,18 @@ class _Statement:
         self._text = _edited(sql, edits)
 
     def check(self, text: str) -> None:
-        """Refuse the statement if it could read or call anything but what it may.
+        """Refuse the statement if it reads tables or calls functions that are not allowed.
 
         Args:
-            text: What the user wrote, at which errors point.
+            text: The user's text, to which positions in errors refer.
 
         Raises:
-            RefusedStatementError, TableNotFoundError: As `spark_jobs.queries.checked_plans.check_query`.
+            RefusedStatementError, TableNotFoundError: See `spark_jobs.queries.checked_plans.check_query`.
         """
         check_query(self._spark, self._text, text, {*self._views, *self._iceberg_views})
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Return the statement's answer with a frame in the place of each table."""
+        """Return the statement's result with each table replaced by a frame."""
         views = dict(zip(self._views, frames, strict=True)) | self._iceberg_views
         try:
             for view, frame in views.items():
@@ -265,19 +268,19 @@ def _parsed(sql: str) -> exp.Query:
     try:
         statements = [statement for statement in sqlglot.parse(sql, dialect="spark") if statement is not None]
     except ParseError as error:
-        found = error.errors[0]
+        first = error.errors[0]
         raise ExpressionSyntaxError(
-            f"{found['description']}, line {found['line']}, column {found['col']},", sql
+            f"{first['description']}, line {first['line']}, column {first['col']},", sql
         ) from None
     except TokenError as error:
         raise ExpressionSyntaxError(str(error), sql) from None
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
-        raise UnsupportedExpressionError("one SELECT is expected", sql)
+        raise UnsupportedExpressionError("expected a single SELECT", sql)
     return statements[0]
 
 
 def _catalog_table(spark: SparkSession, catalog: Catalog, node: exp.Table) -> Table | None:
-    """Return the catalog table that a place names; None when it is Spark's to find."""
+    """Return the catalog table of a reference; None if Spark resolves it."""
     table = named_table(catalog, node, spark.catalog.currentDatabase())
     if table is None or node.db:
         return table
@@ -291,20 +294,20 @@ def _iceberg_frame(spark: SparkSession, table: Table, metadata_table: str | None
 
 
 def _edited(text: str, edits: Iterable[Edit]) -> str:
-    """Return the text with some of its parts, each from start to end, replaced."""
+    """Return a text with edits applied."""
     for start, end, replacement in sorted(edits, reverse=True):
         text = f"{text[:start]}{replacement}{text[end:]}"
     return text
 
 
-def _stand_ins(spark: SparkSession, statement: _Statement, tables: Sequence[Table] | None = None) -> list[DataFrame]:
-    """Return a frame for each table of a statement, or for others in their places."""
-    found = enumerate(statement.tables if tables is None else tables)
-    return [_stand_in(spark, table, number, number in statement.id_places) for number, table in found]
+def _placeholders(spark: SparkSession, statement: _Statement, tables: Sequence[Table] | None = None) -> list[DataFrame]:
+    """Return a placeholder frame for each table of a statement, or for tables in their place."""
+    numbered = enumerate(statement.tables if tables is None else tables)
+    return [_placeholder(spark, table, number, number in statement.id_places) for number, table in numbered]
 
 
-def _stand_in(spark: SparkSession, table: Table, number: int, has_ids: bool) -> DataFrame:
-    """Return a frame with a table's columns of which the optimizer knows nothing else, not that it is empty."""
+def _placeholder(spark: SparkSession, table: Table, number: int, has_ids: bool) -> DataFrame:
+    """Return a frame with a table's columns; the optimizer does not know that it is empty."""
     known = {column.name: char_metadata(column) for column in (*table.columns, *table.partition_keys)}
     schema = table_schema(table)
     if has_ids:
@@ -320,13 +323,13 @@ def _stand_in(spark: SparkSession, table: Table, number: int, has_ids: bool) -> 
 
 @lru_cache(maxsize=64)
 def _frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
-    # By the JVM alone: an RDD of Python would take several times as long to make.
+    # In the JVM: an RDD from Python would take several times as long.
     context, session = spark.sparkContext, spark._jsparkSession
     return DataFrame(session.createDataFrame(context._jsc.emptyRDD(), session.parseDataType(schema)), spark)
 
 
 def _as_of_now(frame: DataFrame) -> DataFrame:
-    """Return a frame for which `current_date` and the like are fixed."""
+    """Return a frame with `current_date` and similar functions replaced by their current values."""
     if not _reads_clock(frame):
         return frame
     catalyst = _catalyst(frame.sparkSession)
@@ -345,28 +348,28 @@ def _catalyst(spark: SparkSession) -> Catalyst:
 
 
 def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str | None]:
-    """Return, for each stand-in of a table, a condition that all partitions that matter to a statement meet.
+    """Return a condition for each placeholder that all partitions meet that the statement needs.
 
-    None is for all partitions. A stand-in that the optimizer has removed does not matter at all.
+    None means all partitions. A placeholder that the optimizer removed needs none.
 
     Args:
-        planned: The statement over the stand-ins; None for one that needs all rows.
+        planned: The statement over the placeholders; None if it needs all rows.
     """
     if planned is None:
         return [None] * len(tables)
     planned = _as_of_now(planned)
-    found: list[list[str | None]] = [[] for _ in tables]
+    filters: list[list[str | None]] = [[] for _ in tables]
     if planned.sparkSession.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:
         tables = [_without_timestamps(table) for table in tables]
     for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
         number = _marked(leaf)
         if number is not None:
-            found[number].append(None if condition is None else implied_filter(condition, tables[number]))
-    return [any_of(conditions) if conditions else _NOTHING for conditions in found]
+            filters[number].append(None if condition is None else implied_filter(condition, tables[number]))
+    return [any_of(conditions) if conditions else _NOTHING for conditions in filters]
 
 
 def _without_timestamps(table: Table) -> Table:
-    """Return a table without the keys that tell a moment only together with a time zone, which texts do not name."""
+    """Return a table without its timestamp keys: their strings have no time zone, so instants are ambiguous."""
     if table.scheme is not None:
         return table
     keys = zip(table.partition_keys, table.key_types, strict=True)
@@ -374,7 +377,7 @@ def _without_timestamps(table: Table) -> Table:
 
 
 def _leaves(plan: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves of a plan and of its subqueries, each with the condition of the filter right above it."""
+    """Yield the leaves of a plan and of its subqueries, with the condition of the filter directly above."""
     rest = [(plan, None)]
     while rest:
         node, condition = rest.pop()

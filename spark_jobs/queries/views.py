@@ -55,9 +55,9 @@ def _edit(catalog: Catalog, node: exp.Table, table: Table, outer: tuple[str, ...
 def _query_of(catalog: Catalog, view: Table, outer: tuple[str, ...]) -> str:
     """Return the SELECT of a view with the view's column names."""
     if view.full_name in outer:
-        raise InvalidTableError(f"view {view.full_name} is made of itself: {' → '.join((*outer, view.full_name))}")
+        raise InvalidTableError(f"view {view.full_name} refers to itself: {' → '.join((*outer, view.full_name))}")
     if len(outer) >= MAXIMUM_DEPTH:
-        raise InvalidTableError(f"view {outer[0]} is made of views, more than {MAXIMUM_DEPTH} inside each other")
+        raise InvalidTableError(f"view {outer[0]} nests more than {MAXIMUM_DEPTH} views")
     query = _expanded(catalog, view.view_text or "", view.database, (*outer, view.full_name))
     if not view.columns:
         return query

@@ -212,7 +212,7 @@ def test_errors_of_queries_are_the_catalogs_and_point_at_the_place(session: Sess
         ("INSERT INTO logs SELECT * FROM shop.none", "TableNotFoundError", "shop.none", "shop.none"),
         ("SELECT id / 0 FROM logs", "EngineError", None, "DIVIDE_BY_ZERO"),
         (f"SELECT {'(' * 3000}1{')' * 3000}", "InvalidQueryError", None, "nested too deeply"),
-        ("SELECT * FROM v", "InvalidTableError", None, "made of itself: shop.v → shop.v"),
+        ("SELECT * FROM v", "InvalidTableError", None, "refers to itself: shop.v → shop.v"),
     ):
         assert refused(session, text)[:2] == (error, place)
         assert said in refused(session, text)[2]
