@@ -1,5 +1,4 @@
-"""Calve on one machine by one command: PostgreSQL, Airflow and Spark without installing any of them.
+"""An embedded stack for one machine: PostgreSQL, Airflow and Spark from PyPI packages, started by one command.
 
-Only what this package needs to run before the virtual environment exists (`bootstrap`, `java`, `errors`) is limited
-to the standard library.
+`bootstrap`, `java` and `errors` run before the virtual environment exists, and use only the standard library.
 """

@@ -1,4 +1,4 @@
-"""`python -m standalone up|down|status|demo`: what the Makefile calls."""
+"""The command line of the embedded stack, which the Makefile calls: `python -m standalone up|down|status|demo`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
     options = parser.parse_args(arguments)
     home = Path(options.home or os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").resolve()
-    _end_in_order_on_signals()
+    _exit_on_signals()
     try:
         return _run(options.command, home)
     except StandaloneError as error:
@@ -55,17 +55,17 @@ def _demo(home: Path) -> int:
         return demo.run(stack)
 
 
-def _end_in_order_on_signals() -> None:
-    """Let the first Ctrl-C, TERM or closed terminal end the program in good order, and a second one not disturb it."""
+def _exit_on_signals() -> None:
+    """Exit cleanly on the first SIGINT, SIGTERM or SIGHUP, and ignore later ones."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def end(number: int, _: FrameType | None) -> NoReturn:
-        for each in signals:
-            signal.signal(each, signal.SIG_IGN)
+        for ignored in signals:
+            signal.signal(ignored, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    for each in signals:
-        signal.signal(each, end)
+    for handled in signals:
+        signal.signal(handled, end)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Everything between a fresh clone and a working virtual environment: `python3 -m standalone.bootstrap`.
+"""Set-up of the virtual environment in a fresh clone: `python3 -m standalone.bootstrap`.
 
-Runs with the system's Python and the standard library only. Repeatable: a stamp tells whether anything has changed, and
-an environment whose set-up was interrupted is made anew.
+Runs with the system's Python and the standard library only. Repeatable: a stamp file records the installed versions,
+and an environment whose set-up was interrupted is created again.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ INCOMPLETE = "incomplete"
 
 
 def set_up(venv: Path = STATE_DIR / "venv") -> None:
-    """Make sure that the virtual environment holds exactly what is locked, and that there is a Java for Spark.
+    """Install exactly the locked requirements in the virtual environment, and Java for Spark if it is missing.
 
     Raises:
-        SetUpError: The machine lacks something that only its administrator can install.
+        SetUpError: A system package is missing, and this user may not install it.
     """
     STATE_DIR.mkdir(exist_ok=True)
     with (STATE_DIR / "bootstrap.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = fingerprint(LOCK_FILE, PROJECT_FILE)
+        required = fingerprint(LOCK_FILE, PROJECT_FILE)
         stamp = read_stamp(venv)
-        if stamp != wanted:
-            if stamp is None or stamp["python"] != wanted["python"]:
+        if stamp != required:
+            if stamp is None or stamp["python"] != required["python"]:
                 _create_venv(venv)
             _stamp_path(venv).write_text(INCOMPLETE)
             _install(venv)
-            _stamp_path(venv).write_text(json.dumps(wanted))
+            _stamp_path(venv).write_text(json.dumps(required))
         if find_java() is None:
             _install_java()
 
 
 def fingerprint(lock_file: Path, project_file: Path) -> dict[str, str]:
-    """Return what the environment depends on; another one means that it has to be brought up to date."""
+    """Return the versions and files on which the environment depends; it is updated when they change."""
     return {
         "python": f"{sys.implementation.name} {platform.python_version()} {sys.base_prefix}",
         "lock": hashlib.sha256(lock_file.read_bytes()).hexdigest(),
@@ -62,7 +62,7 @@ def fingerprint(lock_file: Path, project_file: Path) -> dict[str, str]:
 
 
 def read_stamp(venv: Path) -> Mapping[str, str] | None:
-    """Return the fingerprint of which the environment was made; None when there is no complete one."""
+    """Return the fingerprint of the installed environment; None if it is missing or incomplete."""
     path = _stamp_path(venv)
     if not path.exists() or not os.access(venv / "bin" / "python", os.X_OK):
         return None
@@ -74,15 +74,15 @@ def read_stamp(venv: Path) -> Mapping[str, str] | None:
 
 
 def locked_requirement(lock_text: str, package: str) -> str:
-    """Return one package's lines of a lock file: its version and hashes.
+    """Return the lines of one package in a lock file: its version and hashes.
 
     Raises:
         SetUpError: The lock file does not name the package.
     """
-    found = re.search(rf"^{re.escape(package)}==.*?(?=^\S|\Z)", lock_text, re.MULTILINE | re.DOTALL)
-    if found is None:
+    match = re.search(rf"^{re.escape(package)}==.*?(?=^\S|\Z)", lock_text, re.MULTILINE | re.DOTALL)
+    if match is None:
         raise SetUpError(f"{LOCK_FILE.name} does not name {package}. Compile it again: make lock")
-    return found[0]
+    return match[0]
 
 
 def _stamp_path(venv: Path) -> Path:
@@ -99,7 +99,7 @@ def _create_venv(venv: Path) -> None:
         if not _apt_install(package):
             raise SetUpError(
                 f"{sys.executable} cannot create virtual environments: {(done.stdout + done.stderr).strip()}\n"
-                f"Install what it lacks: sudo apt-get install {package}"
+                f"Install the missing package: sudo apt-get install {package}"
             )
         shutil.rmtree(venv, ignore_errors=True)
         _run(command)
@@ -120,10 +120,10 @@ def _install(venv: Path) -> None:
 
 
 def _install_java() -> None:
-    """Install Debian's headless Java, if this user may; otherwise say how.
+    """Install Debian's headless Java, if this user may.
 
     Raises:
-        SetUpError: There is still no Java that Spark runs on.
+        SetUpError: There is still no supported Java; the message says how to install it.
     """
     _say("Installing Java for Spark")
     for package in DEBIAN_PACKAGES:
@@ -133,7 +133,7 @@ def _install_java() -> None:
 
 
 def _apt_install(package: str) -> bool:
-    """Return whether the Debian package is installed now; False as well when this user may not install any."""
+    """Install a Debian package; return False if this fails, or if this user may not install packages."""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         return False
     _say(f"apt-get install {package}")
@@ -147,15 +147,15 @@ def _apt_install(package: str) -> bool:
 
 
 def _run(command: Sequence[str]) -> None:
-    # uv knows neither pip's settings nor the virtual environment that may be active around this program.
+    # uv must use the system's certificates, as pip does, and must ignore a virtual environment that is active.
     environment = {key: value for key, value in os.environ.items() if key != "VIRTUAL_ENV"}
     done = subprocess.run(command, env={"UV_SYSTEM_CERTS": "true", **environment}, check=False)
     if done.returncode:
-        raise SetUpError(f"This failed with exit code {done.returncode}: {' '.join(command)}")
+        raise SetUpError(f"Command failed with exit code {done.returncode}: {' '.join(command)}")
 
 
 def _use_newer_python() -> None:
-    """Go on with a Python that is new enough, when the one called `python3` is not."""
+    """Restart this program with a newer Python if `python3` is too old."""
     if sys.version_info >= OLDEST_PYTHON:
         return
     newer = next(filter(None, map(shutil.which, KNOWN_PYTHONS)), None)
@@ -178,4 +178,4 @@ if __name__ == "__main__":
     except SetUpError as error:
         sys.exit(f"SetUpError: {error}")
     except KeyboardInterrupt:
-        sys.exit("Interrupted. The next set-up continues where it has to.")
+        sys.exit("Interrupted. Run the set-up again to continue.")

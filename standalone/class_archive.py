@@ -1,8 +1,7 @@
-"""Make Spark start in half the time: an archive of the JVM classes that every job loads (AppCDS).
+"""An archive of JVM classes (AppCDS) that halves the start time of Spark: `python -m standalone.class_archive`.
 
-Making it takes about 25 seconds, so a stack does it once, in the background and at low priority: a JVM that does not
-find the file starts as if nobody had mentioned it. A job loads, reads and writes; the archive is made by a job that
-does the same: `python -m standalone.class_archive`.
+The archive takes about 25 seconds to create, so a stack creates it once, in the background and at low priority. Without
+the file, a JVM starts normally. The archive has the classes of a sample job that reads and writes as Calve's jobs do.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from pathlib import Path
 from standalone.errors import SetUpError
 from standalone.java import require_java
 
-# Small jobs spend most of their time in starting the JVM: the quick compiler and the simplest collector halve it.
+# Small jobs spend most of their time on the JVM's start; the C1 compiler and the serial collector halve it.
 _JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _JOB = Path(__file__).with_name("class_archive_job.py")
 
 
 def spark_home() -> Path:
-    """Return the folder of the installed pyspark package, which is a whole Spark.
+    """Return the folder of the installed pyspark package, a complete Spark distribution.
 
     Raises:
-        SetUpError: It is not installed.
+        SetUpError: The package is not installed.
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
@@ -39,7 +38,7 @@ def spark_home() -> Path:
 
 
 def archive_path(java_home: Path) -> Path:
-    """Return where the archive for this Java and the installed Spark is kept: in the virtual environment."""
+    """Return the path of the archive for this Java and the installed Spark, in the virtual environment."""
     release = java_home / "release"
     parts = [str(java_home), release.read_text() if release.is_file() else "", importlib.metadata.version("pyspark")]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
@@ -47,15 +46,15 @@ def archive_path(java_home: Path) -> Path:
 
 
 def jvm_options(java_home: Path) -> str:
-    """Return the value of SPARK_SUBMIT_OPTS for quick small jobs, with the archive whether it is made or not."""
+    """Return the value of SPARK_SUBMIT_OPTS for a fast start, with the archive's path even if it does not exist yet."""
     return f"{_JVM_OPTIONS} -XX:SharedArchiveFile={shlex.quote(str(archive_path(java_home)))} -Xshare:auto"
 
 
 def make_archive(java_home: Path) -> None:
-    """Make the archive if there is none and nobody else is making it.
+    """Create the archive unless it exists or another process is creating it.
 
     Raises:
-        subprocess.CalledProcessError: Spark failed; it has said why.
+        subprocess.CalledProcessError: Spark failed; its output has the reason.
     """
     path = archive_path(java_home)
     with path.with_suffix(".lock").open("w") as lock:
@@ -67,7 +66,7 @@ def make_archive(java_home: Path) -> None:
             return
         for stale in path.parent.glob("spark-*.jsa*"):
             stale.unlink()
-        # A JVM aborts on a half-written archive: it gets its name when it is whole.
+        # A JVM aborts on an incomplete archive: rename it when it is complete.
         unfinished = path.with_suffix(".jsa.new")
         with tempfile.TemporaryDirectory(prefix="calve-archive") as work_dir:
             _run_job(java_home, unfinished, work_dir)

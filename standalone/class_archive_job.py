@@ -1,4 +1,4 @@
-"""The Spark job whose classes go into the archive: it reads CSV, groups, and writes and reads partitioned Parquet."""
+"""The sample job for the class archive: it reads CSV, groups, and writes and reads partitioned Parquet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 
 def run(work_dir: Path) -> None:
-    """Do in small what Calve's jobs do, below `work_dir`."""
+    """Run typical operations of Calve's jobs on a few rows below `work_dir`."""
     source, target = work_dir / "source.csv", str(work_dir / "target")
     source.write_text("a,b,c,d\n" + "".join(f"{i},{i / 7},x{i % 3},2024-01-0{i % 9 + 1}\n" for i in range(1000)))
     session = SparkSession.builder.config("spark.ui.enabled", "false").getOrCreate()

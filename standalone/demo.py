@@ -1,4 +1,4 @@
-"""The tour of `make demo`: real flights, through real Airflow and Spark, into an indexed, checked table."""
+"""The demo of `make demo`: loads real flights through Airflow and Spark into an indexed, checked table."""
 
 from __future__ import annotations
 
@@ -33,21 +33,19 @@ _TIMED_RUNS = 5
 
 
 def run(stack: Stack) -> int:
-    """Lead through the tour on a running stack; return the exit code.
+    """Run the demo on a running stack; return the exit code.
 
     Raises:
-        DemoError: A step did not go as it has to.
+        DemoError: A step did not have the expected result.
     """
     started = time.monotonic()
     with Catalog.open(stack.settings.catalog_url, warehouse=stack.settings.warehouse) as catalog:
-        _Tour(stack, catalog).lead()
-    print(
-        f"\nThe tour took {time.monotonic() - started:.0f} s. Everything is stopped again; the data is in {stack.home}."
-    )
+        _Demo(stack, catalog).run()
+    print(f"\nThe demo took {time.monotonic() - started:.0f} s. The stack is stopped; the data is in {stack.home}.")
     return 0
 
 
-class _Tour:
+class _Demo:
     def __init__(self, stack: Stack, catalog: Catalog) -> None:
         self._guide = Guide(stack)
         self._title, self._say, self._run_dag = self._guide.title, self._guide.say, self._guide.run_dag
@@ -55,26 +53,26 @@ class _Tour:
         self._catalog = catalog
         self._landing = stack.home / "landing" / "flights"
 
-    def lead(self) -> None:
-        """Go through all chapters."""
-        self._forget_earlier_tours()
+    def run(self) -> None:
+        """Run all sections."""
+        self._remove_earlier_demos()
         self._load_eleven_months()
         self._build_index()
         report = self._add_december()
         self._refuse_foo()
         self._compare()
         self._show_quality(report)
-        delays.lead(self._guide, self._catalog)
-        migrating.lead(self._guide, self._catalog, TABLE)
+        delays.run(self._guide, self._catalog)
+        migrating.run(self._guide, self._catalog, TABLE)
         self._show_next()
 
-    # --- chapters -----------------------------------------------------------------------------------------------
+    # --- sections -----------------------------------------------------------------------------------------------
 
-    def _forget_earlier_tours(self) -> None:
+    def _remove_earlier_demos(self) -> None:
         for table in (TABLE, delays.TABLE):
             for operation in self._catalog.operations.list(table):
-                # Of a tour that was interrupted: Airflow has only just started, so nobody works on it.
-                self._catalog.operations.fail(operation.id, "ABANDONED", "a new tour begins")
+                # Airflow has just started, so no job runs the operations of an interrupted demo.
+                self._catalog.operations.fail(operation.id, "CANCELLED", "cancelled by a new demo")
             try:
                 location = self._catalog.get_table(table).location
             except NotFoundError:
@@ -84,19 +82,19 @@ class _Tour:
         shutil.rmtree(self._landing.parent, ignore_errors=True)
 
     def _load_eleven_months(self) -> None:
-        self._title("1. Raw files become partitions")
+        self._title("1. Load raw files as partitions")
         files = land_flights(self._landing, range(1, 12))
         self._say(f"A source system has delivered {len(files)} CSV files: {files[0].name} … {files[-1].name}")
         self._run_dag(LOAD, {})
         self._say(f"{TABLE} has {self._count():,} partitions with {self._row_count():,} flights.")
 
     def _build_index(self) -> None:
-        self._title(f"2. A partition index on ({', '.join(INDEX_KEYS)}) is built while the table stays in use")
+        self._title(f"2. Build a partition index on ({', '.join(INDEX_KEYS)}) while the table is in use")
         self._run_dag("build_partition_index", {"table": TABLE, "index": INDEX, "keys": INDEX_KEYS})
         self._show_index()
 
     def _add_december(self) -> dict[str, Any]:
-        self._title("3. December arrives; its items are in the index with it")
+        self._title("3. Load December; the index gets its items in the same transaction")
         land_flights(self._landing, [12])
         run_id = self._run_dag(LOAD, {})
         self._show_index()
@@ -108,12 +106,12 @@ class _Tour:
         return report
 
     def _refuse_foo(self) -> None:
-        self._title("4. A partition that does not fit is refused")
+        self._title("4. Refuse an invalid partition")
         before = self._count(), self._row_count(), self._files()
         source = self._land_foo()
         run_id = self._run_dag("add_partitions", {"table": TABLE, "source": str(source), "dry_run": False}, "failed")
         job = self._catalog.operations.get_job(f"add_partitions/{run_id}", "validate_source")
-        self._say(f"{job.error_class}: {job.error_message}" if job else "no answer")
+        self._say(f"{job.error_class}: {job.error_message}" if job else "no result")
         if (self._count(), self._row_count(), self._files()) != before:
             raise DemoError(f"{TABLE} changed although its new partitions were refused")
         self._say(
@@ -121,7 +119,7 @@ class _Tour:
         )
 
     def _land_foo(self) -> Path:
-        """Deliver two flights of a month called foo."""
+        """Write a source file with two flights of the month `foo`."""
         source = self._landing.parent / "wrong" / "flights-2013-foo.csv"
         source.parent.mkdir(parents=True, exist_ok=True)
         with (
@@ -136,7 +134,7 @@ class _Tour:
         return source
 
     def _compare(self) -> None:
-        self._title("5. What the indexes are good for")
+        self._title("5. Find partitions with and without an index")
         total = self._count()
         for expression in EXPRESSIONS:
             explanation = self._explained(expression)
@@ -146,11 +144,11 @@ class _Tour:
             if explanation.index is None:
                 self._say(f"  no index: {'; '.join(f'{name}: {why}' for name, why in explanation.not_used.items())}")
             else:
-                more = f" and {len(explanation.ranges) - 1} more like it" if len(explanation.ranges) > 1 else ""
+                more = f" and {len(explanation.ranges) - 1} more" if len(explanation.ranges) > 1 else ""
                 self._say(f"  {explanation.index}, range {explanation.ranges[0]}{more}")
                 self._say(f"  {explanation.partitions_fetched:7,} partitions loaded in {with_index:6.1f} ms with it")
             self._say(f"  {total:7,} partitions loaded in {without:6.1f} ms without an index")
-        self._say("\nThe more partitions a table has, the greater the difference: an index reads only what matches.")
+        self._say("\nThe difference grows with the table: a search with an index loads only matching partitions.")
 
     def _explained(self, expression: str) -> Explanation:
         explanation = self._catalog.explain_partitions(TABLE, expression)
@@ -167,37 +165,37 @@ class _Tour:
         return median(times)
 
     def _show_quality(self, report: Mapping[str, Any]) -> None:
-        self._title("6. Quality of the new partitions")
+        self._title("6. Check the quality of the new partitions")
         self._say(
             f"Great Expectations: {report['passed']} of December's {report['checked']} partitions passed, "
             f"{report['failed']} failed."
         )
         for failure in report["failures"]:
             self._say(f"  {failure}")
-        self._say(f"The report, complete without internet: {Path(report['docs_path']).as_uri()}")
+        self._say(f"The report, which can be read offline: {Path(report['docs_path']).as_uri()}")
 
     def _show_next(self) -> None:
-        self._title("What to try next")
+        self._title("Next steps")
         environment = self._home / "calve.env"
         for command, meaning in (
-            ("make up", "start Airflow's UI; it says where to look and with which password"),
-            (f". {environment}", "then, in this shell:"),
-            ("calve tables", "the tables"),
+            ("make up", "start Airflow's UI, and print its address and password"),
+            (f". {environment}", "set up this shell for the commands below"),
+            ("calve tables", "list the tables"),
             (
                 f"spark-sql --properties-file {self._home}/spark-iceberg.conf",
-                f"ask Spark for calve.{TABLE}, an Iceberg table",
+                f"query calve.{TABLE}, an Iceberg table, in Spark",
             ),
-            ("calve sql \"CALL iceberg.system.revert('demo', 'flights')\"", "a Hive table again, with its indexes:"),
-            (f'calve partitions {TABLE} --where "month = 12" --explain', "how partitions are found"),
-            (f"calve indexes {TABLE}", "its indexes"),
-            (f'calve sql "SHOW PARTITIONS {delays.TABLE}" --long', "the ranges, with rows, bytes and files"),
-            ("calve operations", "what was done"),
-            ("$EDITOR tables.yaml", "add a table of your own, then trigger its add_partitions DAG"),
-            ("make down", "stop everything"),
+            ("calve sql \"CALL iceberg.system.revert('demo', 'flights')\"", "revert it to a Hive table"),
+            (f'calve partitions {TABLE} --where "month = 12" --explain', "explain how partitions are found"),
+            (f"calve indexes {TABLE}", "list its indexes"),
+            (f'calve sql "SHOW PARTITIONS {delays.TABLE}" --long', "list the ranges, with rows, bytes and files"),
+            ("calve operations", "list the operations"),
+            ("$EDITOR tables.yaml", "add a table, then trigger its add_partitions DAG"),
+            ("make down", "stop the stack"),
         ):
             self._say(f"  {command:66} {meaning}")
 
-    # --- means --------------------------------------------------------------------------------------------------
+    # --- helpers ------------------------------------------------------------------------------------------------
 
     def _count(self) -> int:
         return sum(1 for _ in self._catalog.get_partitions(TABLE))

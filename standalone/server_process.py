@@ -1,4 +1,4 @@
-"""A server that lives as long as a block of code needs it."""
+"""A server process that runs during a block of code."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from standalone.errors import StackError
 
 START_SECONDS = 180.0
 STOP_SECONDS = 20.0
-_LOOK_SECONDS = 0.2
-_SAID = 4_000
+_POLL_SECONDS = 0.2
+_LOG_TAIL = 4_000
 
 
 class ServerProcess:
-    """One process, of the caller's process group: what interrupts the caller interrupts it, too.
+    """A process in the caller's process group, which is interrupted with the caller.
 
     Args:
-        name: For messages.
-        folder: Where it runs.
-        log_path: File to which its output goes.
+        name: The name in messages.
+        folder: The working directory.
+        log_path: The file for its output.
     """
 
     def __init__(self, name: str, folder: Path, log_path: Path) -> None:
@@ -33,10 +33,10 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, command: Sequence[str], is_ready: Callable[[], bool]) -> None:
-        """Run a command, and return when the server is ready.
+        """Run a command, and wait until the server is ready.
 
         Raises:
-            StackError: It ended, or is not ready in time; the message carries the end of its log.
+            StackError: The server ended, or is not ready in time; the message has the end of its log.
         """
         self._log = self._log_path.open("wb")
         try:
@@ -49,7 +49,7 @@ class ServerProcess:
             raise
 
     def stop(self) -> None:
-        """Stop the process, by its own id; one that does not stop in 20 seconds is killed."""
+        """Stop the process; kill it if it does not stop in time."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -65,6 +65,6 @@ class ServerProcess:
         while time.monotonic() < until and process.poll() is None:
             if is_ready():
                 return
-            time.sleep(_LOOK_SECONDS)
-        said = self._log_path.read_text(errors="replace")[-_SAID:]
-        raise StackError(f"{self._name} does not answer. It said: {said}")
+            time.sleep(_POLL_SECONDS)
+        tail = self._log_path.read_text(errors="replace")[-_LOG_TAIL:]
+        raise StackError(f"{self._name} does not respond. The end of {self._log_path}:\n{tail}")

@@ -1,7 +1,7 @@
-"""The whole of Calve on one machine: PostgreSQL, Airflow's four components and the catalog, started and stopped as one.
+"""The embedded stack: PostgreSQL, Airflow's four components and the catalog, started and stopped together.
 
-`airflow standalone` is not used: it never restarts a component, calls itself ready before its API answers, and leaves
-processes behind when it is stopped.
+`airflow standalone` is not used: it does not restart components, reports ready before its API responds, and leaves
+processes running when it is stopped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SET_UP_TIMEOUT_SECONDS = 300.0
 MAX_RESTART_DELAY_SECONDS = 30.0
 _POLL_SECONDS = 0.2
 
-# Nobody asks for their log servers, as all components share one disk, and they would listen on every interface.
+# Log servers are not needed, because all components share one disk, and would listen on all interfaces.
 AIRFLOW_COMPONENTS = {
     "api-server": ["api-server"],
     "scheduler": ["scheduler", "--skip-serve-logs"],
@@ -52,20 +52,20 @@ AIRFLOW_COMPONENTS = {
 
 
 class Stack:
-    """One embedded stack, with all of its state below one folder. A context manager: it stops whatever it started.
+    """One embedded stack, with all of its files below one folder; a context manager that starts and stops it.
 
-    Attributes (from `start` on):
+    Attributes (after `start`):
         api: Airflow's REST API, as its administrator.
         settings: Ports, URLs and folders of this start.
-        environment: The environment of the stack's processes; a command run with it meets the same catalog.
-        postgres: The server of Airflow's database, and of the catalog unless `catalog_url` names another.
+        environment: The environment variables of the stack's processes, for commands that use the same catalog.
+        postgres: The server of Airflow's database, and of the catalog unless `catalog_url` is given.
 
     Args:
         home: State folder.
         catalog_url: SQLAlchemy URL of the catalog; default: a database of the embedded server.
         warehouse: Root of the tables' data; default: `warehouse` in the state folder.
-        env: Environment variables that win over the stack's own, e.g. CALVE_TABLES or AIRFLOW__CORE__DAGS_FOLDER.
-        durable: False trades the databases' safety at a power failure for speed. For tests.
+        env: Environment variables that override the stack's, e.g. CALVE_TABLES or AIRFLOW__CORE__DAGS_FOLDER.
+        durable: False disables fsync in the databases, for tests: faster, but data may be lost at a power failure.
     """
 
     api: AirflowApi
@@ -103,12 +103,12 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where Airflow's UI answers."""
+        """The address of Airflow's UI."""
         return self.settings.base_url
 
     @property
     def username(self) -> str:
-        """Airflow's administrator."""
+        """The user name of Airflow's administrator."""
         return ADMIN
 
     @property
@@ -117,17 +117,17 @@ class Stack:
         return read_passwords(self.home)[ADMIN]
 
     def component_pid(self, name: str) -> int | None:
-        """Return the process id of a component (`api-server`, `scheduler`, …); None when it does not run."""
+        """Return the process id of a component (`api-server`, `scheduler`, …); None if it is not running."""
         identity = self._components[name].identity
         return identity.pid if identity else None
 
     def start(self) -> None:
-        """Start everything and return when it is healthy; what a killed stack left running is ended first.
+        """Start all components and wait until they are healthy; end the processes of a killed stack first.
 
         Raises:
-            StackError: The folder is in use, or a component does not start; the message carries the end of its log.
+            StackError: The folder is in use, or a component does not start; the message has the end of its log.
             PostgresError: The database server does not start.
-            SetUpError: There is no Java that Spark runs on.
+            SetUpError: There is no Java that Spark supports.
         """
         self._is_stopping.clear()
         self.home.mkdir(parents=True, exist_ok=True)
@@ -139,7 +139,7 @@ class Stack:
             raise
 
     def stop(self) -> None:
-        """End every process of the stack, Spark jobs included, and the database server after them. Repeatable."""
+        """End all processes of the stack, including Spark jobs, and then the database server. Repeatable."""
         self._is_stopping.set()
         if self._watcher is not None:
             self._watcher.join()
@@ -148,7 +148,7 @@ class Stack:
             return
         self._write_phase("stopping")
         if self._class_archive is not None:
-            # Asked to end, the JVM would write its archive first; nobody waits for that.
+            # On SIGTERM, the JVM would first write its archive, which takes long.
             self._class_archive.kill()
             self._class_archive = None
         self._state.end_processes()
@@ -161,10 +161,10 @@ class Stack:
         self._lock = None
 
     def clean_up(self) -> None:
-        """End what a killed stack of this folder left running; `start` does this too.
+        """End the processes that a killed stack of this folder left running; `start` does this too.
 
         Raises:
-            StackError: The stack of this folder runs.
+            StackError: The stack of this folder is running.
         """
         self._acquire_lock()
         try:
@@ -175,7 +175,7 @@ class Stack:
     def _end_leftovers(self) -> None:
         leftover = StackState.read(self.home)
         if leftover is not None:
-            log.warning("Ending what is left of a stack that was killed")
+            log.warning("Ending the remaining processes of a killed stack")
             leftover.end_processes()
         self.postgres.stop_leftover()
 
@@ -200,7 +200,7 @@ class Stack:
         self._write_phase(HEALTHY)
 
     def _start_class_archive(self) -> None:
-        """Let the classes of Spark be archived in the background if they are not: later jobs start the quicker."""
+        """Create the class archive in the background if it is missing, so that later Spark jobs start faster."""
         if not archive_path(self.settings.java_home).exists():
             command = ["nice", "-n", "19", sys.executable, "-m", "standalone.class_archive"]
             self._class_archive = self._component("class-archive", command)
@@ -220,7 +220,7 @@ class Stack:
     def _decide(self, java_home: Path) -> StackSettings:
         self.postgres.create_database(AIRFLOW_DATABASE)
         catalog_url = self._catalog_url
-        # A shell that has sourced the file of an earlier start names the embedded catalog, perhaps at its old port.
+        # The URL may be that of the embedded catalog at an old port: from the shell file of an earlier start.
         if catalog_url is None or self.postgres.has_issued(catalog_url):
             self.postgres.create_database(CATALOG_DATABASE)
             catalog_url = self.postgres.url(CATALOG_DATABASE)
@@ -235,7 +235,7 @@ class Stack:
         )
 
     def _prepare_databases(self) -> None:
-        """Bring both schemas to the version of the code, side by side."""
+        """Upgrade the schemas of both databases to the installed versions, concurrently."""
         tasks = [self._component("calve-init", [sys.executable, "-m", "catalog.cli", "init"])]
         if not is_airflow_migrated(self.postgres):
             tasks.append(self._component("airflow-db-migrate", [sys.executable, "-m", "airflow", "db", "migrate"]))
@@ -258,7 +258,7 @@ class Stack:
     def _launch(self, component: Component) -> None:
         self._components[component.name] = component
         component.start()
-        identities = {name: found for name, each in self._components.items() if (found := each.identity)}
+        identities = {name: identity for name, part in self._components.items() if (identity := part.identity)}
         self._state = StackState(
             self._state.stack_id, self._state.owner, self._state.phase, self.settings.base_url, identities
         ).write(self.home)
@@ -270,7 +270,7 @@ class Stack:
         while set(health.values()) != {"healthy"}:
             if time.monotonic() > deadline:
                 raise StackError(
-                    f"Airflow is not healthy after {HEALTH_TIMEOUT_SECONDS:.0f} s: {health or 'no answer'}"
+                    f"Airflow is not healthy after {HEALTH_TIMEOUT_SECONDS:.0f} s: {health or 'no response'}"
                 )
             for component in self._components.values():
                 if not component.is_running:
@@ -288,18 +288,18 @@ class Stack:
         while not self._is_stopping.wait(_POLL_SECONDS):
             try:
                 if not self.postgres.is_running:
-                    log.warning("PostgreSQL died (see %s): starting it again", self.postgres.log_path)
+                    log.warning("PostgreSQL died (see %s): restarting it", self.postgres.log_path)
                     self.postgres.start()
                 for component in list(self._components.values()):
                     if not component.is_running:
                         self._restart(component)
             except (OSError, StandaloneError):
-                log.exception("Starting it again failed; the next attempt follows")
+                log.exception("The restart failed and will be repeated")
 
     def _restart(self, component: Component) -> None:
-        """Start a dead component again: at once the first time, more slowly the more often it dies."""
+        """Restart a dead component, with exponential backoff."""
         delay = min(2.0 ** (component.start_count - 1) - 1, MAX_RESTART_DELAY_SECONDS)
-        log.warning("%s died (see %s): starting it again in %.0f s", component.name, component.log_path, delay)
+        log.warning("%s died (see %s): restarting it in %.0f s", component.name, component.log_path, delay)
         if not self._is_stopping.wait(delay):
             self._launch(component)
 

@@ -1,4 +1,4 @@
-"""What a running stack writes down, so that another process can look at it, stop it, or clean up after it."""
+"""The state file of a running stack, with which other processes inspect it, stop it, or clean up after it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ HEALTHY = "healthy"
 
 @dataclass(frozen=True)
 class StackState:
-    """The stack's own account of itself, kept in `run/stack.json` of its state folder.
+    """The state of a stack, stored in `run/stack.json` of its state folder.
 
     Attributes:
-        stack_id: Mark by which its processes are found.
-        owner: The process that runs it.
-        phase: What it is doing, in words; `HEALTHY` when it is up.
-        url: Where Airflow answers, once that is decided.
+        stack_id: Mark of its processes.
+        owner: The process that runs the stack.
+        phase: The current phase, for messages; `HEALTHY` when the stack is up.
+        url: The address of Airflow, once known.
         components: The first process of each component, by name.
     """
 
@@ -34,7 +34,7 @@ class StackState:
 
     @classmethod
     def read(cls, home: Path) -> StackState | None:
-        """Return what the latest stack of this folder wrote; None when it ended in good order or never ran."""
+        """Return the state of the folder's latest stack; None if it was stopped, or never started."""
         path = state_path(home)
         if not path.exists():
             return None
@@ -44,19 +44,19 @@ class StackState:
         return cls(**document)
 
     def write(self, home: Path) -> StackState:
-        """Write it down, at once or not at all, and return it."""
+        """Write the state atomically, and return it."""
         write_private(state_path(home), json.dumps(asdict(self), indent=2))
         return self
 
     def with_phase(self, phase: str) -> StackState:
-        """Return the same account in another phase."""
+        """Return a copy with another phase."""
         return replace(self, phase=phase)
 
     def processes(self) -> set[int]:
-        """Return the processes of this stack that still live, its owner and its PostgreSQL server not included.
+        """Return the running processes of this stack, without its owner and its PostgreSQL server.
 
-        A session is its own proof: its number is not given away while it has members, so only a living first process
-        with another start time shows that the number belongs to somebody else now.
+        A session id is not reused while the session has members, so it belongs to another session only if its first
+        process runs with another start time.
         """
         sessions = set()
         for identity in self.components.values():
@@ -66,17 +66,17 @@ class StackState:
         return session_members(sessions) | marked_processes(self.stack_id)
 
     def end_processes(self) -> None:
-        """End what `processes` returns, gently for 15 seconds, then by force."""
+        """Send SIGTERM to `processes()`, and SIGKILL after 15 seconds."""
         end_processes(self.processes)
 
 
 def shell_file(home: Path) -> Path:
-    """Return the file for a person's shell to source: it sets what `calve` needs to find this catalog."""
+    """Return the file to source in a shell: it sets the environment variables of the `calve` command."""
     return home / "calve.env"
 
 
 def passwords_path(home: Path) -> Path:
-    """Return the file of the passwords of Airflow's users."""
+    """Return the file with the passwords of Airflow's users."""
     return home / "airflow" / "passwords.json"
 
 
@@ -87,12 +87,12 @@ def read_passwords(home: Path) -> dict[str, str]:
 
 
 def state_path(home: Path) -> Path:
-    """Return where the stack of this state folder writes what it knows about itself."""
+    """Return the state file of a state folder."""
     return home / "run" / "stack.json"
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; a reader sees the old text or the new, never a part."""
+    """Write a file that only its owner can read, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(descriptor, "w") as file:

@@ -1,4 +1,4 @@
-"""`up`, `down` and `status`: the stack as a daemon, for a person with a browser and a shell."""
+"""`up`, `down` and `status`: the stack as a daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLL_SECONDS = 0.2
 def supervise(home: Path, environ: Mapping[str, str] = os.environ) -> None:
     """Run the stack until a signal ends this process.
 
-    A catalog and a warehouse that the user's environment names are used instead of the embedded ones.
+    CALVE_CATALOG_URL and CALVE_WAREHOUSE override the embedded catalog and warehouse.
     """
     catalog_url, warehouse = environ.get("CALVE_CATALOG_URL"), environ.get("CALVE_WAREHOUSE")
     with Stack(home, catalog_url=catalog_url, warehouse=warehouse):
@@ -35,10 +35,10 @@ def supervise(home: Path, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def up(home: Path, say: Callable[[str], None]) -> None:
-    """Start the stack in the background, and return when it is healthy; harmless when it already is.
+    """Start the stack in the background unless it is running, and wait until it is healthy.
 
     Raises:
-        StackError: It did not start; the message carries the end of the daemon's log.
+        StackError: The stack did not start; the message has the end of the daemon's log.
     """
     state = _running(home)
     if state is None:
@@ -49,7 +49,7 @@ def up(home: Path, say: Callable[[str], None]) -> None:
 
 
 def down(home: Path, say: Callable[[str], None]) -> None:
-    """Stop the stack of this state folder, whoever started it, and whatever a killed one left behind."""
+    """Stop the stack of this state folder, or the remaining processes of a killed one."""
     state = StackState.read(home)
     if state is None:
         say(f"No stack is running in {home}.")
@@ -67,7 +67,7 @@ def down(home: Path, say: Callable[[str], None]) -> None:
 
 
 def status(home: Path, say: Callable[[str], None]) -> bool:
-    """Say how the stack and its components are; return whether all of them are healthy."""
+    """Print the state of the stack and its components; return whether all are healthy."""
     state = _running(home)
     if state is None:
         say(f"No stack is running in {home}. Start it: make up")
@@ -87,10 +87,10 @@ def status(home: Path, say: Callable[[str], None]) -> bool:
 
 
 def describe(home: Path) -> str:
-    """Return where to look, with which password, and how to stop; the stack must be running.
+    """Return the addresses and passwords of a running stack, and how to stop it.
 
     Raises:
-        StackError: It is not.
+        StackError: The stack is not running.
     """
     state = StackState.read(home)
     if state is None:
@@ -100,9 +100,9 @@ def describe(home: Path) -> str:
         [
             "",
             f"  Airflow    {state.url}",
-            f"             user {ADMIN}, password {passwords[ADMIN]}  (may read only: {VIEWER}, {passwords[VIEWER]})",
+            f"             user {ADMIN}, password {passwords[ADMIN]}  (read-only: {VIEWER}, {passwords[VIEWER]})",
             f"  Catalog    source {shell_file(home)} && calve tables",
-            f"  Logs       {home / 'logs'}, of tasks {home / 'airflow' / 'logs'}",
+            f"  Logs       {home / 'logs'}; tasks: {home / 'airflow' / 'logs'}",
             "  Stop       make down",
             "",
         ]
