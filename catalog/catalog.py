@@ -454,7 +454,7 @@ class Catalog:
         """Delete obsolete files; safe to repeat after an interruption.
 
         These are files that were replaced or dropped, files of attempts that did not commit, duplicates left by Spark
-        tasks, staged files of abandoned loads, and folders of dropped tables whose purge was interrupted. Tables stay
+        tasks, staged files of failed loads, and folders of dropped tables whose purge was interrupted. Tables stay
         readable and writable; files of operations that may still be running stay.
 
         Args:

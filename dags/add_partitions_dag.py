@@ -39,7 +39,7 @@ from calve_airflow.operators.loading import (
     NewPartitionsOperator,
     RegisterPartitionsOperator,
     WritePartitionsOperator,
-    give_up_operation,
+    fail_operation,
 )
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 from calve_airflow.settings import read_table_list
@@ -65,10 +65,10 @@ for table, config in [(None, None), *tables.items(), *listed.wrong.items()]:
             "operation_id": OPERATION_ID,
             "retries": 2,
             "retry_delay": timedelta(seconds=15),
-            "on_failure_callback": give_up_operation,
+            "on_failure_callback": fail_operation,
         },
         # The task's callback runs at once; the run's callback also runs after a task was killed.
-        on_failure_callback=give_up_operation,
+        on_failure_callback=fail_operation,
     ):
         discover = DiscoverSourcesOperator(task_id="discover")
         validate = LoadJobOperator(task_id="validate", job="validate_source")

@@ -23,7 +23,7 @@ from airflow.sdk import DAG
 
 from calve_airflow.forms.forms import index_params
 from calve_airflow.operators.indexes import CreatePartitionIndexOperator
-from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.sensors.indexes import PartitionIndexSensor
 
@@ -36,8 +36,8 @@ with DAG(
     doc_md=__doc__,
     tags=["calve", "indexes"],
     render_template_as_native_obj=True,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": give_up_operation},
-    on_failure_callback=give_up_operation,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": fail_operation},
+    on_failure_callback=fail_operation,
 ):
     create = CreatePartitionIndexOperator(
         task_id="create", operation_id=OPERATION_ID, table=TABLE, index=INDEX, keys="{{ params['keys'] }}"

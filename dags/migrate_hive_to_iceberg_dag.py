@@ -36,7 +36,7 @@ from calve_airflow.operators.migrating import (
     StageMigrationOperator,
     SummariseMigrationsOperator,
     VerifyMigrationOperator,
-    give_up_migration,
+    fail_migration,
 )
 from calve_airflow.settings import spark_pool
 
@@ -60,7 +60,7 @@ with DAG(
         common = {
             "table": table,
             "map_index_template": "{{ task.table }}",
-            "on_failure_callback": give_up_migration,
+            "on_failure_callback": fail_migration,
         }
         stage = StageMigrationOperator(task_id="stage", pool=spark_pool(), **common)
         verify = VerifyMigrationOperator(task_id="verify", pool=spark_pool(), **common)

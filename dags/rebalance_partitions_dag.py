@@ -27,7 +27,7 @@ from airflow.sdk import DAG
 
 from calve_airflow.forms.forms import rebalance_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
-from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.rebalancing import (
     CommitRebalanceOperator,
     PlanRebalanceOperator,
@@ -44,8 +44,8 @@ with DAG(
     doc_md=__doc__,
     tags=["calve", "partitions"],
     render_template_as_native_obj=True,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": give_up_operation},
-    on_failure_callback=give_up_operation,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": fail_operation},
+    on_failure_callback=fail_operation,
 ):
     plan = PlanRebalanceOperator(task_id="plan", operation_id=OPERATION_ID, form="{{ params }}")
     approve = ApproveDeletionOperator(task_id="approve", ask=rebalance_question)

@@ -22,15 +22,15 @@ from airflow.sdk import DAG
 
 from calve_airflow.forms.forms import statement_params
 from calve_airflow.operators.approval import ApproveDeletionOperator
-from calve_airflow.operators.loading import OPERATION_ID, give_up_operation
+from calve_airflow.operators.loading import OPERATION_ID, fail_operation
 from calve_airflow.operators.statements import (
     ReadStatementOperator,
     RunStatementOperator,
-    give_up_statement,
+    fail_statement,
     statement_question,
 )
 
-GIVE_UP = [give_up_operation, give_up_statement]
+FAILURE_CALLBACKS = [fail_operation, fail_statement]
 
 with DAG(
     "run_statement",
@@ -39,8 +39,8 @@ with DAG(
     doc_md=__doc__,
     tags=["calve", "partitions"],
     render_template_as_native_obj=True,
-    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": GIVE_UP},
-    on_failure_callback=GIVE_UP,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=15), "on_failure_callback": FAILURE_CALLBACKS},
+    on_failure_callback=FAILURE_CALLBACKS,
 ):
     check = ReadStatementOperator(task_id="check")
     approve = ApproveDeletionOperator(task_id="approve", ask=statement_question)

@@ -34,7 +34,7 @@ def build_partition_index(spark: SparkSession, catalog: Catalog, job: BuildParti
     Raises:
         IndexNotFoundError: The index was deleted.
         IndexBuildEndedError: The index was deleted, cancelled or FAILED during the build.
-        FencedError: The attempt was abandoned.
+        FencedError: The attempt is fenced.
         OperationReusedError: The operation is not an index build, and this job would commit it.
     """
     operation = catalog.operations.get(job.operation_id)

@@ -62,7 +62,7 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
         NestedFolderError: A folder has a subfolder, and the request does not say how to treat subfolders.
         UnusableFilesError: Files cannot be part of the table, and the request does not skip them.
         SharedLocationError: A file belongs to two partitions.
-        FencedError: The attempt was abandoned.
+        FencedError: The attempt is fenced.
     """
     from catalog.iceberg.folders import Recursion
 

@@ -290,9 +290,9 @@ def release(table: str, expression: str | None) -> None:
 @main.command("give-up")
 @click.argument("operation_id")
 def give_up(operation_id: str) -> None:
-    """Abandon an unfinished operation: this releases its table, and none of its jobs can commit."""
+    """Cancel an unfinished operation: this releases its table, and none of its jobs can commit."""
     with Catalog.open() as catalog:
-        catalog.operations.fail(operation_id, "GIVEN_UP", "abandoned by `calve give-up`")
+        catalog.operations.fail(operation_id, "CANCELLED", "cancelled by `calve give-up`")
         state = catalog.operations.get(operation_id).state
     click.echo(f"Operation {operation_id} is {state}.")
 

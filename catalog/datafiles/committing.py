@@ -71,7 +71,7 @@ class Committer:
             The report, with `files_written`, `rows_written` and `bytes_written`.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
             PlanConflictError: The table changed after the plan was made.
             VerificationFailedError: The new files do not contain the expected number of rows, or their folder was not
                 written by an attempt at this operation.

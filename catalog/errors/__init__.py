@@ -87,7 +87,7 @@ CatalogError
 │   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
 │   ├── FilesNeededError             an Iceberg table needs the files to be deleted
 │   ├── UnreadableMetadataError      the files that an Iceberg table needs cannot be determined
-│   └── FencedError                  this attempt was abandoned; it may not commit
+│   └── FencedError                  this attempt is fenced; it may not commit
 ├── VerificationFailedError
 ├── SourceError                      a metastore reports a failure
 │   ├── SourceUnavailableError       it does not respond

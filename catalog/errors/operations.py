@@ -34,6 +34,6 @@ class PlanConflictError(ConflictError):
 
 
 class FencedError(ConflictError):
-    """This attempt of a job was abandoned; only a later attempt, if any, may commit."""
+    """This attempt of a job was replaced or cancelled, or its operation has ended; it may not commit."""
 
     retryable: ClassVar[bool] = False

@@ -123,7 +123,7 @@ class PartitionChanges:
 
         Args:
             counts: Updated with each change and refusal.
-            guard: Called in each transaction; raises if this attempt was abandoned.
+            guard: Called in each transaction; raises if this attempt is fenced.
             hint: Advice for messages about folders in use.
         """
         self._storage = storage

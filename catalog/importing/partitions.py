@@ -64,7 +64,7 @@ class PartitionImport:
         """Set the table.
 
         Args:
-            guard: Called in each transaction; raises if this attempt was abandoned.
+            guard: Called in each transaction; raises if this attempt is fenced.
             beat: Called with the number of partitions read so far, to send a heartbeat.
         """
         self._storage = storage

@@ -5,8 +5,8 @@
     publish   moves the files to their destinations; then one transaction adds the partitions, records the source files,
               and sets the operation to COMMITTED (`catalog.loading.publishing`)
 
-A load that was interrupted in `publish` is finished by running `publish` again. An abandoned load is undone by
-`discard_staging`, with which the next load of the table starts.
+A load that was interrupted in `publish` is finished by running `publish` again. A load that is not continued is
+undone by `discard_staging`, with which the next load of the table starts.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class Loading:
         return staging_name(operation, attempt)
 
     def discard_staging(self, table: Table, attempt: Attempt, *, keep: str | None = None) -> None:
-        """Undo abandoned loads of a table, except the staging folder `keep`.
+        """Undo unfinished loads of a table, except that of the staging folder `keep`.
 
         Keeps staging folders of other catalogs.
 
@@ -209,7 +209,7 @@ class Loading:
             attempt: The calling attempt; its operation has reserved the table, so no other load is running.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         for staged in staged_attempts(self._storage, table):
             staging = f"{STAGING}/{staged.name}"
@@ -263,7 +263,7 @@ class Loading:
             The report: counts of added partitions, rows, files and bytes, and of refused ones.
 
         Raises:
-            FencedError: The attempt was abandoned, or a later attempt stages the load.
+            FencedError: The attempt is fenced, or a later attempt stages the load.
             ConflictError, UnsupportedFormatError: A partition does not accept appended files.
             InvalidPartitionError, PartitionAlreadyExistsError: As for `Catalog.add_partitions`.
             LocationNotEmptyError: The folder of a new partition contains files that the catalog does not know.

@@ -6,8 +6,8 @@
     commit    one transaction adds the partitions with their index items, and sets the operation to COMMITTED
 
 Each transaction checks that the attempt may still publish. After a kill, the next attempt continues: reservations and
-moved files stay. An abandoned load is withdrawn: staged files are deleted first, so that a suspended attempt that
-resumes late has no files to move; then moved files are deleted by their names, which are unique to the attempt.
+moved files stay. A load that is not continued is withdrawn: staged files are deleted first, so that a suspended attempt
+that resumes late has no files to move; then moved files are deleted by their names, which are unique to the attempt.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Publication:
         """Reserve destinations; on failure, release them again unless an earlier attempt may have moved files.
 
         Raises:
-            FencedError: The attempt was abandoned, or the files were withdrawn.
+            FencedError: The attempt is fenced, or the files were withdrawn.
             VerificationFailedError: The staging folder is incomplete.
         """
         if not is_complete(self._folder, self._staging):
@@ -255,7 +255,7 @@ class Publication:
         """Move the files; yield the new partitions, and append `Extension` rows of existing ones to `extensions`.
 
         Raises:
-            FencedError: The attempt was abandoned, or the files were withdrawn.
+            FencedError: The attempt is fenced, or the files were withdrawn.
         """
         for batch in self._batches():
             with self._storage.read() as connection:
@@ -296,7 +296,7 @@ class Publication:
         """Send a heartbeat of the attempt if one is due.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         if time.monotonic() - self._beaten_at >= _BEAT_SECONDS:
             self._operations.heartbeat(*self._attempt)
@@ -310,7 +310,7 @@ class Publication:
         """Make the moved files visible in the caller's transaction; return the operation.
 
         Raises:
-            FencedError: The attempt was abandoned, or the files were withdrawn.
+            FencedError: The attempt is fenced, or the files were withdrawn.
             ConflictError: The table or an extended partition was moved or dropped meanwhile.
             InvalidPartitionError: An index that was created meanwhile does not admit a partition.
         """

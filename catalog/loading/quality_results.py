@@ -42,7 +42,7 @@ class QualityResults:
             The number of partitions that became visible.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         released = 0
         with self._storage.write() as connection:

@@ -31,7 +31,7 @@ def expire_operations(
 ) -> ExpiryReport:
     """End abandoned operations, and remove those that ended before a time; see `Maintenance.expire_operations`."""
     abandoned = [
-        operation for operation in operations.abandoned() if is_dry_run or operations.give_up_abandoned(operation)
+        operation for operation in operations.abandoned() if is_dry_run or operations.fail_if_abandoned(operation)
     ]
     in_use: set[int] | None = None
     problems: list[str] = []

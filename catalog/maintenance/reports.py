@@ -15,7 +15,7 @@ class TableVacuum:
         table: `database.name` at the time when its files were retired.
         retired_files, retired_bytes: Files that were replaced, or dropped with their partitions.
         orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and manifests.
-        staging_folders: Folders of loads that were abandoned, or interrupted after their commit.
+        staging_folders: Folders of loads that failed, or were interrupted after their commit.
     """
 
     table: str

@@ -39,7 +39,7 @@ def discard_old_staging(
     *,
     is_dry_run: bool,
 ) -> int:
-    """Delete staging folders of abandoned and committed loads; return the number of CLEANED operations.
+    """Delete staging folders of failed and committed loads; return the number of CLEANED operations.
 
     Args:
         cutoff_ms: Keep folders of operations that were active after this time.

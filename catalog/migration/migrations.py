@@ -204,7 +204,7 @@ class Migrations:
         Raises:
             UnusableFilesError: Some files cannot be part of the table, and the request does not skip them.
             VerificationFailedError: Manifests and totals differ.
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         from catalog.iceberg.appending import layout_digest
 
@@ -303,7 +303,7 @@ class Migrations:
                 plan.
             VerificationFailedError: The files were not staged, or a requested verification has not succeeded.
             DuplicateFilesError: The target table already has some of the files to add.
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
             SourceError, SourceEntryChangedError: The table is an Iceberg table in the catalog, but its entry in the
                 metastore could not be switched; call again to retry only that.
         """

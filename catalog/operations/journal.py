@@ -77,8 +77,8 @@ class Operations:
 
         Args:
             is_fixed: An operation that was started before must have the same request.
-            is_exclusive: No other exclusive operation may run on the table. One without a heartbeat for `LEASE_MS` is
-                abandoned in favour of this one.
+            is_exclusive: No other exclusive operation may run on the table. Abandoned ones, which had no heartbeat for
+                `LEASE_MS`, become FAILED.
 
         Raises:
             OperationConflictError: Another operation is running on the table.
@@ -226,7 +226,7 @@ class Operations:
         with self._storage.read() as connection:
             return [operation_of(row) for row in connection.execute(query)]
 
-    def give_up_abandoned(self, operation: Operation) -> bool:
+    def fail_if_abandoned(self, operation: Operation) -> bool:
         """Fail an operation if it is still abandoned; return whether it was."""
         with self._storage.write() as connection:
             query = select_operation(operation.id).where(is_abandoned()).with_for_update()
@@ -244,7 +244,7 @@ class Operations:
 
         Raises:
             OperationNotFoundError: There is no operation of this id.
-            OperationConflictError: The operation was abandoned, and another one is running on the table in its place.
+            OperationConflictError: The operation was abandoned, and another one is running on the table.
             TableNotFoundError: The table was dropped since the operation started.
         """
         with self._storage.write() as connection:
@@ -317,7 +317,7 @@ class Operations:
         """Record an attempt's heartbeat and progress; `note` names the unit, for instance `partitions`.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         progress = {"progress_done": done, "progress_total": total, "progress_note": note}
         changed = {name: value for name, value in progress.items() if value is not None}
@@ -345,7 +345,7 @@ class Operations:
                 Otherwise processes with one transaction after the other would lock out all others indefinitely.
 
         Raises:
-            FencedError: The attempt was abandoned, or the operation has failed.
+            FencedError: The attempt is fenced, or the operation has failed.
         """
         operation = existing(connection, operation_id, lock=hold)
         query = select_job(operation.number, step)
@@ -367,7 +367,7 @@ class Operations:
         """Record an attempt's result, in the caller's transaction if one is given.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         with self._joined(connection) as joined:
             operation = self.guard(joined, operation_id, step, attempt)
@@ -379,7 +379,7 @@ class Operations:
             )
 
     def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
-        """Record that an attempt failed or was abandoned; do nothing when it has ended or a later one has started."""
+        """Record that an attempt failed; do nothing if it has ended or a later one has started."""
         with self._storage.write() as connection:
             number = existing(connection, operation_id).number
             connection.execute(
@@ -431,7 +431,7 @@ class Operations:
             if age_ms < LEASE_MS:
                 raise OperationConflictError(
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is running on it, last "
-                    f"heartbeat {age_ms // 1000} s ago; wait for it to end, or abandon it: calve give-up '{other.id}'"
+                    f"heartbeat {age_ms // 1000} s ago; wait for it to end, or cancel it: calve give-up '{other.id}'"
                 )
         return others
 

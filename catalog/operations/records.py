@@ -14,7 +14,7 @@ SILENT_LEASE_MS = 24 * 60 * 60 * 1000
 """The same for an attempt that never sent a heartbeat, as one in its caller's own process may not."""
 
 ABANDONED = "ABANDONED"
-"""Failure code of an abandoned operation."""
+"""Failure code of an abandoned operation, which had no heartbeat."""
 
 
 class OperationKind(StrEnum):
@@ -132,5 +132,5 @@ class JobRun:
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the attempt has neither ended nor been abandoned, as far as the catalog knows."""
+        """Return whether the attempt is submitted or running, as far as the catalog knows."""
         return self.state in ALIVE

@@ -132,9 +132,9 @@ def update_job(number: int, step: str) -> Any:
 
 
 def fenced(operation_id: str, step: str, attempt: int) -> FencedError:
-    """Return the error for an abandoned attempt."""
+    """Return the error for an attempt that may not commit."""
     return FencedError(
-        f"attempt {attempt} at step {step} of operation {operation_id} was abandoned; nothing was committed. "
+        f"attempt {attempt} at step {step} of operation {operation_id} is fenced; nothing was committed. "
         "Leave the work to the latest attempt, or start the operation again"
     )
 

@@ -66,7 +66,7 @@ def refuse_awaited_name(connection: Connection, name: str) -> None:
     if holder is not None:
         raise OperationConflictError(
             f"the name {name} is held by operation {holder}, which will create a table of this name; wait for it "
-            f"to end, or abandon it: calve give-up '{holder}'"
+            f"to end, or cancel it: calve give-up '{holder}'"
         )
 
 

@@ -119,6 +119,6 @@ def refuse_reserved(
         path = partition_path(table.key_names, unpack_values(load.packed_values))
         raise OperationConflictError(
             f"table {table.full_name}: operation {load.id} ({load.state}) is about to add partition {path}; wait "
-            "until it has ended. If it was abandoned, the next load or repair of the table, or vacuum, releases the "
-            "partition"
+            "until it has ended. If it failed or is abandoned, the next load or repair of the table, or vacuum, "
+            "releases the partition"
         )

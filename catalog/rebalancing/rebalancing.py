@@ -146,7 +146,7 @@ class Rebalancing:
             The operation's report.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
             PlanConflictError: The table changed after the plan was made.
             VerificationFailedError: The new files do not have as many rows as the old ones.
         """
@@ -159,7 +159,7 @@ class Rebalancing:
             plan.moved.row_count,
             plan.relabelled,
             [file.id for file in (*plan.rewritten, *plan.deleted)],
-            # Another operation can have changed the table only if this one was abandoned and begun again.
+            # Another operation can have changed the table only if this one failed and was begun again.
             lambda connection, table: make_plan(connection, table, plan.change).fingerprint == plan.fingerprint,
         )
         affected = concerned_partitions(plan)
@@ -189,7 +189,7 @@ class Rebalancing:
 
         Raises:
             OperationNotFoundError: The operation was not begun.
-            OperationConflictError: The operation was abandoned, and another one works on the table.
+            OperationConflictError: The operation has failed, and another one is running on the table.
             PlanConflictError: The table changed after the plan was made.
             VerificationFailedError: No files of this plan were verified.
         """

@@ -268,7 +268,7 @@ class Definitions:
         row = connection.execute(_TABLE, table._asdict()).one_or_none()
         if row is None:
             self._database_row(connection, table.database)
-            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists the tables there are")
+            raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
         stored = _table(table.database, row)
         if not stored.is_iceberg:
             return stored
@@ -408,7 +408,7 @@ class Definitions:
         )
         if busy:
             raise ConflictError(
-                f"operation {busy} is changing table {table.full_name}; wait for it, or abandon it: "
+                f"operation {busy} is changing table {table.full_name}; wait for it, or cancel it: "
                 f"calve give-up '{busy}'"
             )
 

@@ -17,7 +17,7 @@ class SparkJobFailedError(RuntimeError):
 
 
 class SparkJobLostError(RuntimeError):
-    """A Spark job ended without a result or was abandoned; a retry submits it again or joins its successor."""
+    """A Spark job ended without a result or was cancelled; a retry submits it again or joins its successor."""
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def run_job(
     request = request_type.from_json(Path(argument).read_text(encoding="utf-8"))
     with Catalog.open() as catalog:
         try:
-            alive = SignOfLife(catalog, request, ends_process=True)
+            alive = Heartbeat(catalog, request, ends_process=True)
             conf = settings(catalog) if settings else {}
             with alive as life, spark_session(request, conf) as spark, life.watching(spark):
                 result = function(spark, catalog, request)
@@ -111,17 +111,17 @@ def configure(spark: SparkSession) -> SparkSession:
 def attempt_here(catalog: Catalog, operation: Operation, step: str) -> Iterator[int]:
     """Run a step of an operation in the caller's process, with heartbeats; yield the attempt's number.
 
-    An error ends the operation, so that it unlocks its table; the same call continues it. If the attempt is abandoned,
+    An error ends the operation, so that it unlocks its table; the same call continues it. If the attempt is fenced,
     its Spark jobs are cancelled; the caller's process and its other Spark jobs continue.
 
     Raises:
-        FencedError: The attempt was abandoned while it ran.
-        OperationConflictError: The operation was abandoned, and another one works on the table.
+        FencedError: The attempt was fenced while it ran.
+        OperationConflictError: The operation has failed, and another one is running on the table.
     """
     try:
         with catalog.operations.attempt(operation.id, step) as attempt:
             request = JobRequest(operation_id=operation.id, step=step, attempt=attempt, table=operation.table)
-            with SignOfLife(catalog, request):
+            with Heartbeat(catalog, request):
                 yield attempt
     except FencedError:
         raise
@@ -157,19 +157,19 @@ def reporting(progress: Progress) -> Iterator[None]:
 
 
 def require_attempt() -> None:
-    """Check that the current thread's attempt is not abandoned; do nothing outside of an attempt.
+    """Check that the current thread's attempt is not fenced; do nothing outside of an attempt.
 
     Raises:
-        FencedError: The attempt was abandoned.
+        FencedError: The attempt is fenced.
     """
     if (life := _LIFE.get()) is not None:
         life.require()
 
 
-class SignOfLife:
+class Heartbeat:
     """Heartbeat of an attempt: reports every few seconds that it is alive, and its progress.
 
-    If the attempt is abandoned, a process that was started for it exits at once, so that it does not interfere with its
+    If the attempt is fenced, a process that was started for it exits at once, so that it does not interfere with its
     successor. In a user's process, the Spark jobs of the attempt are cancelled instead, and the block ends with
     `FencedError`.
     """
@@ -187,7 +187,7 @@ class SignOfLife:
         self._tag = f"calve-{uuid4().hex}"
         self._spark: SparkSession | None = None
         self._progress: Progress | None = None
-        self._token: Token[SignOfLife | None] | None = None
+        self._token: Token[Heartbeat | None] | None = None
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -215,7 +215,7 @@ class SignOfLife:
                 self._progress = before
 
     def __enter__(self) -> Self:
-        """Send the first heartbeat, so that an abandoned attempt does not start, and begin to send more."""
+        """Send the first heartbeat, so that a fenced attempt does not start, and begin to send more."""
         self._beat()
         if (context := SparkContext._active_spark_context) is not None:
             context.addJobTag(self._tag)
@@ -229,7 +229,7 @@ class SignOfLife:
         """Stop the heartbeats, before the result is recorded.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         if self._token is not None:
             _LIFE.reset(self._token)
@@ -242,10 +242,10 @@ class SignOfLife:
             raise self._fenced from error
 
     def require(self) -> None:
-        """Check that the attempt is not abandoned.
+        """Check that the attempt is not fenced.
 
         Raises:
-            FencedError: The attempt was abandoned.
+            FencedError: The attempt is fenced.
         """
         if self._fenced is not None:
             raise self._fenced
@@ -291,7 +291,7 @@ class SignOfLife:
             return done, total, None if done is None else f"tasks of {self._request.step}"
 
 
-_LIFE: ContextVar[SignOfLife | None] = ContextVar("heartbeat", default=None)
+_LIFE: ContextVar[Heartbeat | None] = ContextVar("heartbeat", default=None)
 """The heartbeat of the current thread's attempt."""
 
 

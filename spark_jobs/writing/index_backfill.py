@@ -30,13 +30,13 @@ def backfill_ranges(
     """Backfill ranges while no other attempt has replaced the job's.
 
     Raises:
-        FencedError: The attempt was abandoned.
+        FencedError: The attempt is fenced.
         IndexBuildEndedError: The index was deleted, cancelled, or has FAILED.
     """
     operations = Operations(storage)
 
     def guard(connection: Connection) -> None:
-        # No lock is needed: an abandoned attempt writes the same items as its successor.
+        # No lock is needed: a fenced attempt writes the same items as its successor.
         operations.guard(connection, job.operation_id, job.step, job.attempt, hold=False)
 
     return building.backfill(storage, table, index, ranges, guard)

@@ -119,7 +119,7 @@ def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -
     assert step.run.states()["write"] == "upstream_failed"
 
 
-def wait_until_given_up(catalog: Catalog, operation_id: str) -> None:
+def wait_until_failed(catalog: Catalog, operation_id: str) -> None:
     deadline = time.monotonic() + 900
     while catalog.operations.get(operation_id).state is not OperationState.FAILED:
         assert time.monotonic() < deadline, catalog.operations.get(operation_id)
@@ -207,7 +207,7 @@ def test_line_that_cannot_be_read_fails_the_run_and_is_named(
 
 def test_failed_run_does_not_hold_its_table(foo: Step, unreadable: Step, catalog: Catalog) -> None:
     for step in (foo, unreadable):
-        wait_until_given_up(catalog, step.run.operation_id)
+        wait_until_failed(catalog, step.run.operation_id)
         operation = catalog.operations.get(step.run.operation_id)
         assert operation.failure_code == "RUN_FAILED"
         assert "Spark job validate_source: " in (operation.failure_detail or "")

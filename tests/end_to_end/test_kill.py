@@ -153,9 +153,9 @@ def test_no_partition_was_visible_without_its_files(disturbed: Disturbed) -> Non
     assert disturbed.tables[REGISTER].visible.keys() <= folders
 
 
-def test_given_up_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
+def test_cancelled_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
     """The job stands still while another attempt takes over, and comes to life again."""
-    table, index, operation_id, step = "killed.events", "by_month", "given-up/1", "build_partition_index"
+    table, index, operation_id, step = "killed.events", "by_month", "cancelled/1", "build_partition_index"
     catalog.create_database("killed", if_not_exists=True)
     catalog.create_table(table, columns=[("id", "int")], partition_keys=[("month", "int")])
     catalog.add_partitions(table, [NewPartition([str(month)]) for month in range(1, 13)])
@@ -165,7 +165,7 @@ def test_given_up_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Ca
     request = BuildPartitionIndexJob(operation_id=operation_id, step=step, attempt=attempt, table=table, index=index)
     script = REPOSITORY / "spark_jobs" / f"{step}.py"
     command = [f"{stack.environment['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", str(script)]
-    asked = stack.home / "given-up-request.json"
+    asked = stack.home / "cancelled-request.json"
     asked.write_text(request.to_json())
     job = subprocess.Popen([*command, str(asked)], env=stack.environment, cwd=stack.home, start_new_session=True)
     try:

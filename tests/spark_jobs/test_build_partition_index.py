@@ -84,12 +84,12 @@ def test_partitions_that_do_not_fit_fail_the_build(spark: Any, orders: Catalog) 
     assert job.result["state"] == "FAILED"
 
 
-def test_given_up_build_cannot_end(spark: Any, orders: Catalog) -> None:
+def test_cancelled_build_cannot_end(spark: Any, orders: Catalog) -> None:
     orders.create_partition_index(TABLE, "by_day", ["day"])
-    given_up = start(orders)
+    fenced = start(orders)
     orders.operations.start_job("build", "build_partition_index")
-    with pytest.raises(FencedError, match="was abandoned"):
-        build_partition_index(spark, orders, given_up)
+    with pytest.raises(FencedError, match="is fenced"):
+        build_partition_index(spark, orders, fenced)
     assert orders.get_partition_index(TABLE, "by_day").state is IndexState.CREATING
 
 

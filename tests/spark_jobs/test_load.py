@@ -336,7 +336,7 @@ def test_interrupted_publish_is_finished_by_a_second_one(
     assert not (root / "_calve_staging").exists()
 
 
-def test_given_up_publish_is_undone_by_the_next_load(
+def test_cancelled_publish_is_undone_by_the_next_load(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
     loader = make_loader()
@@ -345,7 +345,7 @@ def test_given_up_publish_is_undone_by_the_next_load(
     staging = loader.write("op")["staging"]
     root = warehouse / "shop" / "orders"
     (root / staging / "data" / "country=US").rename(root / "country=US")
-    catalog.operations.fail("op", "TEST", "given up")
+    catalog.operations.fail("op", "TEST", "cancelled")
     assert loader.load(source)["partitions"] == 2
     assert sorted(row[2] for row in rows_on_disk(warehouse)) == [1, 2]
 
@@ -363,14 +363,14 @@ def test_foreign_files_at_a_partitions_place_are_left_alone(
     assert list(catalog.get_partitions("shop.orders")) == []
 
 
-def test_given_up_attempt_cannot_publish(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
+def test_fenced_attempt_cannot_publish(make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path) -> None:
     loader = make_loader()
     loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\n"))
     staging = loader.write("op")["staging"]
-    given_up = catalog.operations.start_job("op", "register")
+    fenced = catalog.operations.start_job("op", "register")
     catalog.operations.start_job("op", "register")
     with pytest.raises(FencedError):
-        catalog.loading.publish("op", "register", given_up, staging, on_invalid=OnInvalid.REFUSE, is_quarantined=False)
+        catalog.loading.publish("op", "register", fenced, staging, on_invalid=OnInvalid.REFUSE, is_quarantined=False)
     assert list(catalog.get_partitions("shop.orders", state=None)) == []
 
 

@@ -158,12 +158,12 @@ def test_report_says_what_each_partition_held_and_holds(spark: Any, orders: Cata
 
 def test_each_attempt_writes_into_a_folder_of_its_own(spark: Any, orders: Catalog) -> None:
     steps = Steps(orders, spark, SPLIT)
-    given_up = steps.job(RewritePartitionsJob)
-    folder = rewrite_partitions(spark, orders, given_up)["folder"]
+    fenced = steps.job(RewritePartitionsJob)
+    folder = rewrite_partitions(spark, orders, fenced)["folder"]
     written = steps.rewrite()
     assert written["folder"] != folder
     with pytest.raises(FencedError):
-        orders.operations.finish_job(RUN, given_up.step, given_up.attempt, {"folder": folder})
+        orders.operations.finish_job(RUN, fenced.step, fenced.attempt, {"folder": folder})
     steps.verify(written["folder"])
     orders.rebalancing.commit_verified(RUN)
     files = orders.scan_files(TABLE, "_partition_id in (3, 4)").files
@@ -273,7 +273,7 @@ def test_change_of_the_table_is_a_conflict_for_each_step(spark: Any, orders: Cat
     steps = Steps(orders, spark, SPLIT)
     folder = steps.rewrite()["folder"]
     steps.verify(folder)
-    orders.operations.fail(RUN, "TEST", "given up")
+    orders.operations.fail(RUN, "TEST", "cancelled")
     load(orders, spark, 20, "another load")
     for job, function in (
         (steps.job(RewritePartitionsJob), rewrite_partitions),

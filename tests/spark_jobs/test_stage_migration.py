@@ -263,14 +263,14 @@ def test_threads_give_the_same_manifests(migrator: Migrator, orders: Path) -> No
 
 def test_progress_is_told_in_files(migrator: Migrator, orders: Path, catalog: Catalog) -> None:
     from catalog.operations.job_requests import StageMigrationJob
-    from spark_jobs.sessions.session import SignOfLife
+    from spark_jobs.sessions.session import Heartbeat
     from spark_jobs.stage_migration import stage_migration
 
     operation_id = migrator.begin(NAME)
     attempt = catalog.operations.start_job(operation_id, "stage")
     job = StageMigrationJob(operation_id=operation_id, step="stage", attempt=attempt, table=NAME, files_a_task=1)
     seen: list[tuple[int, int | None, str | None]] = []
-    with SignOfLife(catalog, job):
+    with Heartbeat(catalog, job):
         recorded = catalog.migrations.record_staged
 
         def record(*arguments: Any) -> Any:

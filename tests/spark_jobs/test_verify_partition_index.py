@@ -108,12 +108,12 @@ def test_partitions_added_and_dropped_meanwhile_are_no_differences(spark: Any, o
     assert result["differences"] == []
 
 
-def test_given_up_attempt_repairs_nothing(spark: Any, orders: Catalog) -> None:
+def test_fenced_attempt_repairs_nothing(spark: Any, orders: Catalog) -> None:
     damage(orders)
-    given_up = start(orders, repair=True)
-    orders.operations.start_job("verify", given_up.step)
-    with pytest.raises(FencedError, match="was abandoned"):
-        verify_partition_index(spark, orders, given_up)
+    fenced = start(orders, repair=True)
+    orders.operations.start_job("verify", fenced.step)
+    with pytest.raises(FencedError, match="is fenced"):
+        verify_partition_index(spark, orders, fenced)
     assert orders.verify_partition_index(TABLE, INDEX).findings.counts.total() == 3
 
 

@@ -113,7 +113,7 @@ def test_private_file_is_for_the_owner_only(tmp_path: Path) -> None:
     assert (tmp_path / "below" / "secret").stat().st_mode & 0o777 == 0o600
 
 
-def test_waiting_for_a_component_that_runs_gives_up(tmp_path: Path) -> None:
+def test_waiting_for_a_component_that_runs_times_out(tmp_path: Path) -> None:
     running = component(tmp_path, SLEEP, mark := uuid4().hex)
     running.start()
     assert running.wait(0.1) is None

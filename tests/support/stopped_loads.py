@@ -12,7 +12,7 @@ from catalog.files.filesystem import in_parallel
 from catalog.loading import publishing
 
 FENCED = 3
-"""The exit code of a process that was told that its attempt was given up."""
+"""The exit code of a process whose attempt is fenced."""
 REFUSED = 4
 """The exit code of a process that met another error of the catalog."""
 
@@ -42,7 +42,7 @@ def repair(url: str, table: str, operation_id: str, variable: str, point: str) -
 
 
 def vacuum(url: str, _table: str, _operation_id: str, variable: str, point: str) -> None:
-    """Delete what loads have left that were given up."""
+    """Undo loads that are not continued."""
     from datetime import timedelta
 
     os.environ[variable] = point

@@ -72,7 +72,7 @@ class Load:
         return self
 
     def fail(self) -> Load:
-        self.catalog.operations.fail(self.name, "TEST", "given up by the test")
+        self.catalog.operations.fail(self.name, "TEST", "cancelled by the test")
         return self
 
     def run(self, retired: Iterable[DataFile] = ()) -> Load:

@@ -196,13 +196,13 @@ class SummariseBackfillOperator(SummaryOperator):
             outcome = f"FAILED: {index.failure_code}: {index.failure_detail}"
         elif index is not None and state is IndexState.CREATING:
             outcome = f"CREATING: {problem or 'its build has not ended'}; the next run continues where it stopped"
-            self._abandon(catalog, table, index, outcome)
+            self._fail_build(catalog, table, index, outcome)
         else:
             outcome = f"not created: {problem or 'see the log of its task'}"
         row = {"table": table, "index": name, "keys": ", ".join(keys), "outcome": outcome}
         return Outcome(row, None if state is IndexState.ACTIVE else f"partition index {name} of {table}: {outcome}")
 
-    def _abandon(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
+    def _fail_build(self, catalog: Catalog, table: str, index: PartitionIndex, reason: str) -> None:
         """Fail the operation of a build of this run, because no task continues it."""
         operation_id = build_operation_id(self.operation_id, table, index)
         if catalog.operations.find(operation_id) is not None:

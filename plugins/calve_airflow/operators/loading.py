@@ -341,7 +341,7 @@ def _created(catalog: Catalog, table: str, name: str, keys: Sequence[str]) -> Pa
     return current
 
 
-def give_up_operation(context: Context) -> None:
+def fail_operation(context: Context) -> None:
     """Fail the operation of a failed run, so that it no longer locks its table; for `on_failure_callback`."""
     from catalog import Catalog
 

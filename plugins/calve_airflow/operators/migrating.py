@@ -343,7 +343,7 @@ def changing_form(context: Context, table: str) -> MigrationForm:
     return form
 
 
-def give_up_migration(context: Context) -> None:
+def fail_migration(context: Context) -> None:
     """Fail the operation of a failed task, so that it no longer locks its table; for a task's `on_failure_callback`."""
     from catalog import Catalog
 

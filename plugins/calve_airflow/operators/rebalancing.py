@@ -135,7 +135,7 @@ class RewritePartitionsOperator(StagingJobOperator):
         return plan
 
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether the job's files still exist; vacuum deletes those of an abandoned operation."""
+        """Return whether the job's files still exist; vacuum deletes those of a failed operation."""
         return catalog.rebalancing.is_written(self.operation_id)
 
 

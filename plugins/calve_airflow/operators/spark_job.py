@@ -52,7 +52,7 @@ class SparkJobOperator(BaseOperator):
     Raises:
         AirflowFailException: The job failed with an error that is not retryable, or it cannot be submitted.
         SparkJobFailedError: The job failed with another error.
-        SparkJobLostError: The job ended without recording a result, or its attempt was abandoned.
+        SparkJobLostError: The job ended without recording a result, or its attempt was cancelled.
     """
 
     template_fields: Sequence[str] = ("operation_id", "request")
@@ -93,7 +93,7 @@ class SparkJobOperator(BaseOperator):
         return dict(job.result or {})
 
     def on_kill(self) -> None:
-        """Abandon the attempt, so that it can no longer commit, and end its process."""
+        """Cancel the attempt, so that it can no longer commit, and end its process."""
         if self._followed is None:
             return
         from catalog import Catalog
@@ -101,7 +101,7 @@ class SparkJobOperator(BaseOperator):
         attempt, process = self._followed
         try:
             with Catalog.open() as catalog:
-                self._abandon(catalog, attempt, "its Airflow task was killed")
+                self._fail_attempt(catalog, attempt, "its Airflow task was killed")
         finally:
             process.terminate()
 
@@ -111,7 +111,7 @@ class SparkJobOperator(BaseOperator):
             return None
         process = JobProcess(Path(job.log_path or os.devnull))
         if job.state == "FAILED":
-            # An abandoned job may still run until its next heartbeat.
+            # A cancelled job may still run until its next heartbeat.
             process.terminate()
             return None
         if job.state == "SUCCEEDED":
@@ -174,10 +174,10 @@ class SparkJobOperator(BaseOperator):
     def _lose(self, catalog: Catalog, attempt: int, process: JobProcess) -> NoReturn:
         code = "unknown" if process.exit_code is None else process.exit_code
         reason = f"it ended without recording a result (exit code {code}); its log is {process.log_path}"
-        self._abandon(catalog, attempt, reason)
+        self._fail_attempt(catalog, attempt, reason)
         raise SparkJobLostError(f"attempt {attempt} of Spark job {self.job} is lost: {reason}")
 
-    def _abandon(self, catalog: Catalog, attempt: int, reason: str) -> None:
+    def _fail_attempt(self, catalog: Catalog, attempt: int, reason: str) -> None:
         catalog.operations.fail_job(self.operation_id, self.step, attempt, SparkJobLostError.__name__, reason)
 
 

@@ -208,7 +208,7 @@ def statement_question(catalog: Catalog, context: Context) -> Question | None:
     return _question(catalog, parse_statement(_statement(context)), asked_by(context))
 
 
-def give_up_statement(context: Context) -> None:
+def fail_statement(context: Context) -> None:
     """Fail the operation of a failed run's statement, so that it unlocks its table; for `on_failure_callback`."""
     from catalog import Catalog
     from catalog.statements.scripts import operation_of

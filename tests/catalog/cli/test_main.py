@@ -139,7 +139,7 @@ def test_a_build_is_cancelled(flights: Catalog) -> None:
     assert "by_origin of demo.flights is ACTIVE" in refused.stderr
 
 
-def test_operation_given_up_releases_its_table(flights: Catalog) -> None:
+def test_operation_that_is_cancelled_releases_its_table(flights: Catalog) -> None:
     flights.operations.begin("run/1", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)
     assert calve("give-up", "run/1").stdout == "Operation run/1 is FAILED.\n"
     flights.operations.begin("run/2", OperationKind.ADD_PARTITIONS, "demo.flights", is_exclusive=True)

@@ -85,7 +85,7 @@ def test_errors_go_to_stderr_with_a_mark_at_the_place() -> None:
     assert lines[0].startswith("UnknownTypeError: type flot is not known")
     assert lines[1:3] == ["  \tb flot)", "  \t  ^"]
     assert lines[3:] == [
-        "TableNotFoundError: table demo.none does not exist; `calve tables` lists the tables there are",
+        "TableNotFoundError: table demo.none does not exist; `calve tables` lists all tables",
         "  DROP TABLE demo.none",
         "             ^",
     ]

@@ -272,14 +272,14 @@ def test_a_quarantined_load_is_invisible_until_it_is_released(load: Load, catalo
     assert_loaded(catalog, table, ROWS)
 
 
-def test_an_attempt_that_was_given_up_publishes_nothing(load: Load, catalog: Catalog, table: Table) -> None:
+def test_a_fenced_attempt_publishes_nothing(load: Load, catalog: Catalog, table: Table) -> None:
     load.discover()
     load.stage()
-    given_up = catalog.operations.start_job("run-1", "register")
+    fenced = catalog.operations.start_job("run-1", "register")
     catalog.operations.start_job("run-1", "register")
     before = files_below(table)
     with pytest.raises(FencedError):
-        load.publish(attempt=given_up)
+        load.publish(attempt=fenced)
     assert list(catalog.get_partitions(TABLE)) == []
     assert files_below(table) == before
     load.publish(attempt=2)
@@ -407,7 +407,7 @@ def test_files_that_moved_without_a_commit_are_no_visible_partitions(
 
 
 @pytest.mark.parametrize(("moved", "is_same_run"), [(1, True), (3, True), (2, False), (3, False)])
-def test_a_load_that_was_given_up_is_undone_by_the_next(
+def test_a_load_that_was_cancelled_is_undone_by_the_next(
     load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch, moved: int, is_same_run: bool
 ) -> None:
     first = Load(catalog, table, load.landing, "run-0")
@@ -454,7 +454,7 @@ def test_undoing_is_repeated_when_it_was_interrupted(
     assert files_below(table) == {"origin=LGA/month=1/mine.parquet": "mine"}
 
 
-def test_refused_partitions_of_a_load_that_was_given_up_do_not_stay(
+def test_refused_partitions_of_a_load_that_was_cancelled_do_not_stay(
     load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load.discover()
@@ -504,7 +504,7 @@ NOW = timedelta(0)
 """A grace period for which everything is old enough."""
 
 
-def test_vacuum_undoes_a_load_that_was_given_up_after_its_grace_period(
+def test_vacuum_undoes_a_load_that_was_cancelled_after_its_grace_period(
     load: Load, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load.discover()
@@ -514,7 +514,7 @@ def test_vacuum_undoes_a_load_that_was_given_up_after_its_grace_period(
     assert set(folders_of(before)) == {partition_path(table.key_names, values) for values in ROWS}
     for grace, state in ((NOW, OperationState.RUNNING), (timedelta(hours=1), OperationState.FAILED)):
         if state is OperationState.FAILED:
-            catalog.operations.fail("run-1", "TEST", "given up by the test")
+            catalog.operations.fail("run-1", "TEST", "cancelled by the test")
         assert catalog.vacuum(grace=grace).tables == ()
         assert files_below(table) == before
     would = catalog.vacuum(grace=NOW, dry_run=True)
@@ -545,7 +545,7 @@ def test_what_vacuum_has_begun_to_discard_is_not_published(
 ) -> None:
     load.discover()
     load.stage()
-    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    catalog.operations.fail("run-1", "TEST", "cancelled by the test")
     delete = Folder.delete
 
     def die(folder: Folder, name: str) -> None:
@@ -560,7 +560,7 @@ def test_what_vacuum_has_begun_to_discard_is_not_published(
             catalog.vacuum(grace=NOW)
     with pytest.raises(VerificationFailedError, match="Run the load again"):
         load.publish()
-    catalog.operations.fail("run-1", "TEST", "given up by the test")
+    catalog.operations.fail("run-1", "TEST", "cancelled by the test")
     catalog.vacuum(grace=NOW)
     assert files_below(table) == {}
     assert list(catalog.get_partitions(TABLE)) == []

@@ -89,10 +89,10 @@ def stop_at(work: Callable[..., None], point: Point, *arguments: str) -> BasePro
     return process
 
 
-def give_up(catalog: Catalog, *operation_ids: str) -> None:
+def cancel(catalog: Catalog, *operation_ids: str) -> None:
     for operation_id in operation_ids:
         if catalog.operations.find(operation_id):
-            catalog.operations.fail(operation_id, "TEST", "given up by the test")
+            catalog.operations.fail(operation_id, "TEST", "cancelled by the test")
 
 
 def reserved_count(catalog: Catalog) -> int:
@@ -184,7 +184,7 @@ def publish_again(load: Load) -> None:
 
 
 def load_others(load: Load) -> None:
-    give_up(load.catalog, load.name)
+    cancel(load.catalog, load.name)
     later = Load(load.catalog, load.table, load.landing, "run-2")
     later.run(OTHER)
     assert_done(later, OTHER, "run-2 1")
@@ -197,14 +197,14 @@ def stage_again(load: Load) -> None:
 
 
 def repair(load: Load) -> None:
-    give_up(load.catalog, load.name)
+    cancel(load.catalog, load.name)
     report = load.catalog.repair_table(TABLE, mode=RepairMode.SYNC)
     assert (report.added, report.dropped) == (0, 0)
     assert_nothing_is_left(load.catalog, load.table)
 
 
 def vacuum(load: Load) -> None:
-    give_up(load.catalog, load.name)
+    cancel(load.catalog, load.name)
     assert load.catalog.vacuum(grace=NOW).total.staging_folders == 1
     assert_nothing_is_left(load.catalog, load.table)
     load.catalog.add_partitions(TABLE, [NewPartition(values) for values in ROWS])
@@ -238,13 +238,13 @@ def test_a_withdrawal_that_is_killed_again_and_again_is_finished(
     staged: Load, catalog: Catalog, catalog_url: str, work: Callable[..., None]
 ) -> None:
     kill_at(stopped_loads.publish, Point.PARTLY_MOVED, catalog_url, staged.name, staged.staging)
-    give_up(catalog, staged.name)
+    cancel(catalog, staged.name)
     for point in WITHDRAWING:
         kill_at(work, point, catalog_url, TABLE, "repair")
-        give_up(catalog, "repair")
+        cancel(catalog, "repair")
         with pytest.raises((FencedError, VerificationFailedError), match="Run the load again"):
             staged.publish()
-        give_up(catalog, staged.name)
+        cancel(catalog, staged.name)
     catalog.vacuum(grace=NOW)
     assert_nothing_is_left(catalog, staged.table)
 
@@ -252,7 +252,7 @@ def test_a_withdrawal_that_is_killed_again_and_again_is_finished(
 def test_what_a_dropped_table_has_staged_does_not_stop_loads_of_one_with_other_keys(
     staged: Load, catalog: Catalog
 ) -> None:
-    give_up(catalog, staged.name)
+    cancel(catalog, staged.name)
     catalog.drop_table(TABLE)
     table = catalog.create_table(TABLE, columns=[("v", "int")], partition_keys=[("origin", "string")])
     Load(catalog, table, staged.landing, "run-2").run({("JFK",): 1})
@@ -266,7 +266,7 @@ def test_what_a_dropped_table_has_staged_does_not_stop_loads_of_one_with_other_k
 def drop_and_create(load: Load) -> None:
     """Drop the table, and load into a new one in its folder."""
     catalog = load.catalog
-    give_up(catalog, load.name)
+    cancel(catalog, load.name)
     catalog.drop_table(TABLE)
     load.table = catalog.create_table(
         TABLE, columns=[("v", "int")], partition_keys=[("origin", "string"), ("month", "int")]
@@ -307,10 +307,10 @@ def test_a_stopped_withdrawal_that_continues_late_leaves_the_next_load_alone(
     staged: Load, catalog: Catalog, catalog_url: str, point: Point, work: Callable[..., None]
 ) -> None:
     kill_at(stopped_loads.publish, Point.PARTLY_MOVED, catalog_url, staged.name, staged.staging)
-    give_up(catalog, staged.name)
+    cancel(catalog, staged.name)
     withdrawal = stop_at(work, point, catalog_url, TABLE, "repair")
     try:
-        give_up(catalog, "repair")
+        cancel(catalog, "repair")
         with pytest.raises((FencedError, VerificationFailedError), match="Run the load again"):
             staged.publish()
         load_others(staged)
@@ -325,7 +325,7 @@ def test_a_publisher_that_continues_in_the_middle_of_its_withdrawal_leaves_nothi
     staged: Load, catalog: Catalog, catalog_url: str, point: Point
 ) -> None:
     publisher = stop_at(stopped_loads.publish, Point.PARTLY_MOVED, catalog_url, staged.name, staged.staging)
-    give_up(catalog, staged.name)
+    cancel(catalog, staged.name)
     withdrawal = stop_at(stopped_loads.repair, point, catalog_url, TABLE, "repair")
     end(publisher, is_killed=False)
     end(withdrawal, is_killed=False)
@@ -452,7 +452,7 @@ def test_partitions_are_freed_when_their_staging_folder_is_gone(
 ) -> None:
     for free in (lambda: catalog.vacuum(grace=NOW), lambda: catalog.repair_table(TABLE)):
         kill_at(stopped_loads.publish, Point.RESERVED, catalog_url, staged.name, staged.staging)
-        give_up(catalog, staged.name)
+        cancel(catalog, staged.name)
         shutil.rmtree(staged.folder / STAGING)
         assert reserved_count(catalog) == 3
         free()

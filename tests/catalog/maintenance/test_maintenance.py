@@ -170,7 +170,7 @@ def test_what_may_still_be_committed_stays(catalog: Catalog, table: Table) -> No
     assert known(catalog, table) < on_disk(table.location)
 
 
-def test_a_given_up_operation_that_goes_on_writes_anew(catalog: Catalog, table: Table) -> None:
+def test_a_cancelled_operation_that_goes_on_writes_anew(catalog: Catalog, table: Table) -> None:
     load = Load(catalog, table, "one").begin().write().fail()
     catalog.vacuum(grace=NOW)
     assert on_disk(table.location) == set()
@@ -363,11 +363,11 @@ class History:
 
     def next_load(self) -> Load:
         """Return a new load; only one at a time can be at work."""
-        self.give_up()
+        self.cancel()
         self.count += 1
         return Load(self.catalog, self.table, f"{self.prefix}-{self.count}")
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         if self.open_load is not None:
             self.open_load.fail()
             self.open_load = None
@@ -393,7 +393,7 @@ class History:
             self.open_load = None
 
     def rename(self) -> None:
-        self.give_up()
+        self.cancel()
         self.count += 1
         self.table = self.catalog.alter_table(self.table.full_name, rename_to=f"r{self.count}")
 
@@ -423,4 +423,4 @@ def test_no_orphan_and_no_missing_file_whatever_happened(catalog: Catalog, steps
     left = {path for path in on_disk(history.table.location) if path.partition("/")[0] != may_be_committed}
     assert left == known(catalog, history.table)
     assert retired(catalog) == set()
-    history.give_up()
+    history.cancel()

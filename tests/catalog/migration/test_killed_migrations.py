@@ -163,9 +163,7 @@ def make_anew(catalog: Catalog) -> Table:
     return make_orders(catalog)
 
 
-STEPS = st.lists(
-    st.sampled_from(["migrate", "revert", "lose", "append", "partition", "give up", "vacuum"]), max_size=12
-)
+STEPS = st.lists(st.sampled_from(["migrate", "revert", "lose", "append", "partition", "cancel", "vacuum"]), max_size=12)
 
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -195,9 +193,9 @@ def test_any_sequence_keeps_partitions_and_indexes_and_shows_the_rows_of_both(
             write_rows(catalog.get_partition(NAME, values).location, [100 + number])
             hive[values] = [100 + number]
             state = hive_state(catalog, table)
-        elif step == "give up" and not is_iceberg:
+        elif step == "cancel" and not is_iceberg:
             catalog.migrations.begin(operation_id, NAME, REQUEST)
-            catalog.operations.fail(operation_id, "GIVEN_UP", "")
+            catalog.operations.fail(operation_id, "CANCELLED", "")
         elif step == "vacuum":
             for operation in catalog.operations.list(NAME):
                 make_old(catalog, table.location, operation.id)

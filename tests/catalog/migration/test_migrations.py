@@ -527,7 +527,7 @@ def test_a_flip_done_again_returns_the_same_report(catalog: Catalog) -> None:
     assert catalog.migrations.begin("m1", NAME, REQUEST).is_committed
 
 
-def test_an_attempt_that_was_given_up_stages_nothing(catalog: Catalog) -> None:
+def test_a_fenced_attempt_stages_nothing(catalog: Catalog) -> None:
     make_orders(catalog)
     operation = catalog.migrations.begin("m1", NAME, REQUEST)
     first = catalog.operations.start_job("m1", STAGE)
@@ -628,7 +628,7 @@ def test_a_table_at_work_is_not_migrated_and_one_being_migrated_is_not_worked_on
     ):
         with pytest.raises(OperationConflictError, match="operation m1"):
             attempt()
-    catalog.operations.fail("m1", "GIVEN_UP", "")
+    catalog.operations.fail("m1", "CANCELLED", "")
     catalog.migrations.begin("m2", NAME, REQUEST)
 
 
@@ -662,14 +662,14 @@ def test_vacuum_keeps_the_metadata_of_iceberg_tables(catalog: Catalog, catalog_u
     assert len(iceberg_rows(catalog_url)) == 8
 
 
-def test_vacuum_removes_what_attempts_left_that_were_given_up(catalog: Catalog, catalog_url: str) -> None:
+def test_vacuum_removes_files_of_cancelled_attempts(catalog: Catalog, catalog_url: str) -> None:
     table = make_orders(catalog)
     operation = catalog.migrations.begin("m1", NAME, REQUEST)
     files = data_files(table)
     stage(catalog, operation)
     assert catalog.vacuum(grace=timedelta(0)).tables == ()
     stage(catalog, operation)
-    catalog.operations.fail("m1", "GIVEN_UP", "")
+    catalog.operations.fail("m1", "CANCELLED", "")
     assert catalog.vacuum().tables == ()
     make_old(catalog, table.location, "m1")
     found = len(metadata_files(table.location))

@@ -148,7 +148,7 @@ def test_vacuum_finds_what_a_snapshot_that_failed_has_left(catalog: Catalog) -> 
     stage(catalog, catalog.migrations.begin("m1", NAME, SNAPSHOT))
     location = hive.location.replace("orders", "trial")
     assert metadata_files(location)
-    catalog.operations.fail("m1", "GIVEN_UP", "")
+    catalog.operations.fail("m1", "CANCELLED", "")
     make_old(catalog, location, "m1")
     catalog.vacuum(grace=timedelta(0))
     assert metadata_files(location) == []

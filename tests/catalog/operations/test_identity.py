@@ -249,7 +249,7 @@ def test_no_table_is_renamed_to_a_name_that_a_first_load_holds(catalog: Catalog,
     begin_load(catalog, "first", "demo.unborn")
     with pytest.raises(OperationConflictError, match="first"):
         catalog.alter_table(FLIGHTS, rename_to="unborn")
-    catalog.operations.fail("first", "GIVEN_UP", "by the user")
+    catalog.operations.fail("first", "CANCELLED", "by the user")
     catalog.alter_table(FLIGHTS, rename_to="unborn")
 
 

@@ -126,7 +126,7 @@ def test_a_table_is_free_when_its_operation_has_ended(catalog: Catalog, end: Cal
     assert begin(catalog.operations, "run-2").state is OperationState.PLANNED
 
 
-def test_an_operation_that_nobody_touches_is_given_up_in_favour_of_the_next(catalog: Catalog) -> None:
+def test_an_abandoned_operation_fails_when_the_next_begins(catalog: Catalog) -> None:
     operations = catalog.operations
     begin(operations, "run-1")
     attempt = operations.start_job("run-1", "write")
@@ -158,7 +158,7 @@ def test_whoever_touches_an_operation_keeps_its_table(catalog: Catalog, touch: s
         begin(operations, "run-2")
 
 
-def test_an_operation_that_was_given_up_cannot_go_on_beside_the_one_in_its_place(catalog: Catalog) -> None:
+def test_an_operation_that_was_cancelled_cannot_go_on_beside_the_one_in_its_place(catalog: Catalog) -> None:
     operations = catalog.operations
     begin(operations, "run-1")
     operations.start_job("run-1", "write")
@@ -278,46 +278,44 @@ def test_each_step_counts_its_own_attempts(operations: Operations) -> None:
     assert [operations.start_job("run-1", step) for step in ("validate", "write", "write")] == [1, 1, 2]
 
 
-def give_up_by_a_new_attempt(operations: Operations) -> None:
+def fence_by_a_new_attempt(operations: Operations) -> None:
     operations.start_job("run-1", "write")
 
 
-def give_up_by_failing_the_job(operations: Operations) -> None:
+def fence_by_failing_the_job(operations: Operations) -> None:
     operations.fail_job("run-1", "write", 1, "KILLED", "by hand")
 
 
-def give_up_by_failing_the_operation(operations: Operations) -> None:
+def fence_by_failing_the_operation(operations: Operations) -> None:
     operations.fail("run-1", "CANCELLED", "by hand")
 
 
-def give_up_by_failing_and_beginning_again(operations: Operations) -> None:
+def fence_by_failing_and_beginning_again(operations: Operations) -> None:
     operations.fail("run-1", "CANCELLED", "by hand")
     begin(operations, "run-1")
     operations.start_job("run-1", "validate")
 
 
-def give_up_by_another_request(operations: Operations) -> None:
+def fence_by_another_request(operations: Operations) -> None:
     operations.begin("run-1", OperationKind.ADD_PARTITIONS, TABLE, {"source": "elsewhere"}, is_exclusive=True)
 
 
 @pytest.mark.parametrize(
-    "give_up",
+    "fence",
     [
-        give_up_by_a_new_attempt,
-        give_up_by_failing_the_job,
-        give_up_by_failing_the_operation,
-        give_up_by_failing_and_beginning_again,
-        give_up_by_another_request,
+        fence_by_a_new_attempt,
+        fence_by_failing_the_job,
+        fence_by_failing_the_operation,
+        fence_by_failing_and_beginning_again,
+        fence_by_another_request,
     ],
 )
-def test_an_attempt_that_was_given_up_can_neither_report_nor_commit(
-    catalog: Catalog, give_up: Callable[[Operations], None]
-) -> None:
+def test_a_fenced_attempt_can_neither_report_nor_commit(catalog: Catalog, fence: Callable[[Operations], None]) -> None:
     operations = catalog.operations
     begin(operations, "run-1")
     attempt = operations.start_job("run-1", "write")
     operations.heartbeat("run-1", "write", attempt, done=1)
-    give_up(operations)
+    fence(operations)
     before = operations.get_job("run-1", "write"), operations.get("run-1")
 
     with pytest.raises(FencedError, match=f"attempt {attempt} at step write of operation run-1"):

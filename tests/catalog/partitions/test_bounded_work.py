@@ -83,7 +83,7 @@ def test_open_iterators_leave_connections_to_others(
         assert sum(1 for _ in limited.get_partitions(TABLE)) == 11_000
 
 
-def test_iterators_that_are_given_up_give_their_connection_back(
+def test_iterators_that_are_closed_early_give_their_connection_back(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_many(catalog, 12_000)

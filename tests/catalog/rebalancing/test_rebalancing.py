@@ -77,8 +77,8 @@ def plan_and_write(catalog: Catalog, folder: str, operation: str = "change") -> 
     return plan
 
 
-def give_up(catalog: Catalog, operation: str = "change") -> None:
-    catalog.operations.fail(operation, "TEST", "given up by the test")
+def cancel(catalog: Catalog, operation: str = "change") -> None:
+    catalog.operations.fail(operation, "TEST", "cancelled by the test")
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------
@@ -218,13 +218,13 @@ def test_changes_of_the_catalog_at_once_are_all_made_or_refused(
     assert contents(catalog, ranges) == {each: values for each, values in START.items() if each not in made}
 
 
-# --- given up -------------------------------------------------------------------------------------------------------
+# --- cancelled ------------------------------------------------------------------------------------------------------
 
 
-def test_an_attempt_that_was_given_up_cannot_commit(catalog: Catalog, ranges: str) -> None:
+def test_a_fenced_attempt_cannot_commit(catalog: Catalog, ranges: str) -> None:
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)
-    give_up(catalog)
+    cancel(catalog)
     with pytest.raises(FencedError):
         catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
     assert contents(catalog, ranges) == START
@@ -262,7 +262,7 @@ def test_folder_of_no_attempt_at_the_operation_is_not_committed(catalog: Catalog
     catalog.rebalancing.commit("change", COMMIT, attempt, plan, folder)
 
 
-def test_an_operation_that_nobody_works_on_is_given_up_in_favour_of_another(catalog: Catalog, ranges: str) -> None:
+def test_an_abandoned_operation_fails_when_another_begins(catalog: Catalog, ranges: str) -> None:
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)
     with catalog.storage.write() as connection:
@@ -277,7 +277,7 @@ def test_an_operation_that_nobody_works_on_is_given_up_in_favour_of_another(cata
 def test_a_plan_from_before_others_changed_the_table_is_a_conflict(catalog: Catalog, ranges: str) -> None:
     _, folder = begin(catalog, SPLIT)
     old = plan_and_write(catalog, folder)
-    give_up(catalog)
+    cancel(catalog)
     load(catalog, "third", ranges, [11, 17])
     attempt, again = begin(catalog, SPLIT)
     rewrite(old, again)
@@ -295,7 +295,7 @@ def test_a_plan_from_before_others_changed_the_table_is_a_conflict(catalog: Cata
 def test_a_plan_of_another_scheme_is_a_conflict(catalog: Catalog, ranges: str, between: PartitionChange) -> None:
     _, folder = begin(catalog, SPLIT)
     old = plan_and_write(catalog, folder)
-    give_up(catalog)
+    cancel(catalog)
     assert catalog.rebalancing.change_catalog("between", ranges, between) is not None
     expected = contents(catalog, ranges)
     attempt, again = begin(catalog, SPLIT)

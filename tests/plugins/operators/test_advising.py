@@ -197,7 +197,7 @@ def test_tables_that_the_form_does_not_choose_have_no_part(tables: Catalog) -> N
 
 
 @pytest.mark.parametrize("other", ["add_partitions/run", {"operation_id": "add_partitions/run"}, None])
-def test_summary_gives_up_no_operation_of_another_run(tables: Catalog, other: Any) -> None:
+def test_summary_fails_no_operation_of_another_run(tables: Catalog, other: Any) -> None:
     tables.operations.begin("add_partitions/run", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
     tables.operations.start_job("add_partitions/run", "load")
     with pytest.raises(AirflowFailException):

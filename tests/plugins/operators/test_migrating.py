@@ -18,7 +18,7 @@ from calve_airflow.operators.migrating import (
     StageMigrationOperator,
     SummariseMigrationsOperator,
     VerifyMigrationOperator,
-    give_up_migration,
+    fail_migration,
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, NewPartition
@@ -108,7 +108,7 @@ def migrate(arguments: dict[str, Any], form: dict[str, Any] = FORM) -> str | Non
         except AirflowSkipException:
             continue
         except Exception as error:
-            give_up_migration(Task().context(form, task=task, exception=error))
+            fail_migration(Task().context(form, task=task, exception=error))
             return str(error)
     return None
 
@@ -323,13 +323,13 @@ def test_what_is_compared_is_what_the_form_says(
 
 
 @on_sqlite
-def test_a_task_that_failed_gives_up_no_operation_of_another_run(catalog: Catalog) -> None:
+def test_a_task_that_failed_fails_no_operation_of_another_run(catalog: Catalog) -> None:
     others = "add_partitions/another"
     catalog.operations.begin(others, OperationKind.ADD_PARTITIONS, FIRST, is_exclusive=True)
     for table in (f"../{others}", others, FIRST):
         task = StageMigrationOperator(task_id="stage", table=table)
         task.operation_id = others
-        give_up_migration(Task().context(task=task))
+        fail_migration(Task().context(task=task))
     assert catalog.operations.get(others).state is OperationState.PLANNED
 
 

@@ -303,7 +303,7 @@ def test_plan_that_does_not_fit_any_more_is_made_anew(catalog: Catalog, jobs: di
 def test_what_was_written_by_an_outdated_plan_is_written_anew(catalog: Catalog, jobs: dict[str, Any]) -> None:
     rewrite(SPLIT)
     verify(SPLIT)
-    catalog.operations.fail(RUN, "TEST", "given up")
+    catalog.operations.fail(RUN, "TEST", "cancelled")
     add_file(catalog, 2, 3)
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: .*start the DAG again"):
         commit(SPLIT)

@@ -253,7 +253,7 @@ def test_a_retry_submits_a_failed_job_again(jobs: Jobs) -> None:
     assert jobs.runs == [1, 2]
 
 
-def test_a_retry_ends_the_job_that_was_given_up_before_it_submits_another(jobs: Jobs) -> None:
+def test_a_retry_ends_the_job_that_was_cancelled_before_it_submits_another(jobs: Jobs) -> None:
     jobs.write(
         """
         if request["attempt"] == 1:
@@ -262,7 +262,7 @@ def test_a_retry_ends_the_job_that_was_given_up_before_it_submits_another(jobs: 
         """
     )
     kill_task_when(jobs, jobs.is_running, jobs.arguments())
-    jobs.catalog.operations.fail(OPERATION, "ABANDONED", "nobody worked on it")
+    jobs.catalog.operations.fail(OPERATION, "ABANDONED", "no heartbeat")
     assert jobs.row is not None
     first = JobProcess(Path(str(jobs.row.log_path)))
     assert first.is_alive()
@@ -398,7 +398,7 @@ def test_killing_a_task_that_follows_no_job_does_nothing(jobs: Jobs) -> None:
     assert jobs.row is None
 
 
-def test_a_task_whose_attempt_was_given_up_leaves_the_job_to_the_other(jobs: Jobs) -> None:
+def test_a_task_whose_attempt_is_fenced_leaves_the_job_to_the_other(jobs: Jobs) -> None:
     jobs.write("wait_for('never')")
 
     def take_over() -> None:

@@ -21,7 +21,7 @@ from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.statements import (
     ReadStatementOperator,
     RunStatementOperator,
-    give_up_statement,
+    fail_statement,
     statement_question,
 )
 from catalog import Catalog, NewPartition
@@ -529,7 +529,7 @@ def test_a_select_gets_icebergs_packages_where_it_reads_an_iceberg_table(catalog
 
 def test_failed_run_gives_the_table_of_its_statement_free(catalog: Catalog) -> None:
     catalog.operations.begin(f"{RUN}/statement-1", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
-    give_up_statement(Task().context())
+    fail_statement(Task().context())
     catalog.operations.begin("another", OperationKind.LOAD_ROWS, TABLE, is_exclusive=True)
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats of attempts that end, or are given up, while one is sent."""
+"""Heartbeats of attempts that end, or are cancelled, while one is sent."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def begin(catalog: Catalog) -> JobRequest:
 def test_a_process_that_has_committed_may_come_to_its_end(
     catalog: Catalog, exits: list[int], ends_process: bool
 ) -> None:
-    from spark_jobs.sessions.session import SignOfLife
+    from spark_jobs.sessions.session import Heartbeat
 
     request = begin(catalog)
-    with SignOfLife(catalog, request, ends_process=ends_process) as life:
+    with Heartbeat(catalog, request, ends_process=ends_process) as life:
         catalog.operations.finish_job("load", "commit", request.attempt, {"rows": 1})
         # The thread ends by itself at the first beat that is refused.
         wait_for(lambda: not life._thread.is_alive())
@@ -64,26 +64,24 @@ def test_a_process_that_has_committed_may_come_to_its_end(
 
 
 @on_sqlite
-def test_a_process_that_was_given_up_ends_at_once(catalog: Catalog, exits: list[int]) -> None:
-    from spark_jobs.sessions.session import SignOfLife
+def test_a_process_that_was_cancelled_ends_at_once(catalog: Catalog, exits: list[int]) -> None:
+    from spark_jobs.sessions.session import Heartbeat
 
     request = begin(catalog)
 
-    def be_given_up() -> None:
-        with SignOfLife(catalog, request, ends_process=True):
+    def be_cancelled() -> None:
+        with Heartbeat(catalog, request, ends_process=True):
             second = catalog.operations.start_job("load", "commit")
             catalog.operations.finish_job("load", "commit", second, {"rows": 1})
             # Here the process goes on, because the exit is only recorded.
             wait_for(lambda: bool(exits))
 
     with pytest.raises(FencedError):
-        be_given_up()
+        be_cancelled()
     assert exits[:1] == [1]
 
 
-def test_a_users_process_survives_an_attempt_that_was_given_up(
-    catalog: Catalog, spark: SparkSession, exits: list[int]
-) -> None:
+def test_a_users_process_survives_a_fenced_attempt(catalog: Catalog, spark: SparkSession, exits: list[int]) -> None:
     """Its Spark jobs are cancelled, and those of others in the same session are not."""
     from pyspark import InheritableThread
 
@@ -111,15 +109,15 @@ def test_a_users_process_survives_an_attempt_that_was_given_up(
     wait_for(lambda: active() == 1)
     operation = catalog.operations.begin("load", OperationKind.APPEND_ROWS, "demo.flights")
 
-    def give_up() -> None:
+    def cancel() -> None:
         wait_for(lambda: active() == 2)
-        catalog.operations.fail("load", "GIVEN_UP", "given up by a test")
+        catalog.operations.fail("load", "CANCELLED", "cancelled by a test")
 
-    giving_up = threading.Thread(target=give_up)
-    giving_up.start()
+    cancelling = threading.Thread(target=cancel)
+    cancelling.start()
     with pytest.raises(FencedError), attempt_here(catalog, operation, "commit"):
         endless.collect()
-    giving_up.join()
+    cancelling.join()
     wait_for(lambda: active() == 1)
     assert cancelled == []
     context.cancelJobsWithTag("other")

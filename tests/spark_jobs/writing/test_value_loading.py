@@ -409,7 +409,7 @@ def test_a_killed_append_run_again_ends_as_an_undisturbed_one(
         assert catalog.operations.get(point).state is OperationState.CLEANED
 
 
-def test_an_append_that_was_given_up_is_undone_by_the_next_load(
+def test_an_append_that_was_cancelled_is_undone_by_the_next_load(
     spark: SparkSession, catalog: Catalog, started: State
 ) -> None:
     frame = rows(spark, (3, "a", 1), (4, "c", 1))
@@ -417,7 +417,7 @@ def test_an_append_that_was_given_up_is_undone_by_the_next_load(
         append_and_die(spark, catalog, point, frame)
         with pytest.raises(OperationConflictError):
             append(spark, catalog, "next", frame)
-        catalog.operations.fail(point, "GIVEN_UP", "by the test")
+        catalog.operations.fail(point, "CANCELLED", "by the test")
         assert catalog.repair_table(TABLE).added == 0
         assert state(catalog) == started, point
         assert not (Path(catalog.get_table(TABLE).location) / "country=c" / "day=1").exists()
