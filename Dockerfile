@@ -1,4 +1,4 @@
-# One image for every service of docker-compose.yaml: Airflow, Spark and Calve from the same locked requirements.
+# The image of all services of docker-compose.yaml: Airflow, Spark and Calve with the same locked requirements.
 FROM python:3.11-slim-bookworm
 
 RUN apt-get update \
@@ -26,7 +26,7 @@ ENV JAVA_HOME=/usr/lib/jvm/java-17 \
     CALVE_WAREHOUSE=/var/lib/calve/warehouse \
     GX_ANALYTICS_ENABLED=false
 
-# Volumes take their owner from the folders that the image has in their place.
+# A new volume gets the owner of the image's folder at its mount point.
 RUN useradd --uid 10001 --create-home calve \
     && mkdir --parents /var/lib/calve/airflow/logs /var/lib/calve/home /var/lib/calve/warehouse \
     && chown --recursive calve:calve /var/lib/calve

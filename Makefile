@@ -1,4 +1,4 @@
-# Everything that is created stays in .calve/. Each target does the set-up it needs; done before, that takes no time.
+# All created files are in .calve/. Targets run the set-up that they need, which takes no time when it is complete.
 PYTHON ?= python3
 SCALE ?= full
 AUDIT ?= pypi
@@ -11,57 +11,57 @@ unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all check docs audit bench bench-trino up down status lock clean
 
-help: ## Show what there is to make
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: setup ## Load real flights through Airflow and Spark, index them, and show what the index is good for
+demo: setup ## Load real flights through Airflow and Spark, index them, and compare searches with and without the index
 	@$(BIN)/python -m standalone demo
 
-up: setup ## Start Airflow and the catalog in the background, and say where to look
+up: setup ## Start Airflow and the catalog in the background, and print their addresses
 	@$(BIN)/python -m standalone up
 
-down: ## Stop what `make up` started
+down: ## Stop the stack
 	@! test -x $(BIN)/python || $(BIN)/python -m standalone down
 
-status: setup ## Say how what `make up` started is
+status: setup ## Show the state of the stack
 	@$(BIN)/python -m standalone status
 
 test: check ## Run the checks and the tests, in two processes
 	$(BIN)/pytest $(IN_TWO_PROCESSES) -m "not long"
 
-test-all: check ## Run the checks, the tests and the long matrices: hours
+test-all: check ## Run the checks, the tests and the long tests, which take hours
 	CALVE_TEST_KILLS=all CALVE_TEST_SEQUENCES=500 CALVE_TEST_TABLES=300 CALVE_TEST_STRESS_SECONDS=300 \
 		$(BIN)/pytest $(IN_TWO_PROCESSES)
 
-bench: setup ## Measure beside the best that is possible without it; SCALE=small takes a tenth of the partitions
+bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)
 
-bench-trino: setup ## Measure migrations beside Trino's, which is downloaded; it needs Maven and Java 24 or later
+bench-trino: setup ## Compare migrations with Trino's, which is downloaded; needs Maven and Java 24 or later
 	@$(BIN)/python -m benchmarks --scale $(SCALE) --trino
 
-check: setup ## Run the checks that need no database, no Spark and no Airflow
+check: setup ## Run the static checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 
-docs: setup ## Build the site of docs/ into .calve/site; it needs no network, and fails on a broken link
+docs: setup ## Build the documentation site in .calve/site, offline; fails on a broken link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open .calve/site/index.html"
 
-audit: setup ## Look for known vulnerabilities in requirements.txt; AUDIT=osv asks another database than PyPI's
+audit: setup ## Check requirements.txt for known vulnerabilities, in PyPI's database or with AUDIT=osv in OSV's
 	@$(BIN)/pip-audit --vulnerability-service $(AUDIT) --requirement requirements.txt --disable-pip --require-hashes --strict \
-		--progress-spinner off || { echo "make audit: failed. Either a package has a known vulnerability, listed above; or the" \
-		"database $(AUDIT) could not be asked about it; run it where the database can be reached, or with AUDIT=pypi or AUDIT=osv" >&2; exit 1; }
+		--progress-spinner off || { echo "make audit: failed. Either a package has a known vulnerability, listed above, or the" \
+		"database $(AUDIT) cannot be reached; check the connection, or use AUDIT=pypi or AUDIT=osv" >&2; exit 1; }
 
-lock: setup ## Compile requirements.txt and requirements-dev.txt anew
+lock: setup ## Compile requirements.txt and requirements-dev.txt again
 	$(COMPILE) requirements.in -o requirements.txt
 	$(COMPILE) requirements-dev.in -o requirements-dev.txt
 
-setup: ## Create the virtual environment and find or install Java
+setup: ## Create the virtual environment, and find or install Java
 	@$(PYTHON) -m standalone.bootstrap
 
-clean: down ## Stop everything and remove all that was created, data included
+clean: down ## Stop the stack, and delete all created files, including data
 	rm -rf .calve .ruff_cache .pytest_cache .mypy_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
