@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: what `make bench` and `make bench-trino` call."""
+"""The command line of the benchmarks, called by `make bench` and `make bench-trino`: `python -m benchmarks`."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ HEADINGS = {what: heading for benchmark in (*BENCHMARKS, trino) for what, headin
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all benchmarks; return the exit code, which a missed goal does not change: it may be the machine's day."""
+    """Run all benchmarks; return the exit code, which is 0 also for missed goals, because times vary by machine."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--scale", choices=SCALES, default="full", help="small takes a tenth of the partitions")
-    parser.add_argument("--trino", action="store_true", help="only measure migrations beside Trino's, downloading it")
+    parser.add_argument("--trino", action="store_true", help="only compare migrations with Trino, which is downloaded")
     parser.add_argument("--home", type=Path, help="state folder; default: CALVE_HOME, or .calve in the repository")
-    parser.add_argument("--chart", type=Path, help="where to copy the chart, for instance docs/benchmark.svg")
+    parser.add_argument("--chart", type=Path, help="copy the chart to this file, for instance docs/benchmark.svg")
     options = parser.parse_args(arguments)
-    # Samples lie in folders that no warehouse has.
+    # Samples are in folders outside the warehouse.
     os.environ["CALVE_ALLOWED_LOCATIONS"] = "*"
     home = Path(options.home or os.environ.get("CALVE_HOME") or REPOSITORY / ".calve").resolve()
     logging.basicConfig(level=logging.WARNING, format="%(message)s ...")
     logging.getLogger("benchmarks").setLevel(logging.INFO)
-    signal.signal(signal.SIGTERM, _end_in_order)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     folder, benchmarks = (home / "bench-trino", (trino,)) if options.trino else (home / "bench", BENCHMARKS)
     try:
         run(folder, SCALES[options.scale], Effort(), benchmarks)
@@ -70,10 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(
     folder: Path, scales: Sequence[int], effort: Effort, benchmarks: Sequence[ModuleType] = BENCHMARKS
 ) -> list[Figure]:
-    """Run benchmarks at these numbers of partitions, print the table, and write `latest.json` and `chart.svg`.
+    """Run benchmarks with these numbers of partitions, print the table, and write `latest.json` and `chart.svg`.
 
     Raises:
-        BenchmarkError: Two that are compared did not give the same answer.
+        BenchmarkError: Calve and a peer had different results.
         StandaloneError: PostgreSQL or Java cannot be started; the message says what to do.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def run(
     return figures
 
 
-def _end_in_order(number: int, _: FrameType | None) -> NoReturn:
+def _exit_on_signal(number: int, _: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 

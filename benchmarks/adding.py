@@ -1,4 +1,4 @@
-"""Adding partitions in bulk; measured while the tables of the other benchmarks are filled."""
+"""Bulk addition of partitions, measured while the tables of the other benchmarks are filled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST_PER_SECOND = 50_000
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield how many partitions a second are added to a table with one index; the goal is that of a bulk."""
+    """Yield the number of partitions per second that are added to a table with one index."""
     for database in ground.databases:
         for count in ground.scales:
             pair = ground.site(database, count).adding

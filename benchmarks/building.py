@@ -1,4 +1,4 @@
-"""Building a partition index on PostgreSQL: the Spark job, beside one Python process and beside the server alone."""
+"""Builds of a partition index on PostgreSQL: the Spark job, one Python process, and the server alone."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Build:
-    """What one build by the Spark job took.
+    """Time and memory of one build by the Spark job.
 
     Attributes:
-        session_seconds: Time until Spark was ready.
-        seconds: Time of the job's function, with the start of its Python workers.
-        memory_mb, peak_mb: Resident memory of the driver's Python before the build, and the most during it.
+        session_seconds: Start time of the Spark session.
+        seconds: Time of the job's function, including the start of its Python workers.
+        memory_mb, peak_mb: Resident memory of the driver's Python before the build, and its peak during the build.
     """
 
     session_seconds: float
@@ -55,7 +55,7 @@ class Build:
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield the build at the greatest scale without and with the start of Spark, and the driver's memory at all."""
+    """Yield build times at the largest scale, with and without Spark's start, and the driver's memory at all scales."""
     builds = {}
     for count in ground.scales[:-1]:
         catalog = _prepared(ground, count)
@@ -64,12 +64,12 @@ def measure(ground: Ground) -> Iterator[Figure]:
     catalog = _prepared(ground, largest)
     builds[largest], alone, limits = [], [], []
     with psycopg.connect(_driver_url(catalog), autocommit=True) as connection:
-        # In turn: what disturbs the machine disturbs all.
+        # Alternate, so that load on the machine affects all of them.
         for _ in range(ground.effort.least_runs):
             builds[largest].append(_build_with_spark(catalog, ground.folder))
             alone.append(seconds(lambda: _build_in_one_process(catalog, connection)))
             limits.append(seconds(lambda: _build_in_the_server(connection)))
-            _check_and_forget(catalog, connection)
+            _check_and_delete(catalog, connection)
 
     yield _build_figure("job", largest, [build.seconds for build in builds[largest]], alone, limits)
     whole = [build.session_seconds + build.seconds for build in builds[largest]]
@@ -118,20 +118,20 @@ def _driver_url(catalog: Catalog) -> str:
 
 
 def _build_with_spark(catalog: Catalog, folder: Path) -> Build:
-    """Build the index as a job does: in a process that has done nothing before, with a session of its own."""
+    """Build the index as a job does: in a new process with a new session."""
     catalog.create_partition_index(TABLE, BY_CATEGORY.name, BY_CATEGORY.keys)
     url = catalog.storage.url.render_as_string(hide_password=False)
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as driver:
         build = driver.submit(_run_job, url, folder / "spark.log").result()
     state = catalog.get_partition_index(TABLE, BY_CATEGORY.name).state
     if state is not IndexState.ACTIVE:
-        raise BenchmarkError(f"the index that Spark has built is {state}, expected ACTIVE")
+        raise BenchmarkError(f"the index built by Spark is {state}, expected ACTIVE")
     return build
 
 
 def _run_job(url: str, log_path: Path) -> Build:
-    """Start Spark, then build the index; the whole of the driver process."""
-    # Where the executors find the password.
+    """Start Spark, and build the index; the main function of the driver process."""
+    # The executors read the password from this variable.
     os.environ["CALVE_CATALOG_URL"] = url
     with log_path.open("ab") as output:
         os.dup2(output.fileno(), sys.stdout.fileno())
@@ -159,13 +159,13 @@ def _run_job(url: str, log_path: Path) -> Build:
         job = BuildPartitionIndexJob(
             operation_id=operation_id, step=step, attempt=attempt, table=TABLE, index=BY_CATEGORY.name
         )
-        # From here on, the kernel notes the peak anew.
+        # Reset the peak memory in the kernel.
         Path("/proc/self/clear_refs").write_text("5")
         memory_mb = _memory_mb("VmRSS")
         try:
             build_seconds = seconds(lambda: build_partition_index(spark, catalog, job))
         except Exception as error:
-            # Spark's own errors do not survive the way to another process.
+            # Spark's errors cannot be pickled.
             raise BenchmarkError(f"the Spark job failed: {type(error).__name__}: {str(error)[:2000]}") from None
         build = Build(session_seconds, build_seconds, memory_mb, _memory_mb("VmHWM"))
     spark.stop()
@@ -173,16 +173,16 @@ def _run_job(url: str, log_path: Path) -> Build:
 
 
 def _memory_mb(field: str) -> float:
-    found = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) / _MEGABYTE_KB
+    match = re.search(rf"{field}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1]) / _MEGABYTE_KB
 
 
 # --- the peers ------------------------------------------------------------------------------------------------------
 
 
 def _build_in_one_process(catalog: Catalog, connection: psycopg.Connection) -> None:
-    """Write the same items into a table like theirs: read all, encode in Python, COPY."""
+    """Write the same items into a table with the same columns: read all partitions, encode in Python, COPY."""
     table, index = catalog.get_table(TABLE), catalog.get_partition_index(TABLE, BY_CATEGORY.name)
     encoder = ValueEncoder(table, [index])
     connection.execute("CREATE TABLE one_process (LIKE calve_index_item INCLUDING ALL)")
@@ -203,16 +203,16 @@ def _build_in_one_process(catalog: Catalog, connection: psycopg.Connection) -> N
 
 
 def _build_in_the_server(connection: psycopg.Connection) -> None:
-    """Write the items that are there into a table and index it: no item is read, encoded or sent by anyone else."""
+    """Copy the existing items into a table in the server, and index it."""
     connection.execute("CREATE TABLE server_alone AS SELECT * FROM one_process")
     connection.execute("ALTER TABLE server_alone ADD PRIMARY KEY (index_id, key, partition_id)")
 
 
-def _check_and_forget(catalog: Catalog, connection: psycopg.Connection) -> None:
-    """Make sure that the job and the process have written the same, and remove all of it.
+def _check_and_delete(catalog: Catalog, connection: psycopg.Connection) -> None:
+    """Check that the job and the process have written the same items, and delete them.
 
     Raises:
-        BenchmarkError: They have not.
+        BenchmarkError: The items differ.
     """
     query = (
         "SELECT count(*) FROM calve_index_item AS item FULL JOIN one_process AS other "

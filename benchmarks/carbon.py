@@ -1,4 +1,4 @@
-"""The five queries of the CarbonData talk, on a table of hourly ranges and on the same rows without partitions."""
+"""The five queries of a CarbonData talk, on a table of hourly ranges and on the same rows without partitions."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ QUERIES = {
     "range_id_day": f"SELECT * FROM {{table}} WHERE {_RANGE} AND id = 'id-000123' AND day = DATE '2017-06-03'",
 }
 _ROWS_OF_A_PARTITION = 20
-"""The table has so many rows for every partition of the largest scale: at the full one, 20 million."""
+"""The number of rows for each partition of the largest scale: 20 million rows at the full scale."""
 
 _FULL = 20_000_000
-"""Rows from which on the goals hold; with fewer, all takes as long as Spark takes to do nothing."""
+"""The minimum number of rows for the goals; with fewer, Spark's overhead dominates."""
 
 _VECTORED = "parquet.hadoop.vectored.io.enabled"
-"""Reading several ranges of a file at once, which is not counted among the bytes that a task reads."""
+"""The setting for vectored reads, which Spark does not count in the bytes that a task reads."""
 
 _WARM_UPS = 2
 _MEGABYTE = 1_000_000
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Request:
-    """What the process with Spark has to know."""
+    """The arguments of the process with Spark."""
 
     url: str
     folder: Path
@@ -64,11 +64,11 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Effort:
-    """What one query took.
+    """The cost of one query.
 
     Attributes:
-        tasks: Of all its jobs, those that list folders among them.
-        size_bytes: What the tasks have read.
+        tasks: The number of tasks of all its jobs, including those that list folders.
+        size_bytes: The number of bytes that the tasks read.
     """
 
     seconds: tuple[float, ...]
@@ -78,7 +78,7 @@ class _Effort:
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield time, tasks, files and bytes of each query on the catalog's table beside those on the plain one."""
+    """Yield time, tasks, files and bytes of each query on the catalog's table and on the plain table."""
     catalog = ground.catalog(ground.postgresql, "hours")
     request = _Request(
         catalog.storage.url.render_as_string(hide_password=False),
@@ -122,7 +122,7 @@ _VALUES: dict[str, tuple[Callable[[_Effort], float], str]] = {
 
 
 def _efforts_in_spark(request: _Request) -> dict[str, tuple[_Effort, _Effort]]:
-    """Return, for each query, what it takes on the catalog's table and on the plain one."""
+    """Return the cost of each query on the catalog's table and on the plain table."""
     with (
         session(request.folder / "spark", memory="4g", is_long=True) as spark,
         Catalog.open(request.url) as catalog,
@@ -142,12 +142,12 @@ def _compared(spark: SparkSession, catalog: Catalog, query: str, runs: int) -> t
 
     answers = [sorted(map(str, frame().collect())) for frame in (ours, plain)]
     if answers[0] != answers[1]:
-        raise BenchmarkError(f"{query}: {len(answers[0])} and {len(answers[1])} rows, and not the same ones")
+        raise BenchmarkError(f"{query}: the results differ, with {len(answers[0])} and {len(answers[1])} rows")
     for _ in range(_WARM_UPS - 1 if runs > 1 else 0):
         ours().collect(), plain().collect()
     times: list[tuple[float, float]] = []
     for number in range(runs):
-        # Which one begins differs from one time to the next.
+        # Alternate which one runs first.
         if number % 2:
             second, first = seconds(lambda: plain().collect()), seconds(lambda: ours().collect())
         else:
@@ -157,11 +157,11 @@ def _compared(spark: SparkSession, catalog: Catalog, query: str, runs: int) -> t
     return _effort(spark, ours, ours_times), _effort(spark, plain, plain_times)
 
 
-# --- what Spark did -------------------------------------------------------------------------------------------------
+# --- Spark's metrics ------------------------------------------------------------------------------------------------
 
 
 def _effort(spark: SparkSession, query: Callable[[], DataFrame], taken: tuple[float, ...]) -> _Effort:
-    """Run a query once more and look at its tasks and files."""
+    """Run a query again, and return its cost with the number of its tasks, files and bytes."""
     group = f"effort-{uuid4().hex}"
     context: Any = spark.sparkContext
     context.setJobGroup(group, group)
@@ -174,10 +174,10 @@ def _effort(spark: SparkSession, query: Callable[[], DataFrame], taken: tuple[fl
     jobs = context.statusTracker().getJobIdsForGroup(group)
     stages = {stage for job in jobs for stage in context.statusTracker().getJobInfo(job).stageIds}
     store = context._jsc.sc().statusStore()
-    found = [store.lastStageAttempt(stage) for stage in stages]
-    tasks = sum(stage.numCompleteTasks() for stage in found)
+    attempts = [store.lastStageAttempt(stage) for stage in stages]
+    tasks = sum(attempt.numCompleteTasks() for attempt in attempts)
     files = sum(_metric(scan, "numFiles") for scan in _scans(frame._jdf.queryExecution().executedPlan()))
-    return _Effort(taken, tasks, files, sum(stage.inputBytes() for stage in found))
+    return _Effort(taken, tasks, files, sum(attempt.inputBytes() for attempt in attempts))
 
 
 def _metric(node: Any, name: str) -> int:
@@ -185,7 +185,7 @@ def _metric(node: Any, name: str) -> int:
 
 
 def _scans(node: Any) -> Iterator[Any]:
-    """Yield the nodes of a plan that read files, through the stages that it was run in."""
+    """Yield the file scans of an executed plan, including those in its query stages."""
     kind = str(node.getClass().getSimpleName())
     if kind == "AdaptiveSparkPlanExec":
         yield from _scans(node.executedPlan())

@@ -1,4 +1,4 @@
-"""Changes of partitions that move no row: the catalog alone makes them, without Spark."""
+"""Changes of partitions that move no rows: the catalog makes them without Spark."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from catalog.schemes.ranges import RangeScheme
 HEADINGS = {"change_catalog": "Changes of the catalog alone ÷ 50 ms: ranges of 10 files each, without Spark"}
 MOST_MILLISECONDS = 50.0
 COUNTS = (20, 1_000)
-"""Partitions of the tables that are changed."""
+"""The numbers of partitions of the changed tables."""
 
 _TABLE = "bench.ranges"
 _FILES_A_PARTITION = 10
 _WIDTH = 1_000
-"""Of a range."""
+"""The width of a range."""
 
 _MAXIMUM_RUNS = 50
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield the time of each change beside the 50 milliseconds that it may take."""
+    """Yield the time of each change, relative to the goal of 50 milliseconds."""
     for database in ground.databases:
         log.info("Changing partitions on %s", database.name)
         for count in COUNTS:
@@ -52,10 +52,10 @@ def measure(ground: Ground) -> Iterator[Figure]:
 
 
 def _times(url: str, count: int, effort: Effort) -> dict[str, list[float]]:
-    """Make all changes some times over, each time on a table as it was before; return the seconds of each.
+    """Make all changes repeatedly, each time on an equal table; return the seconds of each.
 
     Raises:
-        BenchmarkError: A change needed Spark, or Spark's library was loaded.
+        BenchmarkError: A change needed Spark, or imported it.
     """
     times: dict[str, list[float]] = {}
     with Catalog.open(url) as catalog:
@@ -65,12 +65,12 @@ def _times(url: str, count: int, effort: Effort) -> dict[str, list[float]]:
             for _ in range(max(effort.least_runs, min(_MAXIMUM_RUNS, int(effort.budget_seconds / once)))):
                 table.change_all(times)
     if "pyspark" in sys.modules:
-        raise BenchmarkError("a change of the catalog alone has loaded Spark")
+        raise BenchmarkError("a change without Spark has imported pyspark")
     return times
 
 
 class _Table:
-    """A table of ranges with files that the catalog knows of; nobody reads them."""
+    """A table of ranges with entries of files that do not exist."""
 
     def __init__(self, catalog: Catalog, count: int) -> None:
         self._catalog = catalog
@@ -82,7 +82,7 @@ class _Table:
         self._add_files(*range(count))
 
     def _add_files(self, *numbers: int) -> None:
-        """Add files to ranges by their places, each with rows all over the first or all over the second half."""
+        """Add files to ranges, given by position; each file covers the first or the second half of its range."""
         scheme = self._scheme
         files = []
         for number, part in itertools.product(numbers, range(_FILES_A_PARTITION)):
@@ -100,9 +100,9 @@ class _Table:
         return scheme
 
     def change_all(self, times: dict[str, list[float]]) -> None:
-        """Make every change once; the table has the same ranges and as many files afterwards."""
+        """Make each change once; afterwards, the table has the same ranges and number of files."""
         middle = self._count // 2
-        low, high = (str(each * _WIDTH) for each in (middle + 1, middle + 2))
+        low, high = (str(number * _WIDTH) for number in (middle + 1, middle + 2))
 
         def take(case: str, change: PartitionChange) -> None:
             times.setdefault(case, []).append(seconds(lambda: self._change(change)))

@@ -1,6 +1,6 @@
-"""The figures as a chart: an SVG in the style of `docs/overview.svg`, with ratios on logarithmic axes.
+"""The chart of the figures: an SVG in the style of `docs/overview.svg`, with ratios on logarithmic axes.
 
-Written by hand: it is lines, dots and texts at computed places, and a plotting library would be one more dependency.
+It is drawn without a plotting library, to avoid the dependency.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _draw_lane(
     for count, figure in sorted(row.items(), reverse=True):
         yield _dot(place(figure.ratio), middle, _radius(count, scales), database)
     largest = row[max(row)]
-    verdict = "" if largest.goal is None else "missed" if any(each.met is False for each in row.values()) else "met"
+    verdict = "" if largest.goal is None else "missed" if any(figure.met is False for figure in row.values()) else "met"
     if largest.goal_ratio is not None:
         x = f"{place(largest.goal_ratio):.1f}"
         yield f'<line class="goal {verdict}" x1="{x}" x2="{x}" y1="{middle - 6}" y2="{middle + 6}"/>'
@@ -160,19 +160,19 @@ def _radius(count: int, scales: Sequence[int]) -> float:
 
 
 def _bounds(figures: Sequence[Figure]) -> tuple[float, float]:
-    """Return the ends of the axis: 1, all ratios and goals lie between, and so does a whole octave."""
+    """Return the ends of the axis, which include 1, all ratios and goals, and at least an octave."""
     values = [1.0, *(figure.ratio for figure in figures), *(figure.goal_ratio or 1.0 for figure in figures)]
     return min(*values, 0.8) / 1.15, max(*values, 1.6) * 1.15
 
 
 def _logarithmic(low: float, high: float) -> Callable[[float], float]:
-    """Return the function from a value to its place on the axis."""
+    """Return the function from a value to its position on the axis."""
     span = math.log(high / low)
     return lambda value: _PLOT_LEFT + _PLOT_WIDTH * math.log(value / low) / span
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Return up to about seven round numbers inside the axis, 1 among them."""
+    """Return up to about seven round numbers on the axis, including 1."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for steps in ((1, 1.2, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]

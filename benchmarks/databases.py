@@ -1,4 +1,4 @@
-"""The two databases, each as a catalog's home and as its plain driver, which the hand-written peers use."""
+"""The two databases: for catalogs, and with their drivers for the hand-written peers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COLUMNS = (
     ("created_at_ms", "bigint"),
     ("id", "bigint"),
 )
-"""What `sample.raw_rows` yields, with types that both databases know."""
+"""The columns of `sample.raw_rows`, with types that both databases support."""
 
 
 class Database(Protocol):
-    """One kind of database, with any number of catalogs."""
+    """A database system, with any number of databases."""
 
     name: str
 
@@ -40,26 +40,26 @@ class Database(Protocol):
         """Create an empty database and return its URL."""
 
     def settle(self, name: str) -> None:
-        """Do at once what the database would do by itself some time after a bulk load."""
+        """Run the maintenance that the database would run later after a bulk load."""
 
     def connect(self, name: str) -> Driver:
-        """Open a connection of the plain driver."""
+        """Open a connection of the driver."""
 
 
 class Driver(Protocol):
-    """A warm connection without any library around it."""
+    """A connection of a database driver, without Calve and SQLAlchemy."""
 
     def run(self, statement: str) -> None:
         """Run a statement and commit."""
 
     def create_table(self, table: str, keys: Sequence[str]) -> None:
-        """Create a table of `COLUMNS`, made for queries that begin with these keys."""
+        """Create a table of `COLUMNS` that is optimised for queries with a prefix of these keys."""
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
         """Insert rows in bulk, and commit."""
 
     def query(self, statement: str, values: Sequence[object]) -> Callable[[], list[Row]]:
-        """Return a function that fetches all rows of a prepared statement, whose values stand for its `?`."""
+        """Return a function that fetches all rows of a prepared statement with values for its `?`."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -72,7 +72,7 @@ class Postgresql:
     _owner = "calve"
 
     def __init__(self, server: PostgresServer) -> None:
-        """Take a running server."""
+        """Use a running server."""
         self._server = server
 
     def create(self, name: str) -> str:
@@ -82,7 +82,7 @@ class Postgresql:
         return self._server.url(name, user=self._owner)
 
     def settle(self, name: str) -> None:
-        """Do what autovacuum would do a minute later, and write back what the load has left in memory."""
+        """Run VACUUM and ANALYZE, as autovacuum would do later, and write dirty pages to disk."""
         with self._server.connect(name) as connection:
             connection.execute("VACUUM (ANALYZE)")
             connection.execute("CHECKPOINT")
@@ -96,7 +96,7 @@ class PostgresqlDriver:
     """psycopg, in autocommit mode."""
 
     def __init__(self, connection: psycopg.Connection[Row]) -> None:
-        """Take the connection, to be closed by `close`."""
+        """Use a connection, which `close` closes."""
         self.connection = connection
 
     def run(self, statement: str) -> None:
@@ -104,13 +104,13 @@ class PostgresqlDriver:
         self.connection.execute(statement.encode())
 
     def create_table(self, table: str, keys: Sequence[str]) -> None:
-        """Create a table with a B-tree over its keys; PostgreSQL clusters by the order of insertion."""
+        """Create a table with a B-tree over its keys; its rows are in insertion order."""
         columns = ", ".join(f"{name} {type_name} NOT NULL" for name, type_name in COLUMNS)
         self.run(f"DROP TABLE IF EXISTS {table}")
         self.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({', '.join(keys)}))")
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows by a binary COPY, and commit."""
+        """Insert rows with a binary COPY, and commit."""
         into = sql.SQL("COPY {} FROM STDIN (FORMAT BINARY)").format(sql.Identifier(table))
         with self.connection.transaction(), self.connection.cursor() as cursor, cursor.copy(into) as copy:
             copy.set_types([{"int": "int4", "bigint": "int8"}.get(type_name, type_name) for _, type_name in COLUMNS])
@@ -118,7 +118,7 @@ class PostgresqlDriver:
                 copy.write_row(row)
 
     def query(self, statement: str, values: Sequence[object]) -> Callable[[], list[Row]]:
-        """Return a function that fetches all rows of a prepared statement, in the binary format, the faster one."""
+        """Return a function that fetches all rows of a prepared statement in the binary format, which is faster."""
         query = statement.replace("?", "%s").encode()
         cursor = self.connection.cursor(binary=True)
         return lambda: cursor.execute(query, values, prepare=True).fetchall()
@@ -134,23 +134,23 @@ class Sqlite:
     name = "sqlite"
 
     def __init__(self, folder: Path) -> None:
-        """Take an existing folder."""
+        """Use an existing folder."""
         self._folder = folder
 
     def create(self, name: str) -> str:
-        """Remove what is left of an earlier run, and return the URL of the new file."""
+        """Delete the file of an earlier run, and return the URL of the new file."""
         for path in self._folder.glob(f"{name}.db*"):
             path.unlink()
         return f"sqlite:///{self._path(name)}"
 
     def settle(self, name: str) -> None:
-        """Bring the write-ahead log into the file."""
+        """Write the write-ahead log to the database file."""
         connection = sqlite3.connect(self._path(name))
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
 
     def connect(self, name: str) -> SqliteDriver:
-        """Open a connection of sqlite3, with the catalog's own settings."""
+        """Open a connection of sqlite3 with the catalog's settings."""
         connection = sqlite3.connect(self._path(name), isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL").close()
         connection.execute("PRAGMA synchronous = NORMAL").close()
@@ -161,10 +161,10 @@ class Sqlite:
 
 
 class SqliteDriver:
-    """The standard library's sqlite3, in autocommit mode; it keeps its statements prepared by itself."""
+    """The standard library's sqlite3, in autocommit mode; it caches prepared statements."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Take the connection, to be closed by `close`."""
+        """Use a connection, which `close` closes."""
         self.connection = connection
 
     def run(self, statement: str) -> None:
@@ -172,13 +172,13 @@ class SqliteDriver:
         self.connection.execute(statement).close()
 
     def create_table(self, table: str, keys: Sequence[str]) -> None:
-        """Create a table that is itself the B-tree over its keys: the rows of a range lie side by side."""
+        """Create a table that is a B-tree over its keys, so that the rows of a range are adjacent."""
         columns = ", ".join(f"{name} {type_name} NOT NULL" for name, type_name in COLUMNS)
         self.run(f"DROP TABLE IF EXISTS {table}")
         self.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY ({', '.join(keys)})) WITHOUT ROWID")
 
     def load(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows by one prepared statement in one transaction."""
+        """Insert rows with one prepared statement in one transaction."""
         self.run("BEGIN")
         self.connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(COLUMNS))})", rows).close()
         self.run("COMMIT")

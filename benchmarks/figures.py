@@ -1,4 +1,4 @@
-"""What a benchmark yields."""
+"""The results of benchmarks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ PARTITIONS_PER_SECOND = "partitions/s"
 
 
 class BenchmarkError(Exception):
-    """Nothing can be compared: one side failed, or the two did not do the same."""
+    """A comparison is not possible: one side failed, or the results differ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One measurement beside that of a peer.
+    """One measurement and that of a peer.
 
     Attributes:
         name: `<what>.<case>.<partitions>.<database>`.
         ours, peer: Medians, in `unit`.
-        limit: What the machine allows, in `unit`; None when it was not measured.
-        runs: How often ours was taken.
-        goal: The greatest `ratio` that is good enough; of a rate, the least `ours`. None when there is none.
+        limit: The limit of the machine, in `unit`; None if it was not measured.
+        runs: The number of our runs.
+        goal: The maximum `ratio`; for a rate, the minimum of `ours`. None if there is no goal.
     """
 
     name: str
@@ -42,36 +42,36 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """How many times as much as the peer ours takes: time, or memory. Less is better, of rates too."""
+        """Our time or memory divided by the peer's; for rates, the inverse. Less is better."""
         return self.peer / self.ours if self.is_rate else self.ours / self.peer
 
     @property
     def goal_ratio(self) -> float | None:
-        """The ratio at which the goal is just met."""
+        """The maximum ratio that meets the goal."""
         return self.peer / self.goal if self.goal and self.is_rate else self.goal
 
     @property
     def goal_text(self) -> str:
-        """The goal as people read it, `≤ 2.5 ×` or `≥ 50,000/s`; empty when there is none."""
+        """The formatted goal, `≤ 2.5 ×` or `≥ 50,000/s`; empty if there is none."""
         if self.goal is None:
             return ""
         return f"≥ {self.goal:,.0f}/s" if self.is_rate else f"≤ {self.goal:.3g} ×"
 
     @property
     def met(self) -> bool | None:
-        """Whether the goal is met; None without one."""
+        """Whether the goal is met; None if there is none."""
         if self.goal is None:
             return None
         return self.ours >= self.goal if self.is_rate else self.ratio <= self.goal
 
     @property
     def parts(self) -> tuple[str, str, int, str]:
-        """What, case, partitions and database: the parts of the name."""
+        """The parts of the name: what, case, partitions and database."""
         what, case, partition_count, database = self.name.split(".")
         return what, case, int(partition_count), database
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figure as the JSON file holds it."""
+        """Return the figure as a JSON object."""
         return {
             "name": self.name,
             "ours": self.ours,
@@ -86,6 +86,6 @@ class Figure:
 
 
 def save(figures: Sequence[Figure], path: Path) -> None:
-    """Write figures as a JSON list, one a line."""
+    """Write figures as a JSON list, one on each line."""
     lines = ",\n".join(json.dumps(figure.as_dict()) for figure in figures)
     path.write_text(f"[\n{lines}\n]\n")

@@ -27,10 +27,10 @@ MOST_OF_SMALLEST = 1.3
 
 @dataclass(frozen=True)
 class Query:
-    """One question, to the catalog and in SQL.
+    """One query, for the catalog and in SQL.
 
     Attributes:
-        table, where, values: The hand-written table made for it, its condition, and the values of the condition's `?`.
+        table, where, values: The hand-written table for the query, its condition, and the values for its `?`.
         is_selective: Whether it finds the same few partitions at every scale.
     """
 
@@ -81,7 +81,7 @@ QUERIES = (
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield every query at every scale beside hand-written SQL and beside no index, then how flat the times are."""
+    """Yield each query at each scale against hand-written SQL and no index, and at the largest against the smallest."""
     for database in ground.databases:
         for count in ground.scales:
             yield from _at_scale(ground, database, count)
@@ -110,7 +110,7 @@ def _at_scale(ground: Ground, database: Database, count: int) -> Iterator[Figure
 
 
 def find(catalog: Catalog, query: Query, *, use_indexes: bool = True) -> Callable[[], list[Partition]]:
-    """Return a function that answers the query."""
+    """Return a function that runs the query."""
     return lambda: list(catalog.get_partitions(TABLE, query.expression, use_indexes=use_indexes))
 
 
@@ -118,17 +118,17 @@ def _figure(name: str, pair: Pair, goal: float | None) -> Figure:
     return Figure(name=name, ours=pair.ours * 1000, peer=pair.peer * 1000, unit="ms", runs=pair.runs, goal=goal)
 
 
-def _verify(name: str, found: list[Partition], found_without: list[Partition], rows: list[Row]) -> None:
-    """Make sure that all found the same partitions, each once.
+def _verify(name: str, with_index: list[Partition], without_index: list[Partition], rows: list[Row]) -> None:
+    """Check that all three searches returned the same partitions.
 
     Raises:
-        BenchmarkError: They did not.
+        BenchmarkError: The results differ.
     """
-    answers = [sorted(map(_as_row, found)), sorted(map(_as_row, found_without)), sorted(row[:10] for row in rows)]
+    answers = [sorted(map(_as_row, with_index)), sorted(map(_as_row, without_index)), sorted(row[:10] for row in rows)]
     if any(answer != answers[0] for answer in answers):
         counts = [len(answer) for answer in answers]
         raise BenchmarkError(
-            f"{name}: with the index, without it, and by SQL, {counts} partitions were found, and not the same ones"
+            f"{name}: with the index, without it, and by SQL, different partitions were found, {counts} in number"
         )
 
 

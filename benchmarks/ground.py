@@ -1,4 +1,4 @@
-"""What the benchmarks stand on: databases in a folder of their own, with the sample at each scale."""
+"""The databases of the benchmarks, in a separate folder, with the sample at each scale."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HAND_WRITTEN_TABLES = {
     "by_category": ("category", "year", "month", "day", "country"),
     "by_day": ("day", "country", "category", "year", "month"),
 }
-"""Names and keys of the tables that are made for the queries."""
+"""Names and keys of the hand-written tables for the queries."""
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +36,10 @@ class Site:
     """The sample at one scale on one database.
 
     Attributes:
-        catalog: Has it as `sample.TABLE`, with the index `BY_COUNTRY`.
-        own_index_catalog: Has it with the index `BY_CATEGORY` instead.
+        catalog: A catalog with `sample.TABLE` and the index `BY_COUNTRY`.
+        own_index_catalog: A catalog with the same table and the index `BY_CATEGORY`.
         driver: A connection to the `HAND_WRITTEN_TABLES`.
-        adding: What it took to add the partitions, and the rows of a hand-written table.
+        adding: The times to add the partitions, and the rows of a hand-written table.
     """
 
     catalog: Catalog
@@ -49,20 +49,20 @@ class Site:
 
 
 class Ground:
-    """The databases of one run. A context manager: it leaves nothing behind.
+    """The databases of one run; a context manager that deletes them at the end.
 
     Attributes:
         scales: Numbers of partitions, ascending.
         databases: PostgreSQL and SQLite.
-        folder: Where everything is kept meanwhile.
-        effort: How often things are measured.
+        folder: The folder of all files.
+        effort: The number of repetitions.
     """
 
     postgresql: Postgresql
     databases: tuple[Database, ...]
 
     def __init__(self, folder: Path, scales: Sequence[int], effort: Effort) -> None:
-        """Take a folder that belongs to the benchmarks alone."""
+        """Use a folder that only the benchmarks use."""
         self.folder = folder
         self.scales = tuple(sorted(scales))
         self.effort = effort
@@ -70,7 +70,7 @@ class Ground:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start PostgreSQL; what a killed run has left behind is stopped, and overwritten."""
+        """Start PostgreSQL; stop the processes of a killed run, and overwrite its files."""
         with self._exits as exits:
             server = exits.enter_context(PostgresServer(self.folder / "postgresql"))
             exits.callback(shutil.rmtree, self.folder, ignore_errors=True)
@@ -82,23 +82,23 @@ class Ground:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close and stop everything, and remove the folder."""
+        """Close all connections, stop the server, and delete the folder."""
         self._exits.close()
 
     def catalog(self, database: Database, name: str) -> Catalog:
-        """Return a new, empty catalog, which is closed at the end."""
+        """Return a new, empty catalog, which is closed at the end of the run."""
         catalog = self._exits.enter_context(Catalog.initialise(database.create(name), warehouse="/warehouse"))
         catalog.create_database("bench")
         return catalog
 
     def driver(self, database: Database, name: str) -> Driver:
-        """Return a connection to a database that exists, which is closed at the end."""
+        """Return a connection to an existing database, which is closed at the end of the run."""
         driver = database.connect(name)
         self._exits.callback(driver.close)
         return driver
 
     def site(self, database: Database, partition_count: int) -> Site:
-        """Return the sample at one scale; it is filled when it is first asked for."""
+        """Return the sample at one scale; it is created at the first call."""
         key = (database.name, partition_count)
         if key not in self._sites:
             log.info("Adding %s partitions on %s", f"{partition_count:,}", database.name)

@@ -1,4 +1,4 @@
-"""The table of the CarbonData talk, 51 columns in 24 hourly ranges, and the same rows as Spark alone writes them."""
+"""The table of a CarbonData talk, 51 columns in 24 hourly ranges, and the same rows in a table of plain Spark."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _TEXTS, _NUMBERS, _MEASURES = 22, 16, 8
 
 
 def generate(spark: SparkSession, row_count: int) -> DataFrame:
-    """Return so many rows in the order in which they arrive: every hour, day and id is everywhere.
+    """Return rows in the order of their arrival: hours, days and ids are evenly distributed.
 
-    Shape: the columns that the queries name; texts and numbers of few different values, which depend on what kind of
-    row it is; and measures that are all different.
+    Shape: the columns of the queries; strings and numbers with few distinct values, which depend on the kind of row;
+    and measures with distinct values.
     """
     from pyspark.sql import functions as f
 
@@ -35,12 +35,12 @@ def generate(spark: SparkSession, row_count: int) -> DataFrame:
     measures = [f.rand(number).alias(f"measure_{number:02}") for number in range(_MEASURES)]
     rows = spark.range(0, row_count, 1, HOURS).withColumnRenamed("id", "n")
     rows = rows.select(*[any_of(count, name) for name, count in names], *measures)
-    # Texts are joined, not made for each row: that takes a tenth of the time.
+    # Strings are joined instead of computed for each row, which takes a tenth of the time.
     ids = spark.range(_IDS).selectExpr("cast(id as int) AS i", "format_string('id-%06d', id) AS id")
     letters = spark.range(100).selectExpr("cast(id as int) AS c", "format_string('c-%02d', id) AS field_c")
     days = spark.range(_DAYS).selectExpr("cast(id as int) AS d", "date_add(DATE '2017-06-01', cast(id as int)) AS day")
-    texts = [f"concat('text ', id % {3 + each}) AS text_{each:02}" for each in range(_TEXTS)]
-    numbers = [f"cast(id * {each + 3} % {7 + 3 * each} as int) AS number_{each:02}" for each in range(_NUMBERS)]
+    texts = [f"concat('text ', id % {3 + number}) AS text_{number:02}" for number in range(_TEXTS)]
+    numbers = [f"cast(id * {i + 3} % {7 + 3 * i} as int) AS number_{i:02}" for i in range(_NUMBERS)]
     kinds = spark.range(_KINDS).selectExpr("cast(id as int) AS kind", *texts, *numbers)
     for other, key in ((ids, "i"), (letters, "c"), (days, "d"), (kinds, "kind")):
         rows = rows.join(f.broadcast(other), key)
@@ -50,7 +50,7 @@ def generate(spark: SparkSession, row_count: int) -> DataFrame:
 
 
 def create(spark: SparkSession, catalog: Catalog, folder: Path, row_count: int) -> None:
-    """Write the catalog's table, and a view `plain` of the same rows, in as many files, each sorted the same way."""
+    """Write the catalog's table, and a view `plain` with the same rows in as many files with the same sort order."""
     from spark_jobs.writing.scheme_loading import load_rows
 
     plain = str(folder / "plain")

@@ -1,4 +1,4 @@
-"""Joining two tables on their partition columns: partition by partition, beside Spark's own sort-merge join."""
+"""Joins of two tables on their partition columns: partition-wise, and with Spark's sort-merge join."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ STATEMENTS = {
     f"(SELECT o.id, count(*) AS items, sum(i.quantity) AS total FROM {_JOINED} GROUP BY o.id)",
 }
 _ROWS_OF_A_PARTITION = 5
-"""Each of the two tables has so many rows for every partition of the largest scale: at the full one, 5 million."""
+"""The number of rows of each table for each partition of the largest scale: 5 million rows at the full scale."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What the process with Spark has to know.
+    """The arguments of the process with Spark.
 
     Attributes:
-        runs: How often each statement is answered in each of the two ways, after once without a clock.
+        runs: The number of measured runs of each statement with each kind of join, after one warm-up.
     """
 
     url: str
@@ -60,7 +60,7 @@ class _Request:
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield how long each statement takes, of which the joins go partition by partition or as Spark's own."""
+    """Yield the time of each statement with partition-wise joins and with Spark's joins."""
     catalog = ground.catalog(ground.postgresql, "joining")
     request = _Request(
         catalog.storage.url.render_as_string(hide_password=False),
@@ -86,9 +86,9 @@ def measure(ground: Ground) -> Iterator[Figure]:
 
 
 def _times_in_spark(request: _Request) -> dict[str, tuple[list[float], list[float]]]:
-    """Return, for each statement, the seconds of ours and of Spark's own."""
+    """Return the seconds of each statement with our joins and with Spark's."""
     with session(request.folder, memory="2g") as spark, Catalog.open(request.url) as catalog:
-        # However small the tables are, it is these two kinds of joins that are compared.
+        # Spark must not use a broadcast join, also if the tables are small.
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
         _fill(spark, catalog, request)
         return {case: _compared(spark, catalog, case, request.runs) for case in STATEMENTS}
@@ -100,7 +100,7 @@ def _compared(spark: SparkSession, catalog: Catalog, case: str, runs: int) -> tu
     _verify(spark, catalog, case)
     times: dict[bool, list[float]] = {True: [], False: []}
     for number in range(runs):
-        # Which one begins differs from one time to the next.
+        # Alternate which one runs first.
         for is_ours in (True, False) if number % 2 else (False, True):
             frame = partial(query, spark, STATEMENTS[case], catalog=catalog, partition_wise=is_ours)
             times[is_ours].append(seconds(lambda: frame().collect()))  # noqa: B023 - called here and now
@@ -108,20 +108,20 @@ def _compared(spark: SparkSession, catalog: Catalog, case: str, runs: int) -> tu
 
 
 def _verify(spark: SparkSession, catalog: Catalog, case: str) -> None:
-    """Make sure that a statement's join goes partition by partition, and that the answer is the same.
+    """Check that a statement has a partition-wise join, and the same result as with Spark's join.
 
     Raises:
-        BenchmarkError: It does not, or is not.
+        BenchmarkError: The join is not partition-wise, or the results differ.
     """
     from spark_jobs.queries.query import prune_query
 
     ours = prune_query(spark, STATEMENTS[case], catalog=catalog)
     if not ours.joins:
-        raise BenchmarkError(f"{case}: the join does not go partition by partition")
+        raise BenchmarkError(f"{case}: the join is not partition-wise")
     peer = prune_query(spark, STATEMENTS[case], catalog=catalog, partition_wise=False)
-    answers = [each.frame.collect() for each in (ours, peer)]
+    answers = [query.frame.collect() for query in (ours, peer)]
     if answers[0] != answers[1]:
-        raise BenchmarkError(f"{case}: partition by partition the answer is {answers[0]}, by Spark's own {answers[1]}")
+        raise BenchmarkError(f"{case}: the partition-wise join returns {answers[0]}, Spark's join {answers[1]}")
 
 
 def _fill(spark: SparkSession, catalog: Catalog, request: _Request) -> None:

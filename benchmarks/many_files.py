@@ -1,4 +1,4 @@
-"""Hive tables of many small files with 50 columns, in partitions of a hundred: what migrations are measured on."""
+"""Hive tables for benchmarks of migrations: many small files with 50 columns, a hundred in each partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VARIANTS = 16
 
 
 def table_of(folder: Path, file_format: FileFormat, file_count: int, column_count: int = COLUMN_COUNT) -> Table:
-    """Return the definition of a table of so many files, which need not be there."""
+    """Return the definition of a table with a number of files, which need not exist."""
     name = f"{file_format}_{file_count}_{column_count}"
     kinds = list(_TYPES)
     columns = tuple(Column(f"c{number}", kinds[number % len(kinds)]) for number in range(column_count))
@@ -36,7 +36,7 @@ def table_of(folder: Path, file_format: FileFormat, file_count: int, column_coun
 
 
 def write_files(table: Table, file_count: int) -> None:
-    """Write a table's files: some that differ, and copies of these."""
+    """Write a table's files: some distinct ones, and copies of them."""
     root = Path(table.location)
     root.mkdir(parents=True)
     written = [_write_one(root / f".variant-{number}", table, number) for number in range(_VARIANTS)]

@@ -1,4 +1,4 @@
-"""Migrations: how fast files become an Iceberg table in place, beside others who do it, and how it is planned then."""
+"""Migrations in place, compared with other tools, and the planning of scans on the migrated table."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ MOST_PLANNING = 1.0
 FORMATS = (FileFormat.PARQUET, FileFormat.ORC)
 _DELAY_SECONDS = 0.02
 _ONE_THREAD_FILES = 100
-"""How many files show what one thread needs for each."""
+"""The number of files from which the time of one thread is extrapolated."""
 _SCANS = {"one_day": ("day", 7), "a_column": ("c0", 300), "everything": None}
-"""What is planned, by name: a column, and the value that it has to be equal to."""
+"""Scan name → its filter: a column and the value that it equals."""
 _WARM_UPS, _PLANS = 10, 31
 
 _ICEBERG = "spark.sql.catalog.ice"
@@ -65,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield how fast tables are migrated in both formats, with files far away, what memory it takes, and the plans."""
+    """Yield migration times for both formats, times with remote files, the driver's memory, and planning times."""
     file_count, many = ground.scales[0], ground.scales[1]
     log.info("Migrating tables of %d and %d files", file_count, many)
     catalog = ground.catalog(ground.postgresql, "migrating")
@@ -79,10 +79,10 @@ def measure(ground: Ground) -> Iterator[Figure]:
     try:
         for file_format in FORMATS:
             create_table(catalog, request.table(file_format), file_count)
-        # First, because Spark takes the metadata beside a table's folders for more of its data.
+        # Run this before our migrations, because Spark would read their metadata in the table's folder as data.
         peers = in_new_process(ground.folder / "iceberg.log", _times_of_iceberg, request)
         times = in_new_process(ground.folder / "spark.log", _times_of_ours, request)
-        limits = {each: [_bare_seconds(request, each) for _ in range(request.runs)] for each in FORMATS}
+        limits = {name: [_bare_seconds(request, name) for _ in range(request.runs)] for name in FORMATS}
         migrated = catalog.get_table(request.table(FileFormat.PARQUET).full_name)
         assert migrated.metadata_location is not None
         plans = in_new_process(ground.folder / "iceberg.log", _times_of_plans, request, migrated.metadata_location)
@@ -127,10 +127,10 @@ def _figure(
 
 @dataclass(frozen=True)
 class _Request:
-    """What the processes with Spark have to know.
+    """The arguments of the processes with Spark.
 
     Attributes:
-        file_count: Of files with 50 columns.
+        file_count: The number of files with 50 columns.
     """
 
     url: str
@@ -160,7 +160,7 @@ def create_table(catalog: Catalog, table: Table, file_count: int) -> None:
 
 
 def _times_of_ours(request: _Request) -> dict[str, list[float]]:
-    """Return the seconds of everything that is measured with our jobs, by name."""
+    """Return the seconds of the measurements of our jobs, by name."""
     times: dict[str, list[float]] = {}
     with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
         for file_format in FORMATS:
@@ -177,17 +177,17 @@ def _times_of_ours(request: _Request) -> dict[str, list[float]]:
 
 
 def migrate_table(spark: SparkSession, catalog: Catalog, name: str) -> None:
-    """Make a Hive table an Iceberg table as the peers do it, who compare nothing."""
+    """Migrate a Hive table as the peers do, without a comparison."""
     from spark_jobs.migrate import migrate
 
     migrate(spark, catalog, uuid4().hex, name, MigrationRequest(verify=False))
 
 
 class SlowReader(FooterReader):
-    """Reads footers of files that take a while to open, as those of an object store do."""
+    """Reads footers with a delay for each file, as on an object store."""
 
     def read(self, file: FileInfo) -> FileFacts:
-        """Wait, then read."""
+        """Wait, and read the footer."""
         time.sleep(_DELAY_SECONDS)
         return super().read(file)
 
@@ -208,24 +208,24 @@ def _stage_remote(spark: SparkSession, request: _Request, table: Table) -> None:
 
 
 def _folders(table: Table) -> list[SourceFolder]:
-    found = sorted(Path(table.location).glob("day=*"), key=lambda path: int(path.name.removeprefix("day=")))
+    paths = sorted(Path(table.location).glob("day=*"), key=lambda path: int(path.name.removeprefix("day=")))
     return [
         SourceFolder(ordinal, str(path), (path.name.removeprefix("day="),), table.format)
-        for ordinal, path in enumerate(found)
+        for ordinal, path in enumerate(paths)
     ]
 
 
 def _one_thread_seconds(table: Table, file_count: int) -> float:
-    """Return what one thread would need for all files, by what it needs for some."""
+    """Return the seconds of one thread for all files, extrapolated from some files."""
     reader = SlowReader(layout_of(table), table.format)
     files = list(data_files(_folders(table)[0].location, Recursion.FAIL))[:_ONE_THREAD_FILES]
     return seconds(lambda: [reader.read(file) for file in files]) * file_count / len(files)
 
 
 def _driver_megabytes(request: _Request, name: str) -> float:
-    """Migrate a table; return what that takes in both halves of the driver.
+    """Migrate a table; return the memory of the driver's JVM and Python process.
 
-    Of the JVM that is the heap after a collection, of this process the most that it ever had.
+    This is the heap of the JVM after a garbage collection, and the peak memory of this process.
     """
     with session(request.folder / "spark", memory="1g") as spark, Catalog.open(request.url) as catalog:
         migrate_table(spark, catalog, name)
@@ -241,7 +241,7 @@ def _megabytes_in_use(spark: SparkSession) -> float:
     return float((runtime.totalMemory() - runtime.freeMemory()) / 2**20 + resident / 2**10)
 
 
-# --- others -----------------------------------------------------------------------------------------------------
+# --- peers ------------------------------------------------------------------------------------------------------
 
 
 def _with_iceberg(request: _Request) -> AbstractContextManager[SparkSession]:
@@ -256,12 +256,12 @@ def _with_iceberg(request: _Request) -> AbstractContextManager[SparkSession]:
 
 
 def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
-    """Return the seconds of Iceberg's own procedure, by format."""
+    """Return the seconds of Iceberg's procedure, by format."""
     times: dict[str, list[float]] = {}
     with _with_iceberg(request) as spark:
         for file_format in FORMATS:
             table = request.table(file_format)
-            columns = ", ".join(f"{each.name} {each.type}" for each in (*table.columns, *table.partition_keys))
+            columns = ", ".join(f"{field.name} {field.type}" for field in (*table.columns, *table.partition_keys))
             for number in range(2):
                 name = f"{DATABASE}.{file_format}_{number}"
                 spark.sql(f"CREATE TABLE ice.{name} ({columns}) USING iceberg PARTITIONED BY (day)")
@@ -269,13 +269,13 @@ def _times_of_iceberg(request: _Request) -> dict[str, list[float]]:
                     f"CALL ice.system.add_files(table => '{name}', parallelism => 2, "
                     f"source_table => '`{file_format}`.`{table.location}`')"
                 )
-                # The second is warm.
+                # The first call is a warm-up.
                 times[file_format] = [seconds(lambda: spark.sql(call).collect())]  # noqa: B023
     return times
 
 
 def _times_of_plans(request: _Request, ours: str) -> dict[str, list[float]]:
-    """Return the seconds of Iceberg's plans for our table and for its own, in turn."""
+    """Return the seconds of Iceberg's scan planning for our table and for its own, alternating."""
     theirs = str(request.folder / "iceberg" / DATABASE / f"{FileFormat.PARQUET}_1")
     times: dict[str, list[float]] = {}
     with _with_iceberg(request) as spark:
@@ -283,21 +283,21 @@ def _times_of_plans(request: _Request, ours: str) -> dict[str, list[float]]:
         iceberg = jvm.org.apache.iceberg
         count = iceberg.relocated.com.google.common.collect.Iterables.size
         loader = iceberg.hadoop.HadoopTables(spark._jsc.hadoopConfiguration())
-        tables = [loader.load(each) for each in (ours, theirs)]
+        tables = [loader.load(location) for location in (ours, theirs)]
         for name, condition in _SCANS.items():
             scans = [table.newScan().includeColumnStats() for table in tables]
             if condition is not None:
                 scans = [scan.filter(iceberg.expressions.Expressions.equal(*condition)) for scan in scans]
-            found = [count(scan.planFiles()) for _ in range(_WARM_UPS) for scan in scans]
-            if len(set(found)) != 1 or not found[0]:
-                raise BenchmarkError(f"the scan {name} finds {found[-2]} files of ours, and {found[-1]} of theirs")
+            counts = [count(scan.planFiles()) for _ in range(_WARM_UPS) for scan in scans]
+            if len(set(counts)) != 1 or not counts[0]:
+                raise BenchmarkError(f"the scan {name} finds {counts[-2]} of our files, and {counts[-1]} of theirs")
             pairs = [[seconds(lambda: count(scan.planFiles())) for scan in scans] for _ in range(_PLANS)]  # noqa: B023
             times[f"{name}: ours"], times[f"{name}: theirs"] = map(list, zip(*pairs, strict=True))
     return times
 
 
 def _bare_seconds(request: _Request, file_format: FileFormat) -> float:
-    """Return what two processes need to read all footers with their statistics, and to do nothing with them."""
+    """Return the seconds of two processes that only read all footers with their statistics."""
     table = request.table(file_format)
     paths = [str(path) for path in Path(table.location).glob("day=*/*")]
     halves = [paths[::2], paths[1::2]]
@@ -321,13 +321,13 @@ def _bare_parquet(_: Layout, paths: list[str]) -> int:
 
 
 def _bare_orc(layout: Layout, paths: list[str]) -> int:
-    # PyArrow does not give the statistics of ORC files; ours is the quickest reader that does.
+    # PyArrow does not read the statistics of ORC files; our reader is the fastest that does.
     reader = FooterReader(layout, FileFormat.ORC)
     return sum(reader.read(FileInfo(path, Path(path).stat().st_size, 0)).row_count for path in paths)
 
 
 def _pyiceberg_seconds(request: _Request) -> float:
-    """Return what PyIceberg's own `add_files` would need for all files, by what it needs for one partition."""
+    """Return the seconds of PyIceberg's `add_files` for all files, extrapolated from one partition."""
     from pyiceberg.catalog.sql import SqlCatalog
 
     table = request.table(FileFormat.PARQUET)

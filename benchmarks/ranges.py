@@ -1,4 +1,4 @@
-"""A table of ranges that all have as many rows, and bare Spark at work on the same rows."""
+"""A table of ranges of equal size, and the same changes with plain Spark."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class RangeTable:
     """A table with a partition scheme in the catalog.
 
     Attributes:
-        rows_a_range: How many rows each range has that it began with.
+        rows_a_range: The number of rows of each initial range.
         last_bound: The end of the last range.
     """
 
     def __init__(self, spark: SparkSession, catalog: Catalog, location: Path, count: int, rows_a_range: int) -> None:
-        """Create a table of so many ranges and fill them; the default partition stays empty."""
+        """Create a table with a number of ranges, and fill them; the default partition is empty."""
         self._spark, self._catalog = spark, catalog
         self.name = f"bench.ranges_{count}"
         self.rows_a_range = rows_a_range
         self.last_bound = count * rows_a_range
         self._operations = 0
-        bounds = tuple((each, str(each * rows_a_range)) for each in range(1, count + 1))
+        bounds = tuple((number, str(number * rows_a_range)) for number in range(1, count + 1))
         scheme = RangeScheme("id", "bigint", (), count + 1, bounds)
         self._table = catalog.create_table(self.name, columns=COLUMNS, scheme=scheme, location=str(location))
         self._load(0, self.last_bound)
@@ -55,61 +55,61 @@ class RangeTable:
         return f"{self.name}-{self._operations}"
 
     def change(self, change: PartitionChange) -> None:
-        """Make a change of the partitions."""
+        """Change the partitions."""
         from spark_jobs.writing.rebalancing import rebalance
 
         rebalance(self._spark, self._catalog, self._operation(), self.name, change)
 
     def split(self, number: int) -> None:
-        """Split the range that had this number in the beginning in its middle."""
+        """Split an initial range in the middle, given by its number from 1."""
         [whole] = self.parts(number)
         self.change(SplitPartition(whole, (str(self.middle(number)), str(number * self.rows_a_range))))
 
     def fill_default(self) -> None:
-        """Load as many rows as a range has behind the last bound."""
+        """Load the number of rows of a range beyond the last bound."""
         self._load(self.last_bound, self.last_bound + self.rows_a_range)
 
     def add_half(self) -> None:
-        """Add a range with half of the rows in the default partition."""
+        """Add a range for half of the rows in the default partition."""
         self.change(AddPartitions((str(self.last_bound + self.rows_a_range // 2),)))
 
     def add_rest(self) -> None:
-        """Add a range with the other half, whose file need not be read."""
+        """Add a range for the other half, whose file need not be read."""
         self.last_bound += self.rows_a_range
         self.change(AddPartitions((str(self.last_bound),)))
 
     def middle(self, number: int) -> int:
-        """Return the middle of the range that had this number in the beginning, from 1 on."""
+        """Return the middle of an initial range, given by its number from 1."""
         return number * self.rows_a_range - self.rows_a_range // 2
 
     def parts(self, number: int) -> tuple[int, ...]:
-        """Return the partitions that the range has become that had this number in the beginning."""
+        """Return the current partitions of an initial range, given by its number from 1."""
         first = (number - 1) * self.rows_a_range
         where = f"id >= {first} and id < {first + self.rows_a_range}"
         return self._catalog.scan_files(self.name, where).partition_ids
 
     def paths(self, *partition_ids: int) -> list[str]:
-        """Return the data files of some partitions, or of all."""
+        """Return the data files of the given partitions, by default of all."""
         where = f"_partition_id in ({', '.join(map(str, partition_ids))})" if partition_ids else None
         return [f"{self._table.location}/{file.path}" for file in self._catalog.scan_files(self.name, where).files]
 
     def sides(self, cut: int) -> list[list[str]]:
         """Return the data files of the partitions below and above a cut between two partitions."""
         return [
-            self.paths(*self._catalog.scan_files(self.name, f"id = {each}").partition_ids) for each in (cut - 1, cut)
+            self.paths(*self._catalog.scan_files(self.name, f"id = {value}").partition_ids) for value in (cut - 1, cut)
         ]
 
 
 class BareSpark:
-    """What whoever has no catalog does with the rows of the same files, in folders of its own."""
+    """The same changes without a catalog: Spark reads the same files and writes to separate folders."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
-        """Take a folder that nobody else uses."""
+        """Use a folder that only this object uses."""
         self._spark = spark
         self._folder = folder
 
     def clear(self) -> None:
-        """Remove everything that was written."""
+        """Delete all written files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def write_in_one_pass(self, paths: Sequence[str], cut: int) -> None:
@@ -120,12 +120,12 @@ class BareSpark:
         rows.write.partitionBy("part").parquet(str(self._folder / "one_pass"))
 
     def write_in_two_passes(self, paths: Sequence[str], cut: int) -> None:
-        """Read files twice, and write one side of a cut each time."""
+        """Read files twice, and write one side of a cut at a time."""
         for part, where in enumerate((f"id < {cut}", f"id >= {cut}")):
             self._read(paths).where(where).write.parquet(str(self._folder / "two_passes" / f"part={part}"))
 
     def write_together(self, paths: Sequence[str]) -> None:
-        """Read files, and write all their rows into one folder."""
+        """Read files, and write all rows into one folder."""
         self._read(paths).write.parquet(str(self._folder / "together"))
 
     def write_ranges(self, paths: Sequence[str], rows_a_range: int) -> None:
@@ -136,7 +136,7 @@ class BareSpark:
         rows.write.partitionBy("part").parquet(str(self._folder / "ranges"))
 
     def write_without_spark(self, paths: Sequence[str], cut: int) -> None:
-        """Read files in this process, and write a file for each side of a cut: what the machine allows."""
+        """Read files in this process, and write a file for each side of a cut: the machine's limit."""
         import pyarrow.compute
         import pyarrow.parquet
 
@@ -148,11 +148,11 @@ class BareSpark:
         pyarrow.parquet.write_table(rows.filter(pyarrow.compute.invert(is_below)), folder / "1.parquet")
 
     def sides(self) -> list[tuple[int, ...]]:
-        """Return the contents of what one pass wrote on each side of the cut."""
+        """Return the contents of the two folders that `write_in_one_pass` wrote."""
         return [self.contents([str(self._folder / "one_pass" / f"part={part}")]) for part in range(2)]
 
     def contents(self, paths: Sequence[str]) -> tuple[int, ...]:
-        """Return the number of rows in files, and a sum over all their values."""
+        """Return the number of rows in files, and a checksum of their values."""
         rows = self._read(paths).selectExpr("count(*)", "sum(cast(xxhash64(*) as decimal(38, 0)))").first()
         assert rows is not None
         return tuple(rows)

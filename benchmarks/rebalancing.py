@@ -1,4 +1,4 @@
-"""Changing the partitions of a table: what it costs to move just the rows concerned."""
+"""Changes of partitions that move only the affected rows."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ MOST_OF_SMALL = 1.3
 
 PARTITIONS, MORE_PARTITIONS = 20, 80
 _CASES = {"split": ("one pass", "two passes"), "add": ("one pass", "two passes"), "merge": ("",), "drop": ("",)}
-"""Changes, with the ways in which bare Spark does the same; the quicker one counts."""
+"""Changes, with the alternatives of plain Spark, of which the faster one counts."""
 
 _MOVING = ("split", "add")
 _PARTITIONS_OF_HALF_A_ROW = 2
-"""A range has a row for every two partitions of the largest scale: at the full one, half a million."""
+"""The number of partitions of the largest scale for each row of a range: half a million rows at the full scale."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What the process with Spark has to know.
+    """The arguments of the process with Spark.
 
     Attributes:
-        runs, warm_ups: How often each change is measured, and made before that.
+        runs, warm_ups: The numbers of measured runs of each change, and of unmeasured runs before them.
     """
 
     url: str
@@ -53,7 +53,7 @@ class _Request:
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield what each change costs beside bare Spark, beside the whole table, and in a table four times as large."""
+    """Yield the time of each change against plain Spark, the whole table, and a table four times as large."""
     log.info("Rebalancing tables of %d and %d partitions", PARTITIONS, MORE_PARTITIONS)
     catalog = ground.catalog(ground.postgresql, "rebalancing")
     request = _Request(
@@ -93,7 +93,7 @@ def _figure(
 
 
 def _times_in_spark(request: _Request) -> dict[str, list[float]]:
-    """Return the seconds of everything that is measured, by name."""
+    """Return the seconds of all measurements, by name."""
     with session(request.folder, memory="2g") as spark, Catalog.open(request.url) as catalog:
         small, large = (
             RangeTable(spark, catalog, request.folder / str(count), count, request.rows_a_range)
@@ -113,14 +113,14 @@ def _times_in_spark(request: _Request) -> dict[str, list[float]]:
 
 
 class _Bench:
-    """Makes each change on a small and on a large table, and what bare Spark does instead, in turn."""
+    """Makes each change on a small table, on a large table and with plain Spark, alternating."""
 
     def __init__(self, small: RangeTable, large: RangeTable, bare: BareSpark) -> None:
         self.times: dict[str, list[float]] = {}
         self._small, self._large, self._bare = small, large, bare
 
     def split(self, number: int) -> None:
-        """Split a range that nobody has split yet."""
+        """Split a range that has not been split yet."""
         paths, cut = self._small.paths(*self._small.parts(number)), self._small.middle(number)
         self._take_in_turn(
             number,
@@ -135,7 +135,7 @@ class _Bench:
         self._verify(cut)
 
     def merge(self, number: int) -> None:
-        """Merge the parts again, then split them as before: their files fit, and none is read."""
+        """Merge the parts, and split them as before; no file need be read, because none overlaps both parts."""
         parts, large_parts = self._small.parts(number), self._large.parts(number)
         paths = self._small.paths(*parts)
         self._take_in_turn(
@@ -150,7 +150,7 @@ class _Bench:
         self._large.split(number)
 
     def drop(self, number: int) -> None:
-        """Drop the first part without its rows, which the second one takes: the table has as many ranges as before."""
+        """Drop the first part; its rows move to the second, and the table has the initial number of ranges again."""
         part, large_part = self._small.parts(number)[0], self._large.parts(number)[0]
         paths = self._small.paths(part)
         self._take_in_turn(
@@ -163,7 +163,7 @@ class _Bench:
         )
 
     def add(self, number: int) -> None:
-        """Add a range with half of the rows of the default partition, then another one, which leaves that empty."""
+        """Add a range for half of the rows of the default partition, and another for the rest."""
         for table in (self._small, self._large):
             table.fill_default()
         paths, cut = self._small.paths(0), self._small.last_bound + self._small.rows_a_range // 2
@@ -181,12 +181,12 @@ class _Bench:
             table.add_rest()
 
     def write_whole(self) -> None:
-        """Let bare Spark write the small table anew."""
+        """Write the small table with plain Spark."""
         paths = self._small.paths()
         self._take_in_turn(0, {"whole": partial(self._bare.write_ranges, paths, self._small.rows_a_range)})
 
     def _take_in_turn(self, number: int, functions: Mapping[str, Callable[[], object]]) -> None:
-        """Take the time of each function; which one begins differs from one time to the next."""
+        """Measure each function, in an order that changes with each run."""
         self._bare.clear()
         first = number % len(functions)
         in_order = list(functions.items())
@@ -194,12 +194,12 @@ class _Bench:
             self.times.setdefault(name, []).append(seconds(function))
 
     def _verify(self, cut: int) -> None:
-        """Make sure that both sides of a cut have the rows that bare Spark wrote.
+        """Check that both sides of a cut have the rows that plain Spark wrote.
 
         Raises:
-            BenchmarkError: They have not.
+            BenchmarkError: The rows differ.
         """
         ours = [self._bare.contents(paths) for paths in self._small.sides(cut)]
         bare = self._bare.sides()
         if ours != bare:
-            raise BenchmarkError(f"{self._small.name}: below and from {cut} on are {ours}; bare Spark wrote {bare}")
+            raise BenchmarkError(f"{self._small.name}: below and from {cut} on are {ours}; plain Spark wrote {bare}")

@@ -1,4 +1,4 @@
-"""The figures as a table for people."""
+"""The table of the figures in the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATABASE_NAMES = {"postgresql": "PostgreSQL", "sqlite": "SQLite"}
 
 
 def show(figures: Sequence[Figure], headings: Mapping[str, str], console: Console) -> None:
-    """Print one table for each heading: a line for each case and database, a column for each scale."""
+    """Print a table for each heading, with a row for each case and database and a column for each scale."""
     for what, group in by_heading(figures, headings):
         counts = sorted({figure.parts[2] for figure in group})
         table = Table(box=None, padding=(0, 3, 0, 0))
@@ -32,7 +32,7 @@ def show(figures: Sequence[Figure], headings: Mapping[str, str], console: Consol
 
 
 def summary(figures: Iterable[Figure]) -> str:
-    """Say in words how many goals are met, and which are not."""
+    """Return a sentence with the number of met goals, and the missed goals."""
     with_goal = [figure for figure in figures if figure.met is not None]
     missed = [figure.name for figure in with_goal if not figure.met]
     text = f"{len(with_goal) - len(missed)} of {len(with_goal)} goals are met"
@@ -40,37 +40,37 @@ def summary(figures: Iterable[Figure]) -> str:
 
 
 def by_heading(figures: Iterable[Figure], headings: Mapping[str, str]) -> list[tuple[str, list[Figure]]]:
-    """Return the figures in groups by the first part of their names, in the headings' order."""
+    """Return the figures grouped by the first part of their names, in the order of the headings."""
     groups = {what: [figure for figure in figures if figure.parts[0] == what] for what in headings}
     return [(what, group) for what, group in groups.items() if group]
 
 
 def rows(group: Iterable[Figure]) -> list[tuple[tuple[str, str], dict[int, Figure]]]:
-    """Return ((case, database), figures by scale) in the order in which the cases came, databases side by side."""
-    found: dict[str, dict[str, dict[int, Figure]]] = {}
+    """Return ((case, database), figures by scale) in the order of the figures, grouped by case."""
+    cases: dict[str, dict[str, dict[int, Figure]]] = {}
     for figure in group:
         _, case, count, database = figure.parts
-        found.setdefault(case, {}).setdefault(database, {})[count] = figure
-    return [((case, database), scales) for case, databases in found.items() for database, scales in databases.items()]
+        cases.setdefault(case, {}).setdefault(database, {})[count] = figure
+    return [((case, database), scales) for case, databases in cases.items() for database, scales in databases.items()]
 
 
 def title(case: str) -> str:
-    """Return a case as people read it."""
+    """Return the title of a case."""
     return case.replace("_", " ")
 
 
 def short(value: float) -> str:
-    """Return a number with three digits that count, never in powers of ten."""
+    """Return a number with three significant digits, without an exponent."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def times(ratio: float) -> str:
-    """Return a ratio as people read it: `1.7 ×`, or `1/3,000 ×`."""
+    """Return a formatted ratio: `1.7 ×`, or `1/3,000 ×`."""
     return f"1/{1 / ratio:,.0f} ×" if ratio < 0.1 else f"{short(ratio)} ×"
 
 
 def _cell(figure: Figure) -> Text:
-    """Return the ratio, and ours : peer (limit) that it comes from."""
+    """Return the ratio and its values: ours : peer (limit)."""
     style = {None: "", True: "green", False: "bold red"}[figure.met]
     limit = "" if figure.limit is None else f" ({short(figure.limit)})"
     unit = "/s" if figure.is_rate else f" {figure.unit}"

@@ -1,7 +1,7 @@
-"""The partitions that every benchmark uses: a table that gets one partition a day for each country and category.
+"""The sample partitions of the benchmarks: a table with one partition for each day, country and category.
 
-The year has 12 months of 31 days. So a country, a category and a year name 372 partitions at every scale; a greater
-scale has more categories, and then more years. Partitions arrive day by day: those of one country lie apart.
+A year has 12 months of 31 days, so a country, a category and a year select 372 partitions at each scale. Larger scales
+have more categories, and then more years. Partitions are ordered by day, so those of a country are not adjacent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLACES = [(country, category) for category in CATEGORIES for country in COUNTRI
 
 
 def partitions(count: int) -> Iterator[NewPartition]:
-    """Yield so many partitions, in the order in which they arrive."""
+    """Yield a number of partitions in the order of their arrival."""
     whole, rest = divmod(count, len(_DAYS))
     groups = whole + (rest > 0)
     for first in range(0, groups, len(_PLACES)):
@@ -45,9 +45,9 @@ def partitions(count: int) -> Iterator[NewPartition]:
 
 
 def raw_rows(new: Iterable[NewPartition]) -> Iterator[tuple[Any, ...]]:
-    """Yield the partitions as rows of a hand-written table: everything that a full object carries."""
-    for number, each in enumerate(new, 1):
-        country, category, year, month, day = each.values
+    """Yield the partitions as rows of a hand-written table, with all attributes of a `Partition`."""
+    for number, partition in enumerate(new, 1):
+        country, category, year, month, day = partition.values
         yield (
             country,
             category,
@@ -55,10 +55,10 @@ def raw_rows(new: Iterable[NewPartition]) -> Iterator[tuple[Any, ...]]:
             int(month or 0),
             int(day or 0),
             f"{LOCATION}/country={country}/category={category}/year={year}/month={month}/day={day}",
-            each.file_count,
-            each.row_count,
-            each.size_bytes,
-            json.dumps(each.properties),
+            partition.file_count,
+            partition.row_count,
+            partition.size_bytes,
+            json.dumps(partition.properties),
             1_700_000_000_000,
             number,
         )

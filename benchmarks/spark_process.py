@@ -1,4 +1,4 @@
-"""What is measured in Spark, in a process of its own: it has done nothing before, and gives all its memory back."""
+"""Measurements with Spark in a new process, which frees its memory at the end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _T = TypeVar("_T")
 
 
 def in_new_process(log_path: Path, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Return what a function of a module returns, called in a new process whose output goes to a file.
+    """Call a module-level function in a new process with its output in a file; return its result.
 
     Raises:
-        BenchmarkError: As the function; any other error of its becomes one, too.
+        BenchmarkError: The function failed, with this or another error.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _redirect, (log_path,)) as process:
         return process.submit(_call, function, *args, **kwargs).result()  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def _call(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T
     except BenchmarkError:
         raise
     except Exception as error:
-        # Spark's own errors do not survive the way to another process.
+        # Spark's errors cannot be pickled.
         raise BenchmarkError(f"{type(error).__name__}: {str(error)[:2000]}") from None
 
 
@@ -53,10 +53,10 @@ def session(
     """Start Spark on two cores as the embedded stack does, and stop it at the end of the block.
 
     Args:
-        folder: For what Spark cannot keep in memory.
-        memory: The most that the JVM takes.
-        more: Further settings of Spark.
-        is_long: Let the JVM take its time to compile well, as for large tables, instead of to start quickly.
+        folder: Folder for temporary files of Spark.
+        memory: The maximum heap of the JVM.
+        more: Additional settings of Spark.
+        is_long: Use the JVM's optimising compiler, for long queries, instead of the settings for a fast start.
     """
     from pyspark.sql import SparkSession
 
@@ -88,6 +88,6 @@ def session(
         yield spark
     finally:
         spark.stop()
-        # Its JVM ends with its standard input, and cleans up behind itself then.
+        # The JVM ends when its standard input is closed, and then deletes its temporary files.
         gateway.proc.stdin.close()  # type: ignore[union-attr]
         gateway.proc.wait()  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""Two functions, timed in turn: whatever disturbs the machine meanwhile disturbs both."""
+"""Timing of two functions in alternation, so that load on the machine affects both."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _RUNS_FOR_ONE_WARM_UP = 4
 
 @dataclass(frozen=True)
 class Effort:
-    """How often things are measured.
+    """The number of repetitions of measurements.
 
     Attributes:
-        budget_seconds: For one pair; it is repeated as often as fits, up to 200 times.
-        least_runs: How often at least, and how often what takes long.
+        budget_seconds: The time for one pair, which is repeated up to 200 times within it.
+        least_runs: The minimum number of runs, and the number for long measurements.
     """
 
     budget_seconds: float = 2.0
@@ -28,7 +28,7 @@ class Effort:
 
 @dataclass(frozen=True)
 class Pair:
-    """Median seconds of ours and of the peer."""
+    """The median seconds of ours and of the peer."""
 
     ours: float
     peer: float
@@ -36,7 +36,7 @@ class Pair:
 
 
 def compare(ours: Callable[[], object], peer: Callable[[], object], effort: Effort) -> Pair:
-    """Time two functions in turn, after one warm-up for every four runs."""
+    """Time two functions in alternation, after one warm-up for every four runs."""
     with settled_garbage():
         once = seconds(ours) + seconds(peer)
         runs = max(effort.least_runs, min(_MAXIMUM_RUNS, int(effort.budget_seconds / once)))
@@ -47,7 +47,7 @@ def compare(ours: Callable[[], object], peer: Callable[[], object], effort: Effo
 
 
 def seconds(function: Callable[[], object]) -> float:
-    """Return how long one call takes; what becomes of its result does not count."""
+    """Return the seconds of one call, without the deletion of its result."""
     started = time.perf_counter()
     result = function()
     ended = time.perf_counter()
@@ -57,7 +57,7 @@ def seconds(function: Callable[[], object]) -> float:
 
 @contextmanager
 def settled_garbage() -> Iterator[None]:
-    """Leave what exists out of garbage collections: each side pays for collecting its own objects, and no others."""
+    """Exclude existing objects from garbage collections, so that each side collects only its own objects."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,4 +1,4 @@
-"""Migrations beside Trino's own procedure, on the same files: what `make bench-trino` measures."""
+"""Migrations compared with Trino's procedure on the same files: the benchmark of `make bench-trino`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEAST_OF_TRINO = 1.2
 
 _RUNS = 5
 _WARM_UPS = 3
-"""So many times ten thousand files until Trino's Java has compiled what takes the time."""
+"""The number of runs with ten thousand files until Trino's JVM has compiled the hot code."""
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +40,12 @@ _Contents: TypeAlias = tuple[int, int]
 
 
 def measure(ground: Ground) -> Iterator[Figure]:
-    """Yield how many files a second become an Iceberg table's, in both formats, by us and by Trino in turn.
+    """Yield the number of files per second that we and Trino migrate, alternating, in both formats.
 
-    Trino's tables have the same files under names of their own, so that neither finds what the other wrote.
+    Trino's tables have hard links to the same files in other folders, so that neither reads metadata of the other.
 
     Raises:
-        SetUpError: There is no Maven to download Trino with, or no Java that it runs on.
+        SetUpError: Maven, with which Trino is downloaded, or a Java for Trino is missing.
         StackError: Trino or its metastore does not start.
     """
     java, home = require_trino_java(), installed(ground.folder.parent)
@@ -75,7 +75,7 @@ def measure(ground: Ground) -> Iterator[Figure]:
 
 @dataclass(frozen=True)
 class _Request:
-    """What the process with Spark has to know."""
+    """The arguments of the process with Spark."""
 
     url: str
     folder: Path
@@ -90,7 +90,7 @@ def _times(request: _Request) -> dict[FileFormat, tuple[list[float], list[float]
     """Return the seconds of our migrations and of Trino's, by format."""
     request.trino.run(f"CREATE SCHEMA hive.{DATABASE}")
     with session(request.folder / "spark") as spark, Catalog.open(request.url) as catalog:
-        return {each: _times_in_turn(request, spark, catalog, request.table(each)) for each in FORMATS}
+        return {name: _times_in_turn(request, spark, catalog, request.table(name)) for name in FORMATS}
 
 
 def _times_in_turn(
@@ -101,14 +101,14 @@ def _times_in_turn(
     ours = partial(_migrated_by_us, spark, catalog, table)
     theirs = partial(_migrated_by_trino, request.trino, table, folder)
     pairs = [(ours(), theirs()) for _ in range(_WARM_UPS + _RUNS)]
-    found = {contents for pair in pairs for _, contents in pair}
-    if len(found) != 1 or found.pop()[0] != request.file_count:
-        raise BenchmarkError(f"of {request.file_count} files, these became Iceberg tables' (files, rows): {pairs}")
+    distinct = {contents for pair in pairs for _, contents in pair}
+    if len(distinct) != 1 or distinct.pop()[0] != request.file_count:
+        raise BenchmarkError(f"the migrations of {request.file_count} files differ (seconds, (files, rows)): {pairs}")
     return [ours for (ours, _), _ in pairs[_WARM_UPS:]], [theirs for _, (theirs, _) in pairs[_WARM_UPS:]]
 
 
 def _migrated_by_us(spark: SparkSession, catalog: Catalog, table: Table) -> tuple[float, _Contents]:
-    """Migrate a table; return the seconds, and what it held; it is a Hive table again."""
+    """Migrate a table, and revert it; return the seconds of the migration, and the Iceberg table's contents."""
     from pyiceberg.table import StaticTable
 
     taken = seconds(lambda: migrate_table(spark, catalog, table.full_name))
@@ -122,10 +122,10 @@ def _migrated_by_us(spark: SparkSession, catalog: Catalog, table: Table) -> tupl
 
 
 def _migrated_by_trino(trino: TrinoClient, table: Table, folder: Path) -> tuple[float, _Contents]:
-    """Migrate a folder's files as a new table; return the seconds, and what it held; the table is gone."""
+    """Migrate a folder's files as a new table, and drop it; return the seconds, and the Iceberg table's contents."""
     name = f"'{DATABASE}', '{table.name}'"
     fields = (*table.columns, *table.partition_keys)
-    columns = ", ".join(f"{each.name} {'varchar' if each.type == 'string' else each.type}" for each in fields)
+    columns = ", ".join(f"{field.name} {'varchar' if field.type == 'string' else field.type}" for field in fields)
     trino.run(
         f"CREATE TABLE hive.{DATABASE}.{table.name} ({columns}) WITH (format = '{table.format.upper()}', "
         f"external_location = '{folder.as_uri()}', partitioned_by = ARRAY['day'])"

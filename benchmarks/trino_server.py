@@ -1,4 +1,4 @@
-"""Trino on one node of its own, from Maven Central, with a catalog of Hive tables and one of Iceberg tables."""
+"""A Trino server from Maven Central, with one node, a catalog of Hive tables and one of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NAME = f"trino-server-{VERSION}"
 _MAVEN_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1"
 _PLUGINS = frozenset({"hive", "iceberg"})
 _ANSWER_SECONDS = 120
-# As Trino's own documentation advises, but for the memory.
+# The options of Trino's documentation, except the memory.
 _JVM_OPTIONS = (
     "-Xmx3G",
     "-XX:G1HeapRegionSize=32M",
@@ -50,10 +50,10 @@ log = logging.getLogger(__name__)
 
 
 def installed(folder: Path) -> Path:
-    """Return Trino's folder below this one; it is downloaded when it is not there, about 800 MB.
+    """Return Trino's folder in `folder`; download it if it is missing, about 800 MB.
 
     Raises:
-        SetUpError: There is no Maven, or it could not download it.
+        SetUpError: Maven is missing, or the download failed.
     """
     home = folder / _NAME
     if home.exists():
@@ -64,7 +64,7 @@ def installed(folder: Path) -> Path:
     unfinished.mkdir(parents=True)
     with tarfile.open(_downloaded(unfinished / "maven")) as archive:
         archive.extractall(unfinished, filter="data")
-    # A plugin more is a second more at each start.
+    # Each plugin takes about a second at the start.
     for plugin in (unfinished / _NAME / "plugin").iterdir():
         if plugin.name not in _PLUGINS:
             shutil.rmtree(plugin)
@@ -76,7 +76,7 @@ def installed(folder: Path) -> Path:
 def _downloaded(repository: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
-        raise SetUpError("Trino is downloaded by Maven. Install it: sudo apt-get install maven")
+        raise SetUpError("Maven is required to download Trino. Install it: sudo apt-get install maven")
     artifact = f"-Dartifact=io.trino:trino-server:{VERSION}:tar.gz"
     command = [maven, "-B", "-q", f"{_MAVEN_PLUGIN}:get", artifact, "-Dtransitive=false"]
     done = subprocess.run([*command, f"-Dmaven.repo.local={repository}"], capture_output=True, text=True, check=False)
@@ -86,7 +86,7 @@ def _downloaded(repository: Path) -> Path:
 
 
 def require_trino_java(environ: Mapping[str, str] = os.environ, jvm_dir: Path = JVM_DIR) -> Path:
-    """Return the home of a Java that Trino runs on: the one that is named, else the newest of the system's.
+    """Return the home of a Java that Trino supports: that of the environment variable, or the system's newest.
 
     Raises:
         SetUpError: There is none.
@@ -96,25 +96,25 @@ def require_trino_java(environ: Mapping[str, str] = os.environ, jvm_dir: Path = 
     version, home = max(((java_version(home) or 0, home) for home in homes), default=(0, jvm_dir))
     if version < LEAST_JAVA:
         raise SetUpError(
-            f"Trino {VERSION} needs Java {LEAST_JAVA} or later, found in {JAVA_VARIABLE} or {jvm_dir}. Install one "
-            f"beside the Java that Spark runs on, for instance Eclipse Temurin 25, or set {JAVA_VARIABLE}."
+            f"Trino {VERSION} needs Java {LEAST_JAVA} or later, but {JAVA_VARIABLE} and {jvm_dir} have none. Install "
+            f"one in addition to Spark's Java, for instance Eclipse Temurin 25, or set {JAVA_VARIABLE}."
         )
     return home
 
 
 class TrinoServer:
-    """A Trino on a free port of this machine; a context manager that stops it.
+    """A context manager that runs Trino on a free local port.
 
-    Its catalogs are `hive` and `iceberg`, of one metastore, on local files.
+    Its catalogs `hive` and `iceberg` use the same metastore and local files.
 
     Args:
-        home: What `installed` returned.
-        java: What `require_trino_java` returned.
-        folder: For its configuration, its data and its log; it must not exist.
-        metastore_uri: What `hive.metastore.uri` has to be.
+        home: The result of `installed`.
+        java: The result of `require_trino_java`.
+        folder: The folder for configuration, data and log; it must not exist.
+        metastore_uri: The value of `hive.metastore.uri`.
 
     Attributes:
-        client: Runs statements on it.
+        client: A client of the server.
     """
 
     def __init__(self, home: Path, java: Path, folder: Path, metastore_uri: str) -> None:
@@ -126,10 +126,10 @@ class TrinoServer:
         self.client = TrinoClient(free_port())
 
     def __enter__(self) -> Self:
-        """Start the server, and wait until it takes statements.
+        """Start the server, and wait until it accepts statements.
 
         Raises:
-            StackError: It does not; the message carries the end of its log.
+            StackError: The server does not start; the message has the end of its log.
         """
         self._configure()
         self._process.start(self._command(), self.client.is_ready)
@@ -158,7 +158,7 @@ class TrinoServer:
             "catalog/iceberg.properties": {
                 "connector.name": "iceberg",
                 "iceberg.catalog.type": "hive_metastore",
-                # That metastore's locks are those of Hive's own tests, which refuse to be asked for as Trino asks.
+                # The metastore has the locks of Hive's tests, which reject Trino's requests.
                 "iceberg.hive-catalog.locking-enabled": "false",
                 **shared,
             },
@@ -188,27 +188,27 @@ class TrinoServer:
 
 
 class TrinoClient:
-    """Runs statements on a Trino of this machine, by its HTTP protocol.
+    """Runs statements on a local Trino through its HTTP protocol.
 
     Attributes:
-        port: Where it listens.
+        port: The server's port.
     """
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     def is_ready(self) -> bool:
-        """Return whether the server takes statements."""
+        """Return whether the server accepts statements."""
         try:
             return self._answer(Request(f"{self._url}/v1/info"))["starting"] is False
         except (URLError, ConnectionError):
             return False
 
     def run(self, statement: str) -> list[list[Any]]:
-        """Run a statement to its end; return the rows of its result.
+        """Run a statement, and wait until it ends; return the rows of its result.
 
         Raises:
-            BenchmarkError: Trino could not run it; the message says why.
+            BenchmarkError: The statement failed; the message has the reason.
         """
         headers = {"X-Trino-User": "bench"}
         answer = self._answer(Request(f"{self._url}/v1/statement", statement.encode(), headers))
@@ -231,7 +231,7 @@ class TrinoClient:
 
 
 def _reasons(error: Mapping[str, Any]) -> str:
-    """Return the messages of an error and of what caused it."""
+    """Return the messages of an error and of its causes."""
     messages, cause = [error["message"]], error.get("failureInfo", {}).get("cause")
     while cause is not None:
         messages.append(cause.get("message", cause["type"]))

@@ -28,7 +28,7 @@ def test_java_is_the_one_that_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("environ", [{}, {"TRINO_JAVA_HOME": "/nowhere"}])
 def test_java_that_is_too_old_is_none(tmp_path: Path, environ: dict[str, str]) -> None:
     make_jvm(tmp_path / "java-23", "23.0.1")
-    with pytest.raises(SetUpError, match=r"needs Java 24 or later, found in TRINO_JAVA_HOME or"):
+    with pytest.raises(SetUpError, match=r"needs Java 24 or later, but TRINO_JAVA_HOME and"):
         require_trino_java(environ, tmp_path)
 
 
