@@ -110,13 +110,13 @@ def partition_count(size_bytes: int | None, target_bytes: int) -> int:
     return max(FEWEST, min(MOST, math.ceil((size_bytes or 0) / (FILES_A_PARTITION * target_bytes))))
 
 
-def best(found: Sequence[Candidate]) -> Scheme | None:
+def best(candidates: Sequence[Candidate]) -> Scheme | None:
     """Return the scheme of the best candidate, with sort columns; None if no candidate is useful."""
-    if not found or found[0].score <= 0 or found[0].scheme is None:
+    if not candidates or candidates[0].score <= 0 or candidates[0].scheme is None:
         return None
-    pruning = [candidate for candidate in found[1:] if candidate.queries_pruned]
+    pruning = [candidate for candidate in candidates[1:] if candidate.queries_pruned]
     pruning.sort(key=lambda candidate: -candidate.queries_pruned)
-    return replace(found[0].scheme, sort_columns=tuple(other.column.name for other in pruning[:_SORT_COLUMNS]))
+    return replace(candidates[0].scheme, sort_columns=tuple(other.column.name for other in pruning[:_SORT_COLUMNS]))
 
 
 def _candidate(column: ColumnProfile, queries: Sequence[QueryProfile], count: int) -> Candidate:

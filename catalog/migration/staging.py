@@ -252,10 +252,10 @@ class Staged:
         )
 
 
-def merged_spellings(found: Iterable[tuple[int, str]]) -> dict[int, tuple[str, ...]]:
+def merged_spellings(spellings: Iterable[tuple[int, str]]) -> dict[int, tuple[str, ...]]:
     """Return the names that files use, by field id, in alphabetical order."""
     names: dict[int, set[str]] = {}
-    for field, name in found:
+    for field, name in spellings:
         names.setdefault(field, set()).add(name)
     return {field: tuple(sorted(spellings)) for field, spellings in sorted(names.items())}
 

@@ -132,9 +132,9 @@ class Queries:
         if key_type.width is not None:
             return f"{start} + CASE WHEN {begins_null} THEN 1 ELSE {key_type.width:d} END"
         rest, terminator = f"substr(i.key, {start} + 1)", self._bytes("01")
-        found = f"position({terminator} IN {rest})" if self.is_postgresql else f"instr({rest}, {terminator})"
+        offset = f"position({terminator} IN {rest})" if self.is_postgresql else f"instr({rest}, {terminator})"
         return (
-            f"CASE WHEN {begins_null} THEN {start} + 1 WHEN {found} = 0 THEN length(i.key) ELSE {start} + {found} END"
+            f"CASE WHEN {begins_null} THEN {start} + 1 WHEN {offset} = 0 THEN length(i.key) ELSE {start} + {offset} END"
         )
 
     def _bytes(self, digits: str) -> str:

@@ -213,9 +213,9 @@ def _check_keys(rows: DataFrame, keys: Iterable[str], files: Sequence[FileInfo])
         )
 
 
-def _check_columns(table: Table, found: Sequence[str], files: Sequence[FileInfo]) -> None:
+def _check_columns(table: Table, columns: Sequence[str], files: Sequence[FileInfo]) -> None:
     expected = [column.name for column in table.columns]
-    missing, extra = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    missing, extra = sorted(set(expected) - set(columns)), sorted(set(columns) - set(expected))
     if missing or extra:
         raise SourceFileError(
             f"source {files[0].path} does not have the columns of {table.full_name}: "

@@ -1,4 +1,4 @@
-"""How Alembic reaches the catalog: through the connection that `catalog.storage.upgrade` hands it."""
+"""Alembic's environment: it uses the connection of `catalog.storage.upgrade`."""
 
 from __future__ import annotations
 

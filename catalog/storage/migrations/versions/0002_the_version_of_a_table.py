@@ -1,4 +1,4 @@
-"""A table's definition has a version, so that what was read of it can be kept and its age be seen."""
+"""Add a version to table definitions, with which caches detect changes."""
 
 from __future__ import annotations
 

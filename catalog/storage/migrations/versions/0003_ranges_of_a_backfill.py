@@ -1,4 +1,4 @@
-"""The ranges that the build of an index has still to do are kept, so that it goes on where it stopped."""
+"""Store the remaining ranges of an index build, so that it continues after an interruption."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Apply the revision; a build that is under way begins anew."""
+    """Apply the revision; running builds start again."""
     with op.batch_alter_table("calve_partition_index") as index:
         index.add_column(sa.Column("failed_at_ms", sa.BigInteger(), nullable=True))
     op.execute("UPDATE calve_partition_index SET failed_at_ms = created_at_ms WHERE state = 'FAILED'")

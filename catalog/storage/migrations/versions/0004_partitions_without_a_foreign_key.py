@@ -1,4 +1,4 @@
-"""To check the table of each new partition takes longer than to write it, and whoever adds one holds the table."""
+"""Drop the foreign key of partitions: it is slower than the insert, and adding partitions locks the table anyway."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def downgrade() -> None:
 
 
 def _keep_what_sqlite_would_lose() -> None:
-    """SQLite makes another table to change one: the checks would go with the first, and its last id be forgotten."""
+    """SQLite copies a table to alter it, which would lose its checks and its last id."""
     if op.get_bind().dialect.name == "sqlite":
         op.execute("CREATE TEMPORARY TABLE kept_check AS SELECT * FROM calve_partition_check")
         op.execute(

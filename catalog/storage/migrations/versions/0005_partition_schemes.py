@@ -1,4 +1,4 @@
-"""Tables with a partition scheme, whose data files the catalog knows one by one."""
+"""Add partition schemes, and the data files of tables with one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back; tables with a scheme lose what the catalog knew of their files."""
+    """Take the revision back; tables with a scheme lose the records of their files."""
     op.drop_table("calve_retired_file")
     op.drop_table("calve_data_file")
     with op.batch_alter_table("calve_table") as table:

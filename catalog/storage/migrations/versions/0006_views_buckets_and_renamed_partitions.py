@@ -1,7 +1,7 @@
-"""What Hive's tables have besides: a description, a kind, buckets, the text of a view; and renamed partitions.
+"""Add attributes of Hive's tables: a comment, a kind, buckets, the text of a view; and renamed partitions.
 
-A partition's own format needs no column of its own, which each of a million partitions would be read with: it is in
-the text of the properties (`catalog.storage.properties`).
+The format of a partition is stored among its properties (`catalog.storage.properties`), not in a column, which all
+reads of partitions would include.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back; views go, which would be taken for tables."""
+    """Take the revision back; views are deleted, because they would be taken for tables."""
     op.drop_table("calve_renamed_partition")
     op.execute("DELETE FROM calve_table WHERE kind = 'view'")
     with op.batch_alter_table("calve_table") as table:

@@ -1,8 +1,8 @@
-"""Which tables are Iceberg tables, and where their metadata is.
+"""Add Iceberg tables and their metadata locations.
 
-The two tables of the pointers are those of PyIceberg's SqlCatalog (0.12) and of Iceberg's JDBC catalog, name by name,
-so that both find them made. Someone may have made them in this database before: then they stay as they are, but for
-the column that tells tables from views.
+The two SQL tables of pointers have the names and columns of PyIceberg's SqlCatalog (0.12) and of Iceberg's JDBC
+catalog, so that both use them. If they already exist in this database, they only get the column that distinguishes
+tables from views.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back: Iceberg tables are Hive tables again, as they were, and their pointers go.
+    """Take the revision back: Iceberg tables become Hive tables again, and their pointers are deleted.
 
-    What other catalogs have written into the two tables stays, and then the tables stay, too.
+    If other catalogs have rows in the two SQL tables, these rows and the SQL tables are kept.
     """
     op.drop_table("calve_shared_location")
     connection = op.get_bind()

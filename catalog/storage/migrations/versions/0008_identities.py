@@ -1,4 +1,4 @@
-"""Identities that are never used twice: of rows on SQLite, of the catalog, and of the tables of operations and files.
+"""Add identities that are never reused: of rows on SQLite, of the catalog, and of the tables of operations and files.
 
 Tables get a column for a normalised location, which revision 0012 fills.
 """
@@ -26,7 +26,7 @@ _USES = {
     ),
     "calve_retired_file": ("id", "SELECT 0"),
 }
-"""Table → its id, and where else an id may be that was used."""
+"""Table → its id column, and the other columns that may have used ids."""
 
 _FULL_NAME = (
     "SELECT t.id FROM calve_table t JOIN calve_database d ON d.id = t.database_id "
@@ -66,7 +66,7 @@ def downgrade() -> None:
 
 
 def _number_rows(*, never_reused: bool) -> None:
-    """Make SQLite number rows by a counter, or from the highest id; it does so only in a new table."""
+    """Let SQLite number rows by a counter, or from the highest id; this needs a new table."""
     if op.get_bind().dialect.name != "sqlite":
         return
     kwargs = {"sqlite_autoincrement": True} if never_reused else {}

@@ -1,9 +1,9 @@
 """Guard the pointers of Iceberg tables that share files with Hive tables.
 
-PyIceberg's `purge_table` drops the pointer and then deletes all files, whatever `gc.enabled` says. Of a snapshot table,
-or of a table that files were added to, these are a Hive table's files. A trigger refuses to delete such a pointer, so
-no file is touched; Calve itself deletes what the table shares first, in one transaction. When an engine renames such a
-table, what it shares follows the name.
+PyIceberg's `purge_table` drops the pointer and then deletes all files, regardless of `gc.enabled`. For a snapshot
+table, or a table to which files were added, these are files of a Hive table. A trigger refuses to delete such a
+pointer, so that no file is deleted; Calve deletes the records of shared files first, in one transaction. When an engine
+renames such a table, these records follow the name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Partitions of an empty text keep their folder.
+"""Keep the folder of partitions with an empty string as value.
 
-An empty text is Hive's null from here on, and its default folder is that of null. A partition that was added before
-keeps its value, and gets the folder `k=` that its files are in as a location of its own.
+From this revision on, an empty string is Hive's null, and its default folder is that of null. An existing partition
+keeps its value, and gets its current folder `k=` as location.
 """
 
 from __future__ import annotations
@@ -49,4 +49,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back: a location of its own says the same as the default one."""
+    """Take the revision back: the stored location equals the default folder again."""

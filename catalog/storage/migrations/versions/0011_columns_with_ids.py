@@ -1,7 +1,7 @@
-"""Ids of columns, the names that files have them under, and the columns that were dropped.
+"""Add ids of columns, their names in files, and the dropped columns.
 
-Ids are given in the order of the columns, then of the partition keys. The partition column of a scheme becomes the last
-of the columns, as DESCRIBE shows it.
+Ids are assigned in the order of the columns, then of the partition keys. The partition column of a scheme becomes the
+last column, as in DESCRIBE.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back: files are read by the columns' present names again."""
+    """Take the revision back: files are read by the columns' current names again."""
     _rewrite(_unnumbered)
-    # Not in a batch: the new table that SQLite would get for it gives the ids of dropped tables again.
+    # Not in a batch, because SQLite's new table would reuse the ids of dropped tables.
     for column in ("last_column_id", "dropped_columns"):
         op.drop_column("calve_table", column)
 

@@ -1,4 +1,4 @@
-"""An index of the partitions that lie elsewhere than by default, and the keys of the locations of all tables."""
+"""Add an index of the partitions with a location, and the keys of the locations of all tables."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def downgrade() -> None:
 
 
 def _collate(collation: str) -> None:
-    """Compare locations by their characters, as SQLite does; no row is written for it."""
+    """Compare locations by bytes, as SQLite does; this rewrites no rows."""
     if op.get_bind().dialect.name == "postgresql":
         op.execute(f'ALTER TABLE calve_partition ALTER COLUMN location TYPE text COLLATE "{collation}"')
 
 
 def _write_location_keys() -> None:
-    """Write the keys of all tables, also of those that have one: they may have moved since it was written."""
+    """Write the keys of all tables, also of those that have one, because their location may have changed."""
     tables = sa.table("calve_table", *map(sa.column, ("id", "location", "kind", "location_key")))
     connection = op.get_bind()
     rows = connection.execute(sa.select(tables.c.id, tables.c.location).where(tables.c.kind != "view")).all()

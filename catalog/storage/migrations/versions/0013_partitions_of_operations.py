@@ -1,4 +1,4 @@
-"""An index of the partitions that operations added."""
+"""Add an index of the partitions that operations added."""
 
 from __future__ import annotations
 

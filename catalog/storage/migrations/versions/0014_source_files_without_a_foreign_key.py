@@ -1,4 +1,4 @@
-"""A table is dropped before its rows are, which are deleted some thousands in a transaction."""
+"""Drop the foreign key of source files: a dropped table's rows are deleted later, in batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Take the revision back; earlier versions do not finish drops, so that happens here."""
+    """Take the revision back; finish drops first, because earlier versions do not."""
     for name in _ROWS:
         op.execute(f"DELETE FROM {name} WHERE table_id NOT IN (SELECT id FROM calve_table)")
     op.execute("DELETE FROM calve_index_item WHERE index_id NOT IN (SELECT id FROM calve_partition_index)")

@@ -1,7 +1,7 @@
-"""Statistics of files forget the columns of type char(n).
+"""Delete the statistics of columns of type char(n).
 
-Their minima and maxima compare with blanks up to n from here on, and compared without before. A column that a file's
-statistics lack may have any value; the next rewrite of the file finds them again.
+From this revision on, their minima and maxima are padded with blanks; before, they were not. A column without
+statistics may have any value; the next rewrite of the file adds its statistics again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where loads that are being published put the files of each partition.
+"""Add the destinations of each partition's files for loads that are being published.
 
-The downgrade forgets it: publish or withdraw the loads at work first.
+The downgrade deletes them: finish or withdraw running loads first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Folders that unfinished purges delete.
+"""Add the folders that unfinished purges delete.
 
-The downgrade forgets which they are: run vacuum first, which finishes the purges.
+The downgrade deletes them: run vacuum first, which finishes the purges.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""No list of the default folders that renamed partitions have: their locations tell.
+"""Drop the list of the default folders of renamed partitions, which their locations replace.
 
-The downgrade does not restore it: partitions that were renamed may lose their folders to new ones of their old values.
+The downgrade does not restore it: a new partition with the old values of a renamed one may use its folder.
 """
 
 from __future__ import annotations

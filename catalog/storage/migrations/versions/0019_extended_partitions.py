@@ -1,6 +1,6 @@
-"""Which partition an append extends, by its id: one that was dropped and added again has another.
+"""Add the id of the partition that an append extends: a partition that was dropped and added again has another id.
 
-Appends that are being published during the upgrade are refused and can be done again.
+Appends that are being published during the upgrade are refused, and can be repeated.
 """
 
 from __future__ import annotations

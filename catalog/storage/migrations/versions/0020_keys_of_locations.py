@@ -1,6 +1,6 @@
-"""The keys of remote locations, of which more spellings are the same folder.
+"""Update the keys of remote locations, because more spellings are recognised as the same folder.
 
-The downgrade leaves them: they are compared with keys of locations that are written from then on.
+The downgrade keeps them; later keys are compared with them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _batches(
 
 
 def _write_purged_folders(connection: sa.Connection) -> None:
-    """Write the keys of what unfinished purges delete; those of one purge may have become the same."""
+    """Write the keys of the folders of unfinished purges; several folders of one purge may now have the same key."""
     folders = sa.table("calve_purged_folder", *map(sa.column, ("location_key", "operation_number", "location")))
     key, number = folders.c.location_key, folders.c.operation_number
     rows = connection.execute(sa.select(folders).where(folders.c.location.like("%://%"))).all()

@@ -1,6 +1,6 @@
-"""Approvals of deletions.
+"""Add approvals of deletions.
 
-The downgrade forgets them: what was approved and is not deleted yet has to be approved again.
+The downgrade deletes them: unfinished deletions must be approved again.
 """
 
 from __future__ import annotations
