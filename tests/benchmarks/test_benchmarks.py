@@ -1,4 +1,4 @@
-"""The benchmarks run from end to end on tables so small that their times mean nothing."""
+"""End-to-end runs of the benchmarks on very small tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUERIES = ["prefix", "prefix_range", "in_list", "skip_scan", "non_indexed_key", 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("bench")
-    # Those of tables with a partition scheme take minutes, however small the tables.
+    # Benchmarks of tables with a partition scheme take minutes, even on small tables.
     run(path, SCALES, EFFORT, (finding, adding, building))
     return path
 
@@ -106,7 +106,7 @@ def test_answers_that_differ_stop_the_run(tmp_path: Path, monkeypatch: pytest.Mo
 def test_sample_has_so_many_different_partitions(count: int) -> None:
     found = [new.values for new in partitions(count)]
     assert len(found) == len(set(found)) == count
-    # What the selective queries find is the same at every scale that has it whole.
+    # The selective queries find the same partitions at all scales that include them.
     first = sum(values[:3] == ("US", "category-00", "2015") for values in found)
     assert first == min(count, 372)
 

@@ -1,4 +1,4 @@
-"""What is done before Trino runs; that it does what it is there for, `make bench-trino` shows."""
+"""The preparation of Trino; `make bench-trino` tests the rest."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from hypothesis.configuration import set_hypothesis_home_dir
 from catalog import Catalog, Table
 
 set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
-# The machine may be busy with other things: slow examples are no failures.
+# The machine may be busy: slow examples are not failures.
 settings.register_profile("calve", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("calve"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "calve"))
@@ -39,7 +39,7 @@ def flights(catalog: Catalog) -> Table:
 
 @pytest.fixture
 def overlapping_locations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and partitions may lie in each other's locations, as in catalogs of versions that did not refuse it."""
+    """Allow overlapping locations of tables and partitions, as in catalogs of earlier versions."""
     for check in ("tables.ownership.find_neighbour", "partitions.adding.refuse_shared_folders"):
         monkeypatch.setattr(f"catalog.{check}", lambda *_arguments, **_options: None)
     monkeypatch.setattr("catalog.tables.ownership._tables_near", lambda *_arguments: iter(()))

@@ -1,4 +1,4 @@
-"""The DAG files: what they make, and that reading them costs nothing."""
+"""The DAG files: their DAGs, and the cost of parsing them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ IMPORT, MIGRATE, ICEBERG = "import_tables", "migrate_hive_to_iceberg", "maintain
 OF_MANY_TABLES = {BACKFILL, VERIFY, MAINTENANCE, ADVISOR, IMPORT, MIGRATE, ICEBERG}
 REBALANCE, STATEMENT = "rebalance_partitions", "run_statement"
 NEVER_RENDERED = {"source", "statement"}
-"""Fields of forms in which somebody may write a password."""
+"""Form fields in which users may enter a password."""
 OF_ONE_TABLE = {"add_partitions", LISTED, "build_partition_index", REBALANCE, STATEMENT}
 DAG_IDS = OF_MANY_TABLES | OF_ONE_TABLE
 
-# Prints what the DAG files loaded and touched, beyond what importing Airflow does.
+# Prints the modules and connections of the DAG files, without those of importing Airflow.
 PARSE = """
 import json, sys
 import airflow.sdk, airflow.dag_processing.dagbag
@@ -47,9 +47,9 @@ print(json.dumps({
 """
 
 MOST_MODULES = 200
-"""Modules that all DAG files together may load beyond those of Airflow: each costs every parse some milliseconds."""
+"""The maximum number of modules that the DAG files load besides Airflow's; each costs milliseconds in each parse."""
 
-# What a DAG file must not load: the databases' side of the catalog, and the libraries of the Spark jobs.
+# Modules that a DAG file must not load: the catalog's storage, and the libraries of the Spark jobs.
 HEAVY = (
     "boto3",
     "catalog.catalog",
@@ -66,7 +66,7 @@ HEAVY = (
 
 @pytest.fixture(scope="module")
 def parsed() -> dict[str, Any]:
-    """What reading the DAG files gave and took in a process of its own, where no database can be reached."""
+    """The result and cost of parsing the DAG files in a separate process without access to a database."""
     unreachable = "postgresql+psycopg://nobody@127.0.0.1:1/nothing"
     environment = {
         **os.environ,
@@ -89,7 +89,7 @@ def dags() -> dict[str, DAG]:
 
 @pytest.fixture
 def read_dags_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., DagBag]:
-    """A function that reads the DAG files for one entry, shop.orders, of the list of tables, and perhaps others."""
+    """A function that parses the DAG files with the entry shop.orders in the list of tables, and optionally others."""
 
     def read(entry: str, *others: str) -> DagBag:
         path = tmp_path / "tables.yaml"
@@ -197,7 +197,7 @@ def test_a_mapped_task_checks_its_arguments_itself(dags: dict[str, DAG], dag_id:
     from airflow.sdk.definitions.xcom_arg import MapXComArg
 
     for expand_input in expand_inputs(dags[dag_id]):
-        # With `expand`, nothing but the arguments of these names can come from an XCom.
+        # With `expand`, only the arguments of these names can come from an XCom.
         assert isinstance(expand_input.value, dict | MapXComArg)
 
 
@@ -214,7 +214,7 @@ def test_fields_that_a_form_does_not_have_are_refused_before_anything_is_done(
 ) -> None:
     dag = dags[dag_id]
     fields = dict.fromkeys(dag.params)
-    # What comes in spite of a failure before it acts on the form, too.
+    # Tasks that run in spite of an earlier failure also use the form.
     first = [task for task in dag.tasks if not task.upstream_task_ids]
     first += [task for task in dag.tasks if task.trigger_rule == "all_done" and uses_form(task)]
     assert first
@@ -228,7 +228,7 @@ def test_fields_that_a_form_does_not_have_are_refused_before_anything_is_done(
 
 
 def uses_form(task: Any) -> bool:
-    """Return whether a task acts on fields of the run's form; a summary only tells of it."""
+    """Return whether a task acts on fields of the run's form; a summary only reports them."""
     from calve_airflow.operators.summary import SummaryOperator
 
     fields = (getattr(task, name, None) for name in task.template_fields)

@@ -1,4 +1,4 @@
-"""Pages that list what the code has: each compared with the code; and the site, which has to be complete offline."""
+"""Pages that list parts of the code, compared with the code; and the site, which must work offline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNDOCUMENTED = {
     "CALVE_STOP_AT": "of tests: where a process stops",
     "CALVE_STACK_ID": "the embedded stack marks its processes by it",
 }
-"""Variables that no user sets, and what they are for."""
+"""Variables that users do not set, with their purposes."""
 
 _VARIABLE = re.compile(r"\bCALVE_[A-Z_]+[A-Z]\b")
 _FIRST_CELLS = re.compile(r"^\| `(?P<name>[^`]+)` \| (?P<rest>.*) \|$", re.MULTILINE)
@@ -129,7 +129,7 @@ def test_each_dag_is_documented_with_the_fields_of_its_form() -> None:
         assert list(fields) == list(params), dag
         for name, param in params.items():
             assert fields[name][0].strip("`") == _shown_default(param), f"{dag}: {name}"
-        # The tasks' line is wrapped at no place.
+        # The line of tasks is not wrapped.
         (tasks,) = re.findall(r"^Tasks: (.*)\.$", section, re.MULTILINE)
         ids = re.findall(r"task_id=\"?(\w+)", page(f"dags/{dag}_dag.py"))
         assert len(tasks.split(" → ")) == len(ids), dag
@@ -147,7 +147,7 @@ def _shown_default(param: Param) -> str:
     return str(value)
 
 
-# --- the catalog and the house --------------------------------------------------------------------------------------
+# --- the catalog and the packages -----------------------------------------------------------------------------------
 
 
 def test_each_method_of_the_catalog_is_listed() -> None:

@@ -1,4 +1,4 @@
-"""Every code block of README and docs does what its page says."""
+"""The code blocks of README and docs work as described."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NOT_RUN = {
     ("pg_dump",): "needs a PostgreSQL client",
     ("calve", "import"): "needs a metastore; tests/catalog/importing runs it against real ones",
 }
-"""Words that a command begins with → why no test of this module runs it."""
+"""The first words of a command → the reason why this module does not run it."""
 
 
 class Reader:
-    """Does what a page says, block by block, as a reader in an empty folder would.
+    """Runs the blocks of a page in order in an empty folder, as a reader would.
 
     Attributes:
-        names: What Python blocks have defined.
+        names: The names that Python blocks have defined.
     """
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -96,12 +96,12 @@ class Reader:
         assert snippet.title, f"{snippet}: a CSV file needs a title, by which the page's commands find it"
 
     def _follow_text(self, snippet: Snippet) -> None:
-        """A drawing, or an answer whose question is not beside it."""
+        """A block with a drawing, or with output of a command on another page."""
 
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
-    """A reader in an empty folder, with an empty catalog on SQLite."""
+    """Runs blocks in an empty folder, with an empty catalog on SQLite."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CALVE_CATALOG_URL", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setenv("CALVE_WAREHOUSE", str(tmp_path / "warehouse"))
@@ -112,7 +112,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
 
 
 class _SharedSpark:
-    """An installed engine that runs statements in the tests' own session."""
+    """An installed engine that runs statements in the session of the tests."""
 
     name = "spark"
 

@@ -1,7 +1,7 @@
-"""From raw files to an indexed, checked table, through real Airflow and real Spark.
+"""From raw files to an indexed, checked table, with Airflow and Spark.
 
-One table lives through it all: two months are loaded, nothing new comes, wrong files are refused, and a third month
-arrives with a defect in one partition. Each fixture is one step of that life, and what the table was like after it.
+One table has this history: two months are loaded, no new files arrive, invalid files are refused, and a third month
+arrives with a defect in one partition. Each fixture is one step of it, with the state of the table after the step.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def foo(
     state_of: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Step:
-    """A file of a month called foo, besides rows that fit."""
+    """A file with rows of the month `foo` and valid rows."""
     flights = [*months[3][:5], {**months[3][5], "month": "foo"}]
     source = deliver(tmp_path_factory.mktemp("foo") / "foo.csv", flights)
     form = {"table": TABLE, "source": str(source), "dry_run": False}
@@ -85,7 +85,7 @@ def unreadable(
     state_of: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Step:
-    """A file whose third flight has a distance that is no number."""
+    """A file whose third flight has an invalid distance."""
     flights = [*months[3][:2], {**months[3][2], "distance": "far"}]
     source = deliver(tmp_path_factory.mktemp("unreadable") / "unreadable.csv", flights)
     form = {"table": TABLE, "source": str(source), "dry_run": False}
@@ -101,14 +101,14 @@ def third_month(
     run_dag: Callable[..., Any],
     state_of: Callable[..., Any],
 ) -> Step:
-    """March, in which one carrier's flights do not say when they were."""
+    """March, with null times for the flights of one carrier."""
     flights = [{**row, "time_hour": "" if row["carrier"] == "YV" else row["time_hour"]} for row in months[3]]
     deliver(landing / "flights-2013-03.csv", flights)
     return Step(run_dag(LOAD), state_of(TABLE))
 
 
 def expect_refusal(catalog: Catalog, step: Step, error_class: str, *said: str) -> None:
-    """The run failed at its first Spark job, for good, and the job's row and the task's log say why."""
+    """Check that the run failed at its first Spark job without retries, with the reason in the job and the log."""
     job = catalog.operations.get_job(step.run.operation_id, "validate_source")
     assert job is not None
     assert job.error_class == error_class
@@ -186,7 +186,7 @@ def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: 
     assert nothing_new.table == two_months.table
 
 
-# --- what is refused --------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------
 
 
 def test_partition_that_does_not_fit_fails_the_run_and_changes_nothing(
@@ -271,7 +271,7 @@ def test_other_dags_run_once_for_each_visible_partition(stack: Stack, third_mont
     assert sorted(run["partition_key"] for run in runs) == expected
 
 
-# --- a table that is in no list ---------------------------------------------------------------------------------
+# --- a table that is not in the list ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +282,7 @@ def dry_run(
     state_of: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Step:
-    """A load by hand, which is a dry run unless the form says otherwise; test_kill.py has one that does."""
+    """A load by hand is a dry run by default; test_kill.py has one that is not."""
     source = deliver(tmp_path_factory.mktemp("other") / "january.csv", months[1])
     form = {"table": OTHER_TABLE, "source": str(source), "keys": ["carrier string", "month int"]}
     return Step(run_dag("add_partitions", form), state_of(OTHER_TABLE))

@@ -1,4 +1,4 @@
-"""Indexes of several tables are built through Airflow and Spark, and one that cannot be stops none of the others."""
+"""Indexes of several tables are built through Airflow and Spark; a failed one does not affect the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COUNT = 50
 
 @pytest.fixture(scope="module")
 def failed(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
-    """The run over five tables: one that does not fit between two to build, one that has its index, one that is not."""
+    """The run over five tables: an invalid one between two to build, one with an index, and one that does not exist."""
     catalog.create_database("backfill")
     keys = [("source", "string"), ("number", "int")]
     for name in (FIRST, UNFIT, LAST, THERE):
@@ -77,7 +77,7 @@ def test_each_table_has_tasks_of_its_own_under_its_name(failed: Any, stack: Stac
         (GONE, "failed", "upstream_failed"),
     ):
         expected[("build", table)] = build
-        # What never ran has its number for a name.
+        # Tasks that never ran are named by their index.
         expected[("wait_until_active", "3" if table == GONE else table)] = wait
     assert states == expected
     assert {task["pool"] for task in tasks if task["task_id"] == "build"} == {"spark"}
@@ -86,7 +86,7 @@ def test_each_table_has_tasks_of_its_own_under_its_name(failed: Any, stack: Stac
 def test_second_run_builds_only_what_is_missing(
     failed: Any, catalog: Catalog, run_dag: Callable[..., Any], stack: Stack
 ) -> None:
-    # A value that is no number compares as null.
+    # A value that is not a number is compared as null.
     assert catalog.drop_partitions(UNFIT, "number is null") == 1
     run = run_dag(BACKFILL, {**FORM, "tables": [FIRST, UNFIT, LAST, THERE]})
     assert outcomes(run) == {

@@ -1,4 +1,4 @@
-"""A partition index is built through Airflow and Spark while the table stays in use."""
+"""A partition index is built through Airflow and Spark while the table is in use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ with Catalog.open() as catalog:
 
 @pytest.fixture(scope="module")
 def make_table(catalog: Catalog) -> Callable[..., None]:
-    """A function that makes a table with partitions, of which no file exists: an index needs none."""
+    """A function that creates a table with partitions without files, which an index does not need."""
 
     def make(name: str, partitions: Iterator[tuple[str, ...]]) -> None:
         catalog.create_database(name.partition(".")[0], if_not_exists=True)
@@ -57,7 +57,7 @@ def make_table(catalog: Catalog) -> Callable[..., None]:
 
 @contextmanager
 def adding_partitions(stack: Stack, table: str, folder: Path) -> Iterator[Path]:
-    """Let another process add partitions, from before the block until its end; what it prints is in the file."""
+    """Run a process that adds partitions before and during the block; its output is in the file."""
     stop, output = folder / "stop", folder / "output"
     with output.open("wb") as file:
         adder = subprocess.Popen([sys.executable, "-c", ADDER, table, str(stop)], env=stack.environment, stdout=file)

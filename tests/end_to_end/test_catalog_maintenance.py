@@ -1,4 +1,4 @@
-"""What nobody needs any more is cleared away through Airflow, and what is in use stays."""
+"""Airflow removes obsolete files and records, and keeps those in use."""
 
 from __future__ import annotations
 

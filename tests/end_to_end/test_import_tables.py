@@ -1,4 +1,4 @@
-"""Tables of a real Hive Metastore come into the catalog through Airflow."""
+"""Tables of a Hive Metastore are imported through Airflow."""
 
 from __future__ import annotations
 

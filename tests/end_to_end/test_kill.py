@@ -1,6 +1,6 @@
-"""Whatever is killed in the middle, the run ends as if nothing had happened.
+"""Runs recover from killed tasks, jobs and publications.
 
-One load, by form, of a table that is in no list is disturbed in three places; each test looks at what came of it.
+One load of a table that is not in the list is interrupted at three points; each test checks the result.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VALIDATE, WRITE, REGISTER = "validate_source", "write_partitions", "register"
 
 @contextmanager
 def commit_held_up(catalog: Catalog) -> Iterator[None]:
-    """Let a publish get no further than its moved folders. SQLite cannot be held up there; then it may get further."""
+    """Block a publication before its commit. On SQLite this is not possible, and it may continue."""
     if catalog.storage.is_postgresql:
         with catalog.storage.write() as connection:
             connection.execute(text("LOCK TABLE calve_source_file IN ACCESS EXCLUSIVE MODE"))
@@ -52,7 +52,7 @@ def commit_held_up(catalog: Catalog) -> Iterator[None]:
 
 @dataclass
 class Disturbed:
-    """A load, and what was seen when parts of it had just been killed."""
+    """A load, and the states after its processes were killed."""
 
     run: Any
     jobs: dict[str, JobRun | None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ def disturbed(
     load = Disturbed(run)
     location = Path(stack.settings.warehouse) / "killed" / "flights"
 
-    # The task dies while its job runs. The job stands still until the next try has joined it.
+    # The task is killed while its job runs. The job is stopped until the next try has joined it.
     wait_until_running(catalog, run, VALIDATE)
     job = jvm_of(run.operation_id, VALIDATE)
     os.kill(job, signal.SIGSTOP)
@@ -84,12 +84,12 @@ def disturbed(
     finally:
         os.kill(job, signal.SIGCONT)
 
-    # The job dies in the middle of its files.
+    # The job is killed while it writes files.
     wait_until(lambda: any(location.glob("_calve_staging/**/*.parquet")), "data files are being written", 0.005)
     os.killpg(jvm_of(run.operation_id, WRITE), signal.SIGKILL)
     load.jobs[WRITE], load.tables[WRITE] = job_of(catalog, run, WRITE), state_of(TABLE)
 
-    # The task that publishes dies between moving the folders and the commit.
+    # The publishing task is killed between the moves and the commit.
     with commit_held_up(catalog):
         wait_until(lambda: any(location.glob("carrier=*/month=*")), "folders move to their places", 0.005)
         kill_task(run, stack, "register")
@@ -154,7 +154,7 @@ def test_no_partition_was_visible_without_its_files(disturbed: Disturbed) -> Non
 
 
 def test_cancelled_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
-    """The job stands still while another attempt takes over, and comes to life again."""
+    """The job is stopped while another attempt takes over, and then continued."""
     table, index, operation_id, step = "killed.events", "by_month", "cancelled/1", "build_partition_index"
     catalog.create_database("killed", if_not_exists=True)
     catalog.create_table(table, columns=[("id", "int")], partition_keys=[("month", "int")])

@@ -1,4 +1,4 @@
-"""Tables become Iceberg tables through Airflow and Spark, one that cannot stops no other, and Iceberg's upkeep runs."""
+"""Tables are migrated through Airflow and Spark, a refused one does not affect others, and Iceberg maintenance runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(run: Any, task: str = "report") -> dict[str, dict[str, Any]]:
 
 
 def states(stack: Stack, run: Any) -> dict[tuple[str, str | None], str]:
-    """The state of each task, by its id and the name that it bears in Airflow's own pages."""
+    """The state of each task, by its id and its name in Airflow's UI."""
     tasks = stack.api.task_instances(MIGRATE, run.id)
     return {(task["task_id"], task["rendered_map_index"]): task["state"] for task in tasks}
 
@@ -40,7 +40,7 @@ def files_of(catalog: Catalog, table: str) -> dict[Path, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def looked(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
-    """The run of the form as it is: a dry run, over a table that can be migrated and one with an empty file."""
+    """The run with the form's defaults: a dry run, over a valid table and one with an empty file."""
     catalog.create_database("migration")
     make_orders(catalog, GOOD)
     make_orders(catalog, DAMAGED)
@@ -84,7 +84,7 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
         ("verify", GOOD): "success",
         ("flip", GOOD): "success",
         ("stage", DAMAGED): "failed",
-        # What never ran has its number for a name.
+        # Tasks that never ran are named by their index.
         ("verify", "0"): "upstream_failed",
         ("flip", "0"): "upstream_failed",
         ("report", None): "failed",

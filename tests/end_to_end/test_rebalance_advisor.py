@@ -1,4 +1,4 @@
-"""The advisor finds a partition that is too large, and splits it through Airflow and Spark where the list allows it."""
+"""The advisor finds an oversized partition, and splits it through Airflow and Spark if the list allows it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Partitions of a table change through Airflow and Spark; nothing is deleted that a person has not approved.
+"""Partitions are changed through Airflow and Spark; deletions need a person's approval.
 
-All runs go on side by side, each on a table of its own.
+All runs are concurrent, each on its own table.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ BEFORE = {0: 100, 1: 200, 2: 300, 3: 300}
 
 
 on_postgresql = pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
-"""For what does not depend on the catalog's database."""
+"""For tests that do not depend on the catalog's database."""
 
 
 @dataclass
 class Runs:
-    """The runs, and what was asked by the one that deletes."""
+    """The runs, and the approval question of the deletion."""
 
     started: dict[str, Any]
     question: tuple[str, str] = ("", "")
@@ -130,7 +130,7 @@ def test_approval_does_not_count_for_rows_that_came_later(runs: Runs, catalog: C
     assert runs.moving.tries("rewrite") == 1
     assert "would delete 305 rows" in runs.moving.log("rewrite")
     assert row_counts(catalog, MOVING) == {**BEFORE, 2: 305}
-    # Of a cleared task Airflow shows the first question, which is not that about 305 rows.
+    # For a cleared task, Airflow shows the first question, which is not about 305 rows.
     cleared = {"dag_run_id": runs.moving.id, "task_ids": ["plan"], "include_downstream": True, "dry_run": False}
     stack.api.post(f"/dags/{REBALANCE}/clearTaskInstances", {**cleared, "only_failed": False})
     runs.moving.wait("failed")

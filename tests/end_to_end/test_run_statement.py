@@ -1,4 +1,4 @@
-"""Statements run through Airflow: in the catalog alone, by Spark, and deleting only what a person has approved."""
+"""Statements run through Airflow: in the catalog, by Spark, and deletions with a person's approval."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TABLE, DROPPED, SPARED = "statement.delays", "statement.dropped", "statement.spa
 JOB = "run_statement"
 
 on_postgresql = pytest.mark.parametrize("stack", ["postgresql"], indirect=True)
-"""For what does not depend on the catalog's database."""
+"""For tests that do not depend on the catalog's database."""
 
 
 @pytest.fixture(scope="module")
 def runs(stack: Any, catalog: Catalog, start_dag: Callable[..., Any]) -> dict[str, Any]:
-    """Runs side by side; on one database, the task of the INSERT is killed while its job is at work."""
+    """Concurrent runs; on one database, the task of the INSERT is killed while its job runs."""
     for table in (TABLE, DROPPED, SPARED):
         make_delays(catalog, table)
 

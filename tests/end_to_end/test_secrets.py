@@ -1,4 +1,4 @@
-"""Secrets stand in no command line, log, XCom, rendered field, event of Spark or file; texts of forms only in these."""
+"""Secrets do not appear in command lines, logs, XComs, rendered fields, Spark events or files."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ pytestmark = [
 STATEMENT_SECRET = "planted-inside-a-statement"
 ADDRESS_SECRET = "planted-inside-an-address"
 _FORMS = {"dag_run", "log"}
-"""Tables of Airflow with the forms of runs: the runs themselves, and the audit log of the requests."""
+"""Airflow's tables with the forms of runs: the runs, and the audit log."""
 _STORES = ("passwords.json", "simple_auth_manager_passwords.json", "stack.json", "calve.env")
-"""Where the one-machine set-up keeps its own passwords, readable by their owner only."""
+"""The password files of the embedded stack, readable only by their owner."""
 
 
 class CommandLines:
-    """All command lines of this host while a block runs."""
+    """All command lines of this host during a block."""
 
     def __init__(self) -> None:
         self.seen: set[bytes] = set()
@@ -68,7 +68,7 @@ def secrets_of(stack: Stack) -> set[str]:
 
 
 def files_with(home: Path, secrets: set[str]) -> list[str]:
-    """Return the files of the stack, the database's own and the stores of passwords left out, that hold a secret."""
+    """Return the files of the stack that contain a secret, without database files and password files."""
     found = []
     for path in home.rglob("*"):
         is_own = "postgres" in path.relative_to(home).parts[0] or path.name in _STORES
@@ -79,7 +79,7 @@ def files_with(home: Path, secrets: set[str]) -> list[str]:
 
 
 def tables_with(connection: psycopg.Connection[Any], secret: str) -> set[str]:
-    """Return the tables of a database that hold a text in any column."""
+    """Return the tables of a database that contain a string in any column."""
     names = connection.execute(
         "SELECT quote_ident(table_schema) || '.' || quote_ident(table_name), table_name FROM information_schema.tables "
         "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') AND table_type = 'BASE TABLE'"
@@ -107,7 +107,7 @@ def test_secrets_are_found_nowhere(
             "answered": start_dag(
                 "run_statement", {"statement": f"SELECT length('{STATEMENT_SECRET}') AS length, id FROM range(3)"}
             ),
-            # Its session connects to the catalog's database by itself.
+            # The session connects to the catalog's database.
             "maintained": start_dag(
                 "maintain_iceberg", {"tables": ["secrets.orders"], "expire_snapshots": False, "dry_run": False}
             ),
@@ -157,5 +157,5 @@ def test_secrets_are_found_nowhere(
             assert [found for secret in secrets if (found := tables_with(connection, secret))] == []
         assert [tables_with(airflow, secret) for secret in of_forms] == [_FORMS, _FORMS]
         assert tables_with(database, ADDRESS_SECRET) == set()
-        # The journal of what was asked, and of what was answered to each statement.
+        # The journal has the request, and the result of each statement.
         assert tables_with(database, STATEMENT_SECRET) == {"calve_operation", "calve_job"}

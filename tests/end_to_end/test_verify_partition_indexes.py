@@ -24,7 +24,7 @@ COUNT = 50
 
 @pytest.fixture(scope="module")
 def found(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
-    """The run that found a partition without its item, one with a wrong item, and an item without a partition."""
+    """The run that found a partition without an item, one with a wrong item, and an item without a partition."""
     catalog.create_database("verify")
     for name in TABLES:
         indexes = [] if name == WITHOUT else [IndexDefinition(INDEX, ("number",))]

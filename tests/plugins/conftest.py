@@ -1,4 +1,4 @@
-"""Fixtures for tests of what runs inside Airflow, without any of its components running."""
+"""Fixtures for tests of Airflow tasks, without running components of Airflow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def empty_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
-    """A catalog with a database `demo`, which `CALVE_CATALOG_URL` names."""
+    """A catalog with a database `demo`, set in `CALVE_CATALOG_URL`."""
     from catalog import Catalog
 
     url = f"sqlite:///{tmp_path}/catalog.db"
@@ -29,7 +29,7 @@ def empty_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
 
 @pytest.fixture
 def catalog(empty_catalog: Catalog) -> Catalog:
-    """A catalog with a table that has a partition which does not fit an index on its month."""
+    """A catalog with a table that has an invalid partition for an index on its month."""
     from catalog import NewPartition
 
     keys = [("carrier", "string"), ("month", "int")]
@@ -40,7 +40,7 @@ def catalog(empty_catalog: Catalog) -> Catalog:
 
 @pytest.fixture(scope="session")
 def airflow_database() -> None:
-    """Airflow's own tables, for `dag.test()`."""
+    """Airflow's database, for `dag.test()`."""
     from airflow import settings
     from airflow.utils.db import initdb
 
@@ -51,7 +51,7 @@ def airflow_database() -> None:
 
 @pytest.fixture
 def load_dag(airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], DAG]:
-    """A function that makes code a DAG file and returns the DAG of an id in it; `dag.test()` works on the result."""
+    """A function that writes a DAG file and returns one of its DAGs, for `dag.test()`."""
 
     def load(code: str, dag_id: str) -> DAG:
         from airflow.dag_processing.dagbag import DagBag
@@ -69,7 +69,7 @@ def load_dag(airflow_database: None, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="session")
 def java_home() -> Path:
-    """A Java that Spark runs on."""
+    """The home of a Java that Spark supports."""
     from standalone.java import require_java
 
     return require_java()

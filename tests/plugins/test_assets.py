@@ -19,7 +19,7 @@ def context() -> Context:
 
 
 def emitted(context: Context) -> dict[Asset, set[str]]:
-    """What Airflow registers: the keys of those outlets that the task ends with."""
+    """Asset events as Airflow registers them: the keys of a finished task's outlets."""
     values = cast("dict[str, Any]", context)
     return {outlet: values["outlet_events"][outlet].partition_keys for outlet in values["ti"].task.outlets}
 
@@ -120,7 +120,7 @@ def test_consumers_get_one_run_for_each_new_partition_of_their_table(load_dag: C
     }.items():
         assert load.test(run_conf={"table": table, "names": names}).state == "success"
     with create_session() as session:
-        # Other tests of this process may have announced partitions of other tables.
+        # Other tests in this process may have emitted events of other tables.
         own = AssetModel.name.startswith("news.")
         events = select(AssetEvent.partition_key).join(AssetModel, AssetModel.id == AssetEvent.asset_id).where(own)
         keys = session.scalars(events).all()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """Runs the steps of loads of one table, as the DAG does."""
+    """Runs the steps of loads of one table like the DAG."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog, table: str, keys: Mapping[str, str]) -> None:
         from spark_jobs.sessions.session import configure
@@ -111,7 +111,7 @@ def migrator(spark: SparkSession, catalog: Catalog) -> Migrator:
 
 @pytest.fixture(scope="session")
 def iceberg_spark(spark: SparkSession) -> SparkSession:
-    """The session, which has Iceberg's runtime from Maven Central; an error where that cannot be reached."""
+    """The session with Iceberg's runtime from Maven Central; fails if it cannot be downloaded."""
     jars = str(spark.conf.get("spark.jars", ""))
     assert "iceberg-spark-runtime" in jars, "Iceberg's runtime could not be fetched from Maven Central"
     return spark

@@ -1,4 +1,4 @@
-"""A Spark job builds an index on a table that stays in use."""
+"""A Spark job builds an index on a table that is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quality check finds planted defects, in the partitions that have them, and passes what is right."""
+"""The quality check finds defects in the right partitions, and passes all others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RULES: dict[str, Any] = {
 def check(
     spark: Any, catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., dict[str, Any]]:
-    """A function that writes partitions' files, registers them as one load, and checks them."""
+    """A function that writes the files of partitions, registers them as one load, and checks them."""
     monkeypatch.setenv("CALVE_HOME", str(tmp_path / "home"))
     catalog.create_database("shop")
     catalog.create_table(
@@ -66,7 +66,7 @@ def check(
 
 
 def register(catalog: Catalog, operation: str, attempt: int, partitions: list[dict[str, Any]]) -> None:
-    """Add partitions in quarantine, with files of the rows that each one is said to have."""
+    """Add partitions in quarantine, with files of their rows."""
     from catalog.partitions.adding import PartitionAdder
 
     added = []

@@ -1,4 +1,4 @@
-"""Columns that are renamed, added, dropped, reordered and widened: every reader keeps to their ids."""
+"""Columns that are renamed, added, dropped, reordered and widened: all readers use their ids."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.migrating import Migrator
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-"""For what does not depend on the database."""
+"""For tests that do not depend on the database."""
 
 TABLE, RUN = "demo.notes", "rebalance/run"
 RANGE = {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20"}
@@ -180,7 +180,7 @@ def test_a_table_with_a_scheme_is_read_by_ids_before_and_after_a_split(scheme_ta
 def test_a_table_with_nested_columns_keeps_to_the_names_of_their_time(
     catalog: Catalog, session: Any, has_scheme: bool
 ) -> None:
-    """Their files have no field ids, for none of the columns, and are read by the names that belong to the ids."""
+    """Their files have no field ids, and are read by the names that belong to the ids."""
     catalog.create_database("demo")
     columns = [
         ("n", "int"),
@@ -279,7 +279,7 @@ def test_files_are_read_as_each_wider_type(
             assert value == expected or str(value) == expected
 
 
-# --- what files say ---------------------------------------------------------------------------------------------------
+# --- metadata of files ------------------------------------------------------------------------------------------------
 
 
 def data_files(catalog: Catalog) -> list[Path]:
@@ -375,7 +375,7 @@ def test_a_verification_sees_what_a_rewrite_by_other_names_loses(
     rename(scheme_table, "note", "remark")
     steps = Steps(scheme_table, session)
     with monkeypatch.context() as broken:
-        # A rewrite that knows the present names alone.
+        # A rewrite that knows only the current names.
         broken.setattr("spark_jobs.reading.files.file_layout", lambda table, _: table.columns)
         broken.setattr("spark_jobs.reading.files.is_plain_layout", lambda _: True)
         folder = steps.run(rewrite_partitions, RewritePartitionsJob)["folder"]

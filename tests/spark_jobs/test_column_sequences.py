@@ -34,7 +34,7 @@ SEQUENCES = int(os.environ.get("CALVE_TEST_SEQUENCES", "3"))
 STEPS = 9
 STEPS_BETWEEN_READS = 3
 NAMES = ("a", "b", "c", "d")
-"""Few names, so that columns get those of others that were renamed or dropped."""
+"""Few names, so that columns reuse those of renamed or dropped ones."""
 
 WIDER = {"tinyint": "int", "int": "bigint", "float": "double", "varchar(4)": "varchar(9)"}
 TYPES = ("string", *WIDER)
@@ -50,7 +50,7 @@ class ModelColumn:
 
 @dataclass
 class Sequence:
-    """A table under test beside its model: rows are values by column id; the key has the name k."""
+    """A table under test and its model: rows are values by column id; the key is named k."""
 
     spark: Any
     catalog: Catalog
@@ -180,7 +180,7 @@ class Sequence:
         assert ordered(self.read_by_field_ids(ids)) == expected
 
     def filter(self) -> None:
-        """Ask for the rows that have one of a column's values, by `read_table` and in SQL."""
+        """Read the rows with one of a column's values, by `read_table` and in SQL."""
         column = self.random.choice(self.columns)
         values = [row[column.id] for row in self.rows if row.get(column.id) is not None]
         if not values:
@@ -196,7 +196,7 @@ class Sequence:
         assert ordered(map(tuple, answer.collect())) == expected
 
     def read_by_field_ids(self, ids: list[int]) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows that DuckDB reads from the table's files, which tell columns by field ids."""
+        """Yield the rows that DuckDB reads from the table's files by field ids."""
         with duckdb.connect() as connection:
             for path, key in self.files():
                 footer = connection.execute(
@@ -207,13 +207,13 @@ class Sequence:
                     assert self.key not in names
                     names[self.key] = key
                 parts = ", ".join(names.get(number, "NULL") for number in ids)
-                # The key is in the folder's name alone.
+                # The key is only in the folder's name.
                 yield from connection.execute(
                     f"SELECT {parts} FROM read_parquet(?, hive_partitioning = false)", [path]
                 ).fetchall()
 
     def files(self) -> Iterator[tuple[str, str | None]]:
-        """Yield the path of each file, and the key's value if its folder tells that."""
+        """Yield the path of each file, and the key's value if its folder has it."""
         if self.has_scheme:
             location = self.catalog.get_table(self.table).location
             for file in self.catalog.scan_files(self.table).files:
@@ -240,7 +240,7 @@ class Sequence:
 
 
 def ordered(rows: Any) -> list[tuple[Any, ...]]:
-    """Return rows in an order of their own, nulls included."""
+    """Return rows in a defined order, including nulls."""
     return sorted(rows, key=lambda row: [(value is None, str(value)) for value in row])
 
 

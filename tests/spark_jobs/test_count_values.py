@@ -1,4 +1,4 @@
-"""Counted values tell where a partition can be split, and the split settles it."""
+"""Counted values determine how a partition is split; after the split, nothing is proposed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_jobs.writing.scheme_loading import load_rows
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    # What is counted does not depend on the database.
+    # The counts do not depend on the database.
     pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True),
 ]
 

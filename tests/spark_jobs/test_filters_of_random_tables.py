@@ -1,4 +1,4 @@
-"""Random tables of files that different writers wrote: three readers answer filters as the rows themselves do.
+"""Random tables with files of different writers: three readers return the expected rows for filters.
 
 `CALVE_TEST_TABLES=300` runs as many tables, and has Hive write some of them.
 """
@@ -47,7 +47,7 @@ class Kind(NamedTuple):
     """A type of columns.
 
     Attributes:
-        hive: As Spark reads Hive's files.
+        hive: The type in Spark when it reads Hive's files.
         values: Makes a value that is not null.
     """
 
@@ -104,7 +104,7 @@ KINDS = (
     Kind(t.DecimalType(30, 2), "decimal(30,2)", pyarrow.decimal128(12, 2), "decimal(12,2)", _AVRO_DECIMAL, _decimal),
 )
 WITHOUT_ZONE = Kind(t.TimestampType(), "timestamp_ntz", pyarrow.timestamp("us"), "", None, _moment)
-"""Only in Parquet files: pyorc shifts by a zone, and Avro's are instants."""
+"""Only in Parquet files: pyorc converts by time zone, and Avro's are instants."""
 
 Rows = list[list[Any]]
 
@@ -145,7 +145,7 @@ def _write_duckdb(path: Path, kinds: Sequence[Kind], rows: Rows, source: random.
 
 
 def _write_arrow_orc(path: Path, kinds: Sequence[Kind], rows: Rows, source: random.Random) -> None:
-    # Readers of ORC, Hive's too, skip zeros of the other sign (`test_readable_files.py`).
+    # ORC readers, including Hive's, skip zeros of the other sign (`test_readable_files.py`).
     _remove_negative_zeros(rows)
     table = _arrow_table(kinds, rows)
     plain = {pyarrow.large_string(): pyarrow.string()}
@@ -205,9 +205,9 @@ class Filter(NamedTuple):
     """A filter of one column.
 
     Attributes:
-        type: Of the column, as Spark reads it.
-        text: In SQL, with a parameter if there is a value.
-        expected: How many rows there are.
+        type: The column's type in Spark.
+        text: The filter in SQL, with a parameter if there is a value.
+        expected: The expected number of rows.
     """
 
     column: str
@@ -219,11 +219,11 @@ class Filter(NamedTuple):
 
     @property
     def parameters(self) -> list[Any]:
-        """What its text takes."""
+        """The parameters of the text."""
         return [] if self.value is None else [self.value]
 
     def for_spark(self) -> SparkColumn:
-        """Return it for a DataFrame."""
+        """Return the filter for a DataFrame."""
         from pyspark.sql import functions as f
 
         if self.value is None:
@@ -237,15 +237,15 @@ def _folder_name(keys: Sequence[int | None]) -> str:
 
 
 class RandomTable:
-    """A table of up to three files; the same number makes the same one.
+    """A table of up to three files, generated from a number.
 
-    Every other table has a partition key, its last column, and each file a partition of its own.
+    Every second table has a partition key, its last column, and one file in each partition.
 
     Attributes:
-        kinds: Of the columns, the key among them.
-        rows: All of them.
+        kinds: The types of the columns, including the key.
+        rows: All rows.
         paths: The files.
-        writer: What wrote them.
+        writer: The program that wrote the files.
     """
 
     def __init__(self, number: int, folder: Path) -> None:
@@ -278,20 +278,20 @@ class RandomTable:
 
     @cached_property
     def metadata_location(self) -> str:
-        """Where the metadata of the Iceberg table are that the files are."""
+        """The metadata location of the Iceberg table over the files."""
         return write_metadata(self.layout, self.format, self.paths, self.folder, self._key_values)
 
     @property
     def hive_schema(self) -> str:
-        """The columns as Spark reads the Hive table."""
+        """The columns of the Hive table in Spark."""
         return ", ".join(f"{name} {kind.hive}" for name, kind in zip(self.columns, self.kinds, strict=True))
 
     def __str__(self) -> str:
-        """Return its number, its writer and its columns."""
+        """Return the number, the writer and the columns."""
         return f"table {self.number} ({self.writer}: {self.hive_schema})"
 
     def filters(self) -> Iterator[Filter]:
-        """Yield five filters for each column; three fewer for one without values."""
+        """Yield five filters for each column; two for one without values."""
         for number, (name, kind) in enumerate(zip(self.columns, self.kinds, strict=True)):
             values = [row[number] for row in self.rows]
             nans = [value for value in values if isinstance(value, float) and math.isnan(value)]
@@ -309,9 +309,9 @@ class RandomTable:
 
 
 def spark_answers(spark: SparkSession, tables: Sequence[RandomTable]) -> Iterator[str]:
-    """Yield the filters for which the Hive reading or that of Iceberg's reader does not find the rows there are.
+    """Yield the filters for which the Hive reader or Iceberg's reader does not find all rows.
 
-    All tables are asked in one job. The Hive reading is aggregated, which leaves no row group out.
+    All tables are read in one job. The Hive reader aggregates, so that it skips no row groups.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f
@@ -341,7 +341,7 @@ def spark_answers(spark: SparkSession, tables: Sequence[RandomTable]) -> Iterato
 
 
 def spark_failures(spark: SparkSession, tables: Sequence[RandomTable]) -> list[str]:
-    """Return what is wrong in Spark; tables that cannot be read, by name."""
+    """Return the failed filters in Spark; for unreadable tables, their names."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -354,11 +354,11 @@ def spark_failures(spark: SparkSession, tables: Sequence[RandomTable]) -> list[s
 
 
 def other_failures(duck: duckdb.DuckDBPyConnection, table: RandomTable) -> Iterator[str]:
-    """Yield the filters for which PyIceberg or DuckDB does not find the rows there are."""
+    """Yield the filters for which PyIceberg or DuckDB does not find all rows."""
     pyiceberg = StaticTable.from_metadata(table.metadata_location)
     for asked in table.filters():
         text = f"{asked.text} {asked.parameters} in {table}: {asked.expected} row(s)"
-        # PyArrow takes it that a row group whose minimum is its maximum has no NaN.
+        # PyArrow assumes that a row group with equal minimum and maximum has no NaN.
         if not (isinstance(asked.condition, IsNaN) and table.format is FileFormat.PARQUET):
             count = pyiceberg.scan(row_filter=asked.condition).to_arrow().num_rows
             if count != asked.expected:

@@ -1,4 +1,4 @@
-"""Killed in any step and run again, a migration ends as one that nobody disturbed; of two at once, one ends.
+"""A migration that is killed in any step and run again ends like an undisturbed one; of two concurrent ones, one ends.
 
 CALVE_TEST_KILLS=all kills the jobs of each step on both databases.
 """
@@ -42,11 +42,11 @@ REPOSITORY = Path(__file__).parents[2]
 PARTITIONS: dict[tuple[str | None, str | None], list[int]] = {
     (f"c{number}", None if number == 0 else "2025"): [number, 100 + number] for number in range(24)
 }
-"""So many that a stage of one file a task is killed between two of them."""
+"""The number of files: enough that a stage step with one file per task is killed between two of them."""
 
 
 class Died(BaseException):
-    """Goes through every `except Exception`, as a death does."""
+    """Simulates the end of the process: `except Exception` does not catch it."""
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def ends_as_if_undisturbed(catalog: Catalog, url: str, table: Table) -> Iterator
 
 @contextmanager
 def dying_at(point: Point, time_of: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let this thread die when it comes to a point for the first, second, … time."""
+    """End this thread when it reaches a point for the first, second, … time."""
     times = iter(range(1, time_of + 1))
 
     def die() -> None:
@@ -93,7 +93,7 @@ def dying_at(point: Point, time_of: int, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 DEATHS = (
     *((Point.JOURNALED, 1), (Point.STARTED, 1), (Point.METADATA_WRITTEN, 1), (Point.STAGED, 1)),
-    # The steps stage and verify have begun, then those of verify and flip.
+    # First during the steps stage and verify, then during verify and flip.
     *((Point.STARTED, 2), (Point.STARTED, 2), (Point.CHANGED, 1), (Point.COMMITTED, 1)),
 )
 
@@ -122,7 +122,7 @@ def test_a_migration_that_dies_at_one_point_after_the_other_ends_as_one_that_nob
 
 
 def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[], bool]) -> None:
-    """Run a job as spark-submit does, and kill all its processes by `kill -9` in the middle of its work."""
+    """Run a job as spark-submit does, and kill all its processes while it runs."""
     confs = ("spark.ui.enabled=false", "spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=4")
     settings = [f"--conf {each}" for each in confs]
     environment = {
@@ -155,7 +155,7 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
 def test_processes_that_are_killed_in_any_step_are_succeeded_by_others(
     iceberg_spark: SparkSession, migrator: Migrator, catalog: Catalog, catalog_url: str, orders: Table, tmp_path: Path
 ) -> None:
-    """The jobs in the middle of their work; the flip, which is no job, with its transaction open and behind it."""
+    """The jobs while they run; the flip, which is not a job, during its transaction and after it."""
     is_sqlite = catalog_url.startswith("sqlite")
     operations, request = catalog.operations, MigrationRequest()
     scratch = tmp_path / "scratch"
@@ -207,6 +207,6 @@ def test_of_two_migrations_at_once_one_ends_and_the_other_says_why_it_stopped(
     (winner,) = (each for each, outcome in outcomes.items() if isinstance(outcome, dict))
     (lost,) = (outcome for outcome in outcomes.values() if isinstance(outcome, Exception))
     assert outcomes[winner]["files"] == len(PARTITIONS)
-    # Whoever is later by a whole migration finds an Iceberg table.
+    # A migration that starts after the other has ended finds an Iceberg table.
     says = f"operation {winner}" if isinstance(lost, OperationConflictError) else "is an Iceberg table already"
     assert says in str(lost)

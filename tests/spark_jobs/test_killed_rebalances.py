@@ -1,4 +1,4 @@
-"""Killed at any point and run again, a load or a change ends as one that nobody disturbed; readers never notice.
+"""A load or change that is killed at any point and run again ends like an undisturbed one; readers are not affected.
 
 CALVE_TEST_KILLS=all kills each operation at each point on a table of its own, on both databases, by `kill -9` too.
 """
@@ -50,7 +50,7 @@ POINTS = (
     Point.CHANGED,
     Point.COMMITTED,
 )
-"""Those that loads and changes of partitions pass."""
+"""The points in loads and changes of partitions."""
 
 CATALOG_POINTS = (Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.COMMITTED)
 SCHEMES: Mapping[str, dict[str, str]] = {
@@ -63,11 +63,11 @@ Contents = dict[int, list[int]]
 
 
 class Died(BaseException):
-    """Goes through every `except Exception`, as a death does."""
+    """Simulates the end of the process: `except Exception` does not catch it."""
 
 
 Case = tuple[str, PartitionChange | None, tuple[Point, ...]]
-"""The scheme, the change or None for a load, and where it can die."""
+"""The scheme, the change or None for a load, and its points."""
 
 CASES: Mapping[str, Case] = {
     "load": ("range", None, POINTS),
@@ -106,7 +106,7 @@ def run(spark: SparkSession, catalog: Catalog, change: PartitionChange | None) -
 
 
 def contents(catalog: Catalog, where: str | None = None) -> Contents:
-    """Return the numbers of the rows of each partition, in files that a filter needs; by one look into the catalog."""
+    """Return the numbers of the rows of each partition, in files that a filter needs, from one read of the catalog."""
     scan = catalog.scan_files(TABLE, where)
     found: Contents = {}
     for file in scan.files:
@@ -116,7 +116,7 @@ def contents(catalog: Catalog, where: str | None = None) -> Contents:
 
 
 def undisturbed(spark: SparkSession, url: str, folder: Path, case: Case) -> tuple[Contents, list[str]]:
-    """Return what a table holds, and its partitions, after one run that nobody disturbed."""
+    """Return the rows and partitions of a table after an undisturbed run."""
     with Catalog.open(url, warehouse=str(folder / "undisturbed")) as catalog:
         make_table(spark, catalog, case[0])
         run(spark, catalog, case[1])
@@ -138,7 +138,7 @@ def forget(catalog: Catalog, operation: str) -> None:
 
 @contextmanager
 def reader(url: str, *allowed: Contents) -> Iterator[None]:
-    """Read the table again and again during the block: it has the one or the other contents, whatever is asked."""
+    """Read the table repeatedly during the block, with and without filters: it has the old or the new contents."""
     stop, has_looked, problems = threading.Event(), threading.Event(), list[Any]()
     totals = [sorted(number for part in each.values() for number in part) for each in allowed]
 
@@ -146,7 +146,7 @@ def reader(url: str, *allowed: Contents) -> Iterator[None]:
         found = contents(own)
         if found not in allowed:
             problems.append(found)
-        # Those of the partitions and files that a filter needs have all rows that match.
+        # The partitions and files that a filter needs have all matching rows.
         some = {number for part in contents(own, "c >= 12 and c < 18").values() for number in part}
         if not any({n for n in total if 12 <= value_of(n) < 18} <= some for total in totals):
             problems.append(some)
@@ -156,7 +156,7 @@ def reader(url: str, *allowed: Contents) -> Iterator[None]:
             with Catalog.open(url) as own:
                 is_last = False
                 while not is_last and not problems:
-                    # The last look begins after the block.
+                    # The last read begins after the block.
                     is_last = stop.is_set()
                     look(own)
                     has_looked.set()
@@ -167,7 +167,7 @@ def reader(url: str, *allowed: Contents) -> Iterator[None]:
 
     thread = threading.Thread(target=read)
     thread.start()
-    # However slow the machine is, the reader has looked before the block begins.
+    # The reader reads at least once before the block begins.
     has_looked.wait()
     try:
         yield
@@ -193,7 +193,7 @@ def dying_at(point: Point, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def check_disk(catalog: Catalog) -> None:
-    """Expect that vacuum leaves just the files that the catalog knows, and all of them."""
+    """Check that vacuum leaves exactly the files of the catalog."""
     report = catalog.vacuum(grace=timedelta(0))
     assert not report.problems
     root = Path(catalog.get_table(TABLE).location)
@@ -224,7 +224,7 @@ def fresh(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
 def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_nobody_disturbed(
     spark: SparkSession, fresh: Catalog, catalog_url: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A change of the catalog alone runs on both databases in every case; with Spark, half of them on each."""
+    """Changes without Spark run on both databases in all cases; with Spark, half of the cases on each."""
     scheme, change, points = case = CASES[name]
     if not IS_LONG and len(points) > len(CATALOG_POINTS) and is_for_other_database(name, catalog_url):
         pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
@@ -277,7 +277,7 @@ KILLS = [("split a range", Point.FILES_WRITTEN), ("load", Point.CHANGED)]
 def test_a_process_that_is_killed_is_succeeded_by_another(
     spark: SparkSession, fresh: Catalog, catalog_url: str, name: str, point: Point
 ) -> None:
-    """By `kill -9`, with a Spark session of its own, and with a transaction open."""
+    """With SIGKILL, a separate Spark session, and an open transaction."""
     if not IS_LONG and catalog_url.startswith("sqlite") != (point is Point.FILES_WRITTEN):
         pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
     scheme, change, _ = CASES[name]

@@ -1,4 +1,4 @@
-"""Maintenance of Iceberg tables that dies between Iceberg's commit and its own record of it."""
+"""Maintenance of Iceberg tables that is interrupted between Iceberg's commit and its record in the journal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_change_of_the_partition_spec_that_was_committed_is_not_made_again(
         assert report["deaths"] == 4
         assert [answer["rows"] for answer in report["answers"]] == [[]] * 4
         assert report["fields"] == ["bucket[4] id_bucket_4", "truncate[10] year_trunc_10", "identity land"]
-        # A journal of a million orphans has a few of them, and their number.
+        # Of a million orphans, the journal has a few and their number.
         assert report["orphans"] == {"rows": 20, "row_count": 50, "left": 0}
         assert len(report["errors"]) == 2
         assert all("bucket" in error for error in report["errors"])

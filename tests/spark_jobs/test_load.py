@@ -1,4 +1,4 @@
-"""Raw files become partitions: each row once, under its own key values, or the load says why not."""
+"""Raw files are loaded as partitions: each row once, with its key values, or the load reports the error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWar
 HEADER = "country,day,id,amount\n"
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-"""For what no database has a part in."""
+"""For tests that do not depend on the database."""
 
 
 def deliver(folder: Path, name: str, text: str) -> Path:
@@ -40,7 +40,7 @@ def deliver(folder: Path, name: str, text: str) -> Path:
 def rows_on_disk(
     warehouse: Path, table: str = "shop/orders", columns: str = "country, day, id, amount"
 ) -> list[tuple[Any, ...]]:
-    """What an independent reader finds in the table's folder."""
+    """The rows that an independent reader finds in the table's folder."""
     pattern = f"{warehouse}/{table}/*/*/*.parquet"
     query = f"SELECT {columns} FROM read_parquet('{pattern}', hive_partitioning=true, hive_types_autocast=0)"
     return sorted(duckdb.sql(query).fetchall(), key=str)
@@ -282,7 +282,7 @@ def test_json_record_without_a_key_is_refused(
         with pytest.raises(SourceFileError, match=r"a\.json: the record .*\"id\":2.* has no field day"):
             loader.validate(f"op-{dry_run}", source, source_format="json", source_options=options, dry_run=dry_run)
     assert catalog.list_tables() == []
-    # The operator that submitted the job would do so; until then it excludes other first loads.
+    # The operator that submitted the job would do so; until then, other first loads are excluded.
     catalog.operations.fail("op-False", "SourceFileError", "a record has no field day")
     source = deliver(tmp_path / "good", "a.json", text.replace('"US", "id": 2', '"US", "day": null, "id": 2'))
     loader.load(source, source_format="json", source_options=options)
@@ -325,7 +325,7 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
 def test_interrupted_publish_is_finished_by_a_second_one(
     make_loader: Callable[..., Any], catalog: Catalog, warehouse: Path, tmp_path: Path
 ) -> None:
-    """The files have moved, the transaction has not committed: what `kill -9` leaves behind."""
+    """The state after a kill between the moves of files and the commit."""
     loader = make_loader()
     loader.validate("op", deliver(tmp_path / "raw", "a.csv", HEADER + "US,1,1,1\nDE,1,2,2\n"))
     staging = loader.write("op")["staging"]

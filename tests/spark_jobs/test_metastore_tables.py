@@ -1,4 +1,4 @@
-"""Tables that Spark has made in a Hive Metastore: imported as what they are, migrated, and given back."""
+"""Tables that Spark created in a Hive Metastore: import, migration and revert."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def hive_spark(
 
 @pytest.fixture
 def catalog_url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On one database: what the metastore is told is the same."""
+    """On one database, because the metastore gets the same requests."""
     monkeypatch.setenv("CALVE_CATALOG_URL", sqlite_url)
     return sqlite_url
 
@@ -66,7 +66,7 @@ def check(catalog: Catalog, metastore: HiveMetastoreServer) -> None:
     assert {report.outcome for report in reports} == {ImportOutcome.CREATED}
     tables = {table.name: table for table in catalog.list_tables("shop")}
     home = f"file:{metastore.warehouse}/shop.db"
-    # Others wrote the files, so the tables are external here, whatever they are in the metastore.
+    # Calve did not write the files, so the tables are external here, even if they are managed in the metastore.
     assert {name: (table.kind, table.format) for name, table in tables.items()} == {
         "hive": (TableKind.EXTERNAL, FileFormat.ORC),
         "own": (TableKind.EXTERNAL, FileFormat.PARQUET),
@@ -92,7 +92,7 @@ def check(catalog: Catalog, metastore: HiveMetastoreServer) -> None:
 
 @pytest.fixture
 def orders(hive_metastore: HiveMetastoreServer, hive_spark: HiveSpark, tmp_path: Path) -> Iterator[str]:
-    """A table that Spark wrote through the metastore: null and odd keys, and a partition outside of its folder."""
+    """A table that Spark wrote through the metastore: null and unusual keys, and a partition outside its folder."""
     hive_spark.begin()
     for statement in (
         "CREATE DATABASE depot",
@@ -126,7 +126,7 @@ ROWS = "SELECT * FROM depot.orders ORDER BY id"
 
 
 def provider(spark: HiveSpark) -> str:
-    """Return what a table is to Spark."""
+    """Return Spark's description of a table."""
     (found,) = (row[1] for row in spark.rows("DESCRIBE EXTENDED depot.orders") if row[0] == "Provider")
     return str(found)
 
@@ -158,7 +158,7 @@ def test_spark_on_the_metastore_reads_a_migrated_table_as_iceberg_and_a_reverted
     assert provider(hive_spark) == "hive"
     assert hive_spark.rows(ROWS) == rows
 
-    # Once more, and Spark writes into it.
+    # Migrate again, and write with Spark.
     migrator.migrate(orders, flip_source=True, verify=False)
     hive_spark.begin(SESSION_CATALOG)
     hive_spark.rows(f"INSERT INTO {orders} VALUES (61, 'new', 1, 'nl', DATE'2024-03-02')")
@@ -176,7 +176,7 @@ def test_spark_on_the_metastore_reads_a_migrated_table_as_iceberg_and_a_reverted
 
 
 HIVE_READERS = {"spark.sql.hive.convertMetastoreParquet": "false", "spark.sql.hive.convertMetastoreOrc": "false"}
-"""Hive's own readers, in the place of Spark's: they fail over a folder in a table's, or read what is in it."""
+"""Hive's readers instead of Spark's: they fail on a nested folder, or read it."""
 
 
 def test_hives_readers_never_trip_over_what_iceberg_writes_into_a_table_without_partitions(

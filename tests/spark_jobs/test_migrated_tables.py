@@ -1,4 +1,4 @@
-"""Tables that Hive-style Spark wrote, migrated, and read by three readers that share no code with ours."""
+"""Migrated tables of Spark with Hive support, read by three independent readers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Case:
     """A table as Hive has it.
 
     Attributes:
-        is_nested: There are folders inside the table's, or its partitions'.
+        is_nested: Whether the folders of the table or its partitions have subfolders.
     """
 
     format: FileFormat
@@ -70,7 +70,7 @@ class Case:
 
     @property
     def request(self) -> dict[str, Any]:
-        """What is asked of the migration."""
+        """The request of the migration."""
         return {
             "timestamps": "with zone" if self.format is FileFormat.AVRO else None,
             "recursive_directory": "true" if self.is_nested else "fail",
@@ -93,7 +93,7 @@ MIXED_FORMATS = (FileFormat.PARQUET, None, FileFormat.AVRO)
 
 @pytest.fixture(scope="session")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of tables that Hive's own writers wrote in another process, with the rows that Hive reads back."""
+    """A folder of tables that Hive wrote in another process, with the rows that Hive reads."""
     if ready := os.environ.get("HIVE_LAKE"):
         return Path(ready)
     folder = tmp_path_factory.mktemp("lake")
@@ -107,7 +107,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def register(catalog: Catalog, lake: Path, name: str) -> str:
-    """Bring a table of the lake into the catalog; return its name."""
+    """Add a table of the lake to the catalog; return its name."""
     case = CASES[name]
     full_name = f"lake.{name}"
     catalog.create_database("lake")
@@ -136,7 +136,7 @@ def register(catalog: Catalog, lake: Path, name: str) -> str:
 
 
 def plain(value: Any, *, is_char: bool = False) -> Any:
-    """Return a value as all readers can give it: maps as sorted pairs, instants and times without zone as UTC's."""
+    """Return a value in a common form of all readers: maps as sorted pairs, timestamps in UTC."""
     match value:
         case datetime.datetime() if value.tzinfo is not None:
             return value.astimezone(datetime.UTC).replace(tzinfo=None)
@@ -147,20 +147,20 @@ def plain(value: Any, *, is_char: bool = False) -> Any:
         case list():
             return [plain(each) for each in value]
         case float() if value == 0:
-            # DuckDB, and the text of it, do not keep its sign.
+            # DuckDB, and strings, do not keep the sign.
             return 0.0
         case bytes() | bytearray() | memoryview():
             return bytes(value)
         case str() if is_char:
             return value.rstrip(" ")
         case str() if value == NULL_VALUE:
-            # So Hive's reader in Spark gives a null of a partition key.
+            # Hive's reader in Spark returns null keys like this.
             return None
     return value
 
 
 def texts(rows: Iterable[Mapping[str, Any]], case: Case) -> list[str]:
-    """Return rows so that they can be compared, in no order of their own."""
+    """Return rows as a comparable multiset."""
     names = [*case.columns, *case.keys]
     chars = {name for name, text in case.columns.items() if text.startswith("char")}
     return sorted(repr([plain(row[name], is_char=name in chars) for name in names]) for row in rows)
@@ -194,7 +194,7 @@ def pyiceberg_rows(table: Table) -> list[dict[str, Any]]:
 
 
 def avro_rows(table: Table, file: DataFile) -> Iterator[dict[str, Any]]:
-    """Yield the rows of an Avro file with the table's columns, as the specification says that readers find them."""
+    """Yield the rows of an Avro file with the table's columns, by the rules of the specification."""
     mapping = table.name_mapping()
     assert mapping is not None
     names = [each.name for each in table.spec().fields]
@@ -205,7 +205,7 @@ def avro_rows(table: Table, file: DataFile) -> Iterator[dict[str, Any]]:
 
 
 def by_mapping(value: Any, kind: IcebergType, mapping: Sequence[MappedField]) -> Any:
-    """Return a value of a file as the table has it, whose parts have the names that the mapping says."""
+    """Return a value of a file with the table's field names, by the name mapping."""
     fields = {each.field_id: each for each in mapping}
     match kind:
         case _ if value is None:
@@ -246,7 +246,7 @@ def planned_files(table: Table, **scan: Any) -> int:
 
 
 def duckdb_files_and_ids(duck: duckdb.DuckDBPyConnection, location: str, condition: str) -> tuple[int, list[int]]:
-    """Return how many files DuckDB reads for a condition, and the ids that it finds."""
+    """Return the number of files that DuckDB reads for a condition, and the ids that it finds."""
     query = f"SELECT id FROM iceberg_scan('{location}') WHERE {condition} ORDER BY id"
     ((_, plan),) = duck.execute(f"EXPLAIN ANALYZE {query}").fetchall()
     found = re.search(r"Total Files Read: (\d+)", plan)
@@ -255,14 +255,14 @@ def duckdb_files_and_ids(duck: duckdb.DuckDBPyConnection, location: str, conditi
 
 
 def files_read_by_spark(rows: DataFrame) -> int:
-    """Return how many data files Spark planned to read, after an action."""
+    """Return the number of data files that Spark planned to read, after an action."""
     leaf = rows._jdf.queryExecution().executedPlan().collectLeaves().head()
     return int(leaf.metrics().get("resultDataFiles").get().value())
 
 
 @pytest.fixture
 def catalog_url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """On one database: the readers need it for nothing but the pointer."""
+    """On one database, because the readers use it only for the pointer."""
     monkeypatch.setenv("CALVE_CATALOG_URL", postgres_url)
     return postgres_url
 
@@ -303,7 +303,7 @@ FILTERS = (
     (EqualTo("country", "n l"), "country = 'n l'", lambda row: row["country"] == "n l"),
     (EqualTo("day", "1582-10-15"), "day = DATE '1582-10-15'", lambda row: row["day"] == datetime.date(1582, 10, 15)),
     (IsNull("country"), "country IS NULL", lambda row: row["country"] is None),
-    # No partition key: the bounds of the files tell.
+    # Without partition keys, files are pruned by bounds.
     (GreaterThan("id", 115), "id > 115", lambda row: row["id"] > 115),
 )
 

@@ -1,4 +1,4 @@
-"""Migrations through the statement engine, on a real session: what becomes of tables and their files."""
+"""Migrations through the statement engine, on a real session: effects on tables and files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def session(iceberg_spark: SparkSession, catalog: Catalog) -> Iterator[Session]:
 
 
 def refused(session: Session, text: str) -> tuple[str, str | None]:
-    """Return the error's class, and the text at the place that it points at."""
+    """Return the error's class, and the text at its position."""
     with pytest.raises(CatalogError) as caught:
         session.execute(text)
     place = caught.value.position

@@ -1,4 +1,4 @@
-"""Which columns of data files Iceberg's readers read as Hive's do, scanned and filtered: what the stage lets pass."""
+"""Columns of data files that Iceberg's readers scan and filter as Hive's do, and that the stage step accepts."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ DECIMALS = [Decimal("1.25"), Decimal("-3.50"), None]
 
 
 class Case(NamedTuple):
-    """A file with a column, and what it is in the table.
+    """A file with a column, and the column's type in the table.
 
     Attributes:
         write: Writes rows of `id`, from 0, and the values.
-        condition: In SQL, which the first value alone fulfils.
+        condition: A condition in SQL that only the first value meets.
     """
 
     format: FileFormat
@@ -157,14 +157,14 @@ CASES = {
 
 
 def metadata_of(case: Case, folder: Path) -> str:
-    """Write a file and the metadata of the Iceberg table that it is; return their location."""
+    """Write a file and the metadata of an Iceberg table over it; return its location."""
     path = folder / f"f.{case.format}"
     case.write(path, case.values)
     return write_metadata(layout({"id": LongType(), "c": case.type}), case.format, [path], folder)
 
 
 def rows_by_id(rows: Iterable[Sequence[Any]]) -> list[str]:
-    """Return rows so that they can be compared: NaN is equal to itself, and instants are those of UTC."""
+    """Return comparable rows: NaN equals NaN, and timestamps are in UTC."""
     plain = (
         (number, value.replace(tzinfo=None) if isinstance(value, datetime.datetime) else value)
         for number, value in sorted(rows, key=lambda row: row[0])
@@ -204,7 +204,7 @@ def test_readers_find_what_the_file_has(
     if nans:
         assert rows_by_id(map(tuple, rows.where("isnan(c)").collect())) == nans
         assert scanned(row_filter=IsNaN("c")) == nans
-    # DuckDB wants another package to show instants.
+    # DuckDB needs another package to return instants.
     if case.format is FileFormat.PARQUET and not isinstance(case.type, TimestamptzType):
         query = f"SELECT id, c FROM iceberg_scan('{location}')"
         assert rows_by_id(duck.execute(query).fetchall()) == everything
@@ -224,7 +224,7 @@ def test_zeros_in_orc_files_are_filtered_as_in_hive(
     for condition in ("c = 0.0D", "c = CAST('-0.0' AS DOUBLE)", "c >= 0.0D", "c <= CAST('-0.0' AS DOUBLE)"):
         expected = rows_by_id(map(tuple, hive.where(condition).collect()))
         assert rows_by_id(map(tuple, iceberg.where(condition).collect())) == expected, condition
-    # The bounds in manifests hide none.
+    # The bounds in manifests include all values.
     table = StaticTable.from_metadata(location)
     for zero in (0.0, -0.0):
         assert len(list(table.scan(row_filter=EqualTo("c", zero)).plan_files())) == 1
@@ -255,7 +255,7 @@ def test_nulls_inside_of_null_structs_in_orc_files_are_filtered_as_in_hive(
     [
         (pyarrow.float32(), FloatType(), 2),
         (pyarrow.float64(), DoubleType(), 2),
-        # Spark pushes no filter into files of another type, and Iceberg does.
+        # Spark does not push filters down to files of another type; Iceberg does.
         (pyarrow.float32(), DoubleType(), 3),
     ],
 )

@@ -1,4 +1,4 @@
-"""The jobs that write a rebalancing plan's new files and compare them with the old ones, one after the other."""
+"""The jobs that write the new files of a rebalancing plan, and compare them with the old ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spark_jobs.writing.scheme_loading import load_rows
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-"""For what does not depend on the database."""
+"""For tests that do not depend on the database."""
 
 TABLE, RUN = "shop.orders", "rebalance_partitions/run"
 SPLIT = SplitPartition(1, ("50", "100"))
@@ -42,7 +42,7 @@ COLUMNS = [
 
 @pytest.fixture
 def make_table(catalog: Catalog, spark: Any) -> Callable[..., None]:
-    """A function that makes the table, with 300 rows of amounts from 0 to 149, and nulls."""
+    """A function that creates the table with 300 rows, with amounts from 0 to 149 and nulls."""
 
     def make(properties: dict[str, str]) -> None:
         catalog.create_database("shop")
@@ -71,7 +71,7 @@ def load(catalog: Catalog, spark: Any, count: int, operation_id: str = "load") -
 
 
 def replace(path: Path, table: pa.Table) -> None:
-    """Write a file anew, without the checksum that Hadoop keeps beside it on a local disk."""
+    """Rewrite a file, and delete the checksum file that Hadoop writes on a local disk."""
     pq.write_table(table, path)
     path.with_name(f".{path.name}.crc").unlink()
 
@@ -83,7 +83,7 @@ def contents(spark: Any, catalog: Catalog) -> list[str]:
 
 
 class Steps:
-    """Runs the jobs of one operation as the tasks of the DAG do."""
+    """Runs the jobs of one operation like the tasks of the DAG."""
 
     def __init__(self, catalog: Catalog, spark: Any, change: PartitionChange) -> None:
         self.catalog = catalog
@@ -108,7 +108,7 @@ class Steps:
         return self.run(verify_rewrite, self.job(VerifyRewriteJob, folder=folder))
 
     def files(self, folder: str) -> dict[str, Path]:
-        """The new data files, by the partition whose folder they are in."""
+        """The new data files by partition, according to their folder."""
         root = Path(self.catalog.get_table(TABLE).location) / folder
         return {path.parent.name.partition("=")[2]: path for path in sorted(root.glob("*/*.parquet"))}
 
@@ -197,7 +197,7 @@ def test_value_that_differs_fails_the_verification(spark: Any, orders: Catalog) 
 
 @on_sqlite
 def test_null_that_changes_places_with_a_value_fails_the_verification(spark: Any, catalog: Catalog) -> None:
-    """Spark's hash skips nulls."""
+    """Spark's hash ignores nulls."""
     catalog.create_database("shop")
     scheme = scheme_from_properties(Column("amount", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "100, 120"})
     columns = [("first", "string"), ("last", "string"), ("amount", "int")]

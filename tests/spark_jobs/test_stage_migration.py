@@ -33,7 +33,7 @@ NAME = "shop.orders"
 
 @pytest.fixture
 def catalog_url(sqlite_url: str) -> str:
-    """On one database: what a stage asks of the catalog is tested there, on both."""
+    """On one database, because the tests of the catalog cover both."""
     return sqlite_url
 
 
@@ -46,7 +46,7 @@ def write_file(path: Path, ids: list[int], **columns: Any) -> Path:
 
 @pytest.fixture
 def orders(catalog: Catalog) -> Path:
-    """A table of four partitions, one elsewhere, with nine files; its location."""
+    """A table of four partitions, one with another location, with nine files; returns its location."""
     catalog.create_database("shop")
     table = catalog.create_table(NAME, columns=[("id", "bigint")], partition_keys=[("day", "int")])
     root = Path(table.location)
@@ -63,14 +63,14 @@ def orders(catalog: Catalog) -> Path:
 
 
 def snapshot(root: Path) -> dict[str, str]:
-    """Return path → checksum of all files of the table, elsewhere too."""
+    """Return path → checksum of all files of the table, in all locations."""
     files = (each for each in root.parent.rglob("*") if each.is_file())
     return {str(each.relative_to(root.parent)): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
 
 
 @pytest.fixture
 def untouched(orders: Path, catalog: Catalog) -> Iterator[None]:
-    """The table's files and rows are those of before when the test has ended."""
+    """Check that the test did not change the table's files and rows."""
     table, partitions = catalog.get_table(NAME), list(catalog.get_partitions(NAME))
     yield
     assert catalog.get_table(NAME) == table

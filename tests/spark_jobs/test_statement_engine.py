@@ -1,4 +1,4 @@
-"""Statements that read and write rows, on a real session: what they do, answer and refuse."""
+"""Statements that read and write rows, on a real session: effects, results and refusals."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rows(session: Session, text: str) -> list[list[Cell]]:
 
 
 def refused(session: Session, text: str) -> tuple[str, str | None, str]:
-    """Return the error's class, the text at the place that it points at, and its message."""
+    """Return the error's class, the text at its position, and its message."""
     with pytest.raises(CatalogError) as caught:
         session.execute(text)
     place = caught.value.position
@@ -197,7 +197,7 @@ def test_selects_are_inserted_by_the_order_of_their_columns(session: Session) ->
     ):
         assert refused(session, text)[0] == error
     assert rows(session, "SELECT count(*) FROM copy UNION ALL SELECT count(*) FROM logs") == [[4], [7]]
-    # Nothing holds the tables after errors.
+    # No operation holds the tables after errors.
     run(session, "DROP TABLE logs", "DROP TABLE copy PURGE")
 
 
@@ -411,7 +411,7 @@ def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Pa
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["ok"] for answer in answers] == [True, True, True, True, False, True, True, False, True]
     assert (answers[4]["error"], answers[4]["position"]) == ("InvalidQueryError", 7)
-    # A process of its own has no package of Avro that another test brought.
+    # A separate process does not have the Avro package of another test.
     assert answers[7]["error"] == "InvalidConfigurationError"
     assert re.search(r"org\.apache\.spark:spark-avro_2\.13:4.*spark\.jars\.packages", answers[7]["message"])
     assert answers[8]["rows"] == [[6]]

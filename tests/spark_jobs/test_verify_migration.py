@@ -30,7 +30,7 @@ COLUMNS = [("id", "bigint"), ("amount", "decimal(9,2)"), ("code", "char(4)")]
 
 @pytest.fixture
 def catalog_url(sqlite_url: str) -> str:
-    """On one database, because the comparison asks nothing of it."""
+    """On one database, because the comparison does not use it."""
     return sqlite_url
 
 
@@ -71,10 +71,10 @@ def test_the_same_rows_are_the_same(migrator: Migrator, orders: Path, iceberg_sp
 def test_differences_are_named_by_partition_and_column(
     migrator: Migrator, orders: Path, iceberg_spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The files change behind the back of the stage, which looked at others."""
+    """The files change after the stage step."""
     operation_id = migrator.begin(NAME)
     migrator.stage(operation_id)
-    # The Iceberg table goes on reading a copy of what was there.
+    # The Iceberg table reads a copy of the old files.
     _metadata_over_copies(migrator, operation_id, orders, tmp_path / "copies")
     write(orders / "kind=a" / "day=2" / "x.parquet", [20, 21, 23], code=["ab", None, "ab"])
     write(orders / "kind=a" / "day=3" / "y.parquet", [4])
@@ -118,7 +118,7 @@ def _change_id(**change: dict[int, Any]) -> Callable[[FileFacts], FileFacts]:
         (_change_id(lower_bounds={1: struct.pack("<q", 21)}), "column id: lower bound 21 for 20 in the rows of"),
         (_change_id(upper_bounds={1: struct.pack("<q", 21)}), "column id: upper bound 21 for 22 in the rows of"),
         (_change_id(upper_bounds={3: b"aa"}), "column code: upper bound aa for ab in the rows of"),
-        # As ORC files of Hive have the texts of a char(n).
+        # As in Hive's ORC files with a char(n).
         (_change_id(lower_bounds={3: b"ab  "}), "column code: lower bound ab   for ab in the rows of"),
         (_change_id(null_counts={1: 3}), "column id: null count 3 for 0 in the rows of"),
         (_change_id(value_counts={3: 4}), "column code: value count 4 for 3 in the rows of"),
@@ -191,7 +191,7 @@ def test_wrong_metrics_of_floating_and_nested_columns(
 
 
 def _without_null_counts(facts: FileFacts) -> FileFacts:
-    """Return facts whose bounds tell a metadata delete that it may remove nulls."""
+    """Return facts with bounds by which a metadata delete would remove nulls."""
     return replace(facts, null_counts={})
 
 
@@ -206,7 +206,7 @@ def _swap_columns(facts: FileFacts) -> FileFacts:
 
 
 def _summary(position: int, **change: Any) -> Callable[[WrittenManifest], WrittenManifest]:
-    """Return what replaces facts of one partition key in a manifest list."""
+    """Return a function that replaces facts of one partition key in a manifest list."""
 
     def changed(manifest: WrittenManifest) -> WrittenManifest:
         before = manifest.partitions[position]
@@ -269,7 +269,7 @@ def test_rows_that_a_footer_hides_from_filters_are_named_by_column_and_file(
 def test_questions_are_answered_for_every_type_of_column(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, file_format: str
 ) -> None:
-    """Values that other programs than Spark cannot hold, and those that are equal and have other bits."""
+    """Values that only Spark supports, and equal values with different bits."""
     # Iceberg's reader of ORC counts days before 1582 in another calendar.
     first_date = "date'1600-01-01'" if file_format == "orc" else "date'-0300-01-01'"
     types = {
@@ -304,7 +304,7 @@ def test_questions_are_answered_for_every_type_of_column(
 def test_tables_of_arrays_and_maps_and_keys_of_any_sign_are_verified(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, keys: list[tuple[str, str]]
 ) -> None:
-    """Without keys, filters can ask for no column; and -0.0 has another text than 0.0, which is equal."""
+    """Without keys, filters have no key columns; and -0.0 and 0.0 are equal, but have different strings."""
     catalog.create_database("shop")
     columns = [("l", "array<string>"), ("m", "map<char(4),int>")]
     table = catalog.create_table(NAME, columns=columns, partition_keys=keys)
@@ -348,7 +348,7 @@ def test_long_texts_and_those_that_are_no_utf_8_are_verified(
 
 
 def test_rows_of_one_file_are_measured_as_one() -> None:
-    """However many batches they come in, and however long their texts are."""
+    """With any number of batches and any length of strings."""
     from pyiceberg.types import LongType, StringType
 
     from spark_jobs.checking.file_metrics import _Field, _measured
@@ -415,7 +415,7 @@ def _metadata_over_copies(
     """Replace the staged metadata by those of copies of the files, with changed facts, or a changed manifest list.
 
     Args:
-        of: Part of the paths of the files whose facts to change.
+        of: A part of the paths of the files to change.
 
     Returns:
         Their location.
@@ -545,7 +545,7 @@ def test_checksums_do_not_depend_on_the_order_of_rows(spark: SparkSession) -> No
     first, second = spark.createDataFrame(rows, schema), spark.createDataFrame(rows[::-1], schema)
     same = compare(first, second.repartition(3), ["a", "b", "m"], ["k"])
     assert (same.difference_count, same.partition_count, same.row_count) == (0, 3, 5)
-    # The same values in each column, but in other rows.
+    # The same values in each column, but in different rows.
     swapped = [(1, "b", {"x": 1}, 0), (2, "a", {"x": 1}, 0)], [(1, "a", {"x": 1}, 0), (2, "b", {"x": 1}, 0)]
     sides = [spark.createDataFrame(rows, schema) for rows in swapped]
     other = compare(sides[0], sides[1], ["a", "b", "m"], ["k"])

@@ -1,4 +1,4 @@
-"""A Spark job compares an index with its table, repairs it when asked, and records what it found."""
+"""A Spark job compares an index with its table, repairs it if requested, and records the result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def start(catalog: Catalog, *, repair: bool = False, operation_id: str = "verify
 
 
 def damage(catalog: Catalog) -> None:
-    """Take the item of day 1, move that of day 2, and give one to a partition that never was."""
+    """Delete the item of day 1, change that of day 2, and add one of a partition that does not exist."""
     index_id = catalog.get_partition_index(TABLE, INDEX).id
     first, second = (catalog.get_partition(TABLE, (f"c{day}", str(day))).id for day in (1, 2))
     with catalog.storage.write() as connection:

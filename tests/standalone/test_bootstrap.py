@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Record the steps that the set-up takes, in place of taking them."""
+    """Record the steps of the set-up instead of running them."""
     taken: list[str] = []
 
     def create(venv: Path) -> None:

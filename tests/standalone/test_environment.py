@@ -24,7 +24,7 @@ def as_the_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_all_that_is_put_below_landing_may_be_loaded_and_nothing_beside_it(as_the_stack: Path) -> None:
-    # What the demo's chapter about wrong files delivers.
+    # The file of the demo's section on invalid partitions.
     require_location(str(as_the_stack / "landing" / "wrong" / "flights-2013-foo.csv"))
     require_location(str(as_the_stack / "warehouse" / "demo"))
     for beside in ("landings", "airflow"):

@@ -96,7 +96,7 @@ def test_data_survive_a_killed_postmaster(server: PostgresServer) -> None:
         assert time.monotonic() < deadline, "the killed server is still there"
         time.sleep(0.01)
     server.start()
-    assert server.url("kept") == url, "whoever holds the URL must be able to go on"
+    assert server.url("kept") == url, "clients must be able to use the URL again"
     with psycopg.connect(libpq(url)) as connection:
         assert connection.execute("SELECT n FROM numbers").fetchone() == (7,)
 

@@ -19,7 +19,7 @@ from standalone.processes import (
 from standalone.state import StackState, write_private
 
 SLEEP = "import time; time.sleep(600)"
-# Starts a child that leaves the session, as a Spark job does, and another that ignores TERM.
+# Starts a child that leaves the session, as a Spark job does, and another that ignores SIGTERM.
 PARENT = f"""
 import signal, subprocess, sys, time
 subprocess.Popen([sys.executable, "-c", "{SLEEP}"], start_new_session=True)

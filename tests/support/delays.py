@@ -1,4 +1,4 @@
-"""Tables of delays with a partition scheme, loaded without Spark, and what an independent reader finds in them."""
+"""Tables of delays with a partition scheme, loaded without Spark, and an independent reader of their files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOUNDS = ((1, "0"), (2, "30"), (3, "60"))
 
 
 def make_delays(catalog: Catalog, name: str, count: int = 900) -> None:
-    """Make a table of ranges, with delays from -20 to 69."""
+    """Create a table of ranges with delays from -20 to 69."""
     catalog.create_database(name.partition(".")[0], if_not_exists=True)
     scheme = RangeScheme("delay", "int", (), 4, BOUNDS)
     catalog.create_table(name, columns=[("id", "bigint"), ("delay", "int")], scheme=scheme)
@@ -31,7 +31,7 @@ def make_delays(catalog: Catalog, name: str, count: int = 900) -> None:
 
 
 def load_delays(catalog: Catalog, name: str, delays: Iterable[int]) -> None:
-    """Add rows, a file for each partition."""
+    """Add rows in one file for each partition."""
     table = catalog.get_table(name)
     scheme = table.scheme
     assert scheme is not None

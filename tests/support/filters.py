@@ -1,4 +1,4 @@
-"""Random tables, partitions and filters, and what a database of its own answers: the oracle of the property tests."""
+"""Random tables, partitions and filters, and an SQLite database as oracle for property tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEY_TYPES = (
 )
 KEY_NAMES = ("origin", "Year", "day", "k_4")
 
-# Longer than an index key may be: two that differ only behind the cut, one whose cut splits a character.
+# Strings longer than index keys: two that differ only after the cut, and one in which the cut splits a character.
 LONG = ("x" * 1100 + "a", "x" * 1100 + "b", "x" + "中" * 400)
 SPELLINGS = {
     "tinyint": ("1", "01", "+1", "-1", "0", "2", "3", "127", "-128"),
@@ -87,7 +87,7 @@ UNFIT = {
 
 @dataclass(frozen=True)
 class Given:
-    """A table's key types and indexes, the partitions to add, and the filters to ask."""
+    """A table's key types and indexes, its partitions, and the filters to test."""
 
     key_types: tuple[str, ...]
     indexes: tuple[tuple[int, ...], ...]
@@ -96,13 +96,13 @@ class Given:
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """Names of the keys, as the table is created with them."""
+        """The names of the partition keys."""
         return KEY_NAMES[: len(self.key_types)]
 
 
 @dataclass(frozen=True)
 class Filter:
-    """One filter twice: in the catalog's language, and as SQLite reads it, with parameters."""
+    """A filter in the catalog's language, and in SQLite's SQL with parameters."""
 
     text: str
     sql: str
@@ -110,12 +110,12 @@ class Filter:
 
 
 def stored(key_type: str, text: str | None) -> int | str | None:
-    """Return what SQLite keeps for a partition's text; an empty one is null, as for Hive."""
+    """Return the value that SQLite stores for a partition's string; an empty one is null, as in Hive."""
     return comparable(key_type, text or None)
 
 
 def comparable(key_type: str, text: str | None) -> int | str | None:
-    """Return what SQLite compares for a text; None for null, and for what is not of another type."""
+    """Return the value that SQLite compares for a string; None for null, and for strings that are not of the type."""
     if text is None or text == NULL_VALUE:
         return None
     if key_type in TEXT_TYPES:
@@ -137,7 +137,7 @@ def comparable(key_type: str, text: str | None) -> int | str | None:
 
 
 def _floating(key_type: str, text: str) -> tuple[bool, float]:
-    """Return what numbers sort by: a NaN is above all others, which no database here can store."""
+    """Return a sort key of a number: NaN, which the databases cannot store, is greater than all others."""
     number = float(text)
     if key_type == "float" and math.isfinite(number):
         number = math.inf if number > 1e39 else struct.unpack("f", struct.pack("f", number))[0]
@@ -148,10 +148,10 @@ _RANKS = {kind: sorted({_floating(kind, text) for text in SPELLINGS[kind]}) for 
 
 
 class Oracle:
-    """The same partitions in an SQLite table of typed columns, which knows nothing of Calve."""
+    """The same partitions in an SQLite table with typed columns, independent of Calve."""
 
     def __init__(self, key_types: Sequence[str], rows: Sequence[Sequence[str | None]]) -> None:
-        """Create the table; a row's number is its position."""
+        """Create the table; the number of a row is its position."""
         self._database = sqlite3.connect(":memory:")
         self._database.execute("PRAGMA case_sensitive_like = ON")
         columns = [
@@ -166,7 +166,7 @@ class Oracle:
             self._database.execute(f"INSERT INTO partition VALUES ({marks})", (number, *typed))
 
     def __enter__(self) -> Oracle:
-        """Return the oracle, to be closed at the end of the block."""
+        """Return the oracle, which is closed at the end of the block."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -180,7 +180,7 @@ class Oracle:
 
 
 def distinct(key_types: Sequence[str], rows: Sequence[tuple[str | None, ...]]) -> list[tuple[str | None, ...]]:
-    """Return the rows without those that spell the same partition again."""
+    """Return the rows without other spellings of the same partition."""
     kept: dict[tuple[object, ...], tuple[str | None, ...]] = {}
     for row in rows:
         unfit = [
@@ -193,7 +193,7 @@ def distinct(key_types: Sequence[str], rows: Sequence[tuple[str | None, ...]]) -
 
 
 def fits(given_: Given, row: Sequence[str | None]) -> bool:
-    """Say whether every index of the table admits a partition."""
+    """Return whether all indexes of the table accept a partition."""
     indexed = {position for keys in given_.indexes for position in keys}
     return all(position < len(row) and row[position] not in UNFIT[given_.key_types[position]] for position in indexed)
 
@@ -203,7 +203,7 @@ def fits(given_: Given, row: Sequence[str | None]) -> bool:
 
 @dataclass(frozen=True)
 class Domain:
-    """What one case draws from: for each key its type and a few spellings, so that filters and partitions meet."""
+    """The values of one case: the type and a few spellings for each key, so that filters match partitions."""
 
     key_types: tuple[str, ...]
     spellings: tuple[tuple[str, ...], ...]
@@ -221,7 +221,7 @@ def _quoted(text: str) -> list[str]:
 
 @st.composite
 def _literal(draw: st.DrawFn, domain: Domain, position: int) -> tuple[str, int | str | None]:
-    """A literal of a key's type, as it is written and as SQLite gets it."""
+    """A literal of a key's type, as text and as SQLite's value."""
     key_type, usual = domain.key_types[position], st.sampled_from(domain.spellings[position])
     text = draw(usual | usual | usual | st.sampled_from(SPELLINGS[key_type]))
     forms = _quoted(text)
@@ -318,7 +318,7 @@ def _leaves(domain: Domain) -> st.SearchStrategy[Filter]:
 
 
 def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
-    """Anything, joined by AND, OR and NOT."""
+    """Any conditions, combined by AND, OR and NOT."""
     return st.recursive(
         _leaves(domain),
         lambda inner: (
@@ -331,7 +331,7 @@ def _nested(domain: Domain) -> st.SearchStrategy[Filter]:
 
 @st.composite
 def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
-    """Some values of the first keys of an index, one of which may be left out; then perhaps a range, or anything."""
+    """Values for the first keys of an index, one of which may be missing, and optionally another condition."""
     equal_count = draw(st.integers(0, min(3, len(index))))
     skipped = draw(st.sampled_from([None, None, None, *range(equal_count)]))
     parts = [draw(_some_values(domain, position)) for at, position in enumerate(index[:equal_count]) if at != skipped]
@@ -346,7 +346,7 @@ def _indexable(draw: st.DrawFn, domain: Domain, index: Sequence[int]) -> Filter:
 
 
 def _some_values(domain: Domain, position: int) -> st.SearchStrategy[Filter]:
-    """One value of a key, or a few, or all but a few."""
+    """A condition on one key: one value, a few values, or all except a few."""
     equal = _comparison(domain, position, ["="])
     few = st.lists(equal, min_size=2, max_size=3).map(lambda parts: _joined(parts, "or"))
     return st.one_of(equal, equal, few, _in(domain, position), few.map(_negated), _is_null(position))

@@ -1,6 +1,6 @@
-"""Throw a lot of text at the parser of filters: it may only raise its own errors, and quickly.
+"""Fuzz tests of the filter parser: it must raise only its own errors, in a short time.
 
-The suite runs a few thousand inputs; by hand: `python -m tests.support.fuzz_expressions 1000000`.
+The suite runs a few thousand inputs; to run more: `python -m tests.support.fuzz_expressions 1000000`.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CLAUSES = (
 
 
 def inputs(seed: int) -> Iterator[str]:
-    """Yield random texts without end: valid ones, damaged ones, heaps of tokens, and now and then a very long one."""
+    """Yield random texts without end: valid ones, damaged ones, random tokens, and sometimes a very long one."""
     chance = random.Random(seed)
     while True:
         kind = chance.random()
@@ -111,10 +111,10 @@ def _repeated(chance: random.Random) -> str:
 
 
 def fuzz(count: int, seed: int = 0) -> tuple[Counter[str], float, str]:
-    """Parse so many inputs.
+    """Parse a number of inputs.
 
     Returns:
-        How often each outcome was seen, and the longest time in seconds, with its input.
+        The count of each outcome, and the longest time in seconds with its input.
 
     Raises:
         Exception: Any error that is not an `ExpressionError`, with the input as its note.

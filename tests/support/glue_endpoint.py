@@ -1,4 +1,4 @@
-"""A Glue endpoint on this machine: moto's server, over real HTTP."""
+"""A local Glue endpoint: moto's server over HTTP."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT_ONCE = 100
 
 
 def columns(*pairs: tuple[str, str]) -> list[dict[str, str]]:
-    """Return columns as Glue writes them."""
+    """Return columns in Glue's format."""
     return [{"Name": name, "Type": text} for name, text in pairs]
 
 
@@ -59,11 +59,11 @@ class GlueEndpoint:
         self.client = boto3.client("glue", region_name="eu-west-1", endpoint_url=self.url)
 
     def source(self, path: str = "") -> str:
-        """Return the address of the endpoint as a source."""
+        """Return the endpoint's address as an import source."""
         return f"glue://eu-west-1{path}?endpoint_url={self.url}"
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Delete all databases and tables."""
         with urlopen(Request(f"{self.url}/moto-api/reset", method="POST")):
             pass
 
@@ -73,7 +73,7 @@ class GlueEndpoint:
         self.client.create_table(DatabaseName=database, TableInput=said)
 
     def add_partitions(self, database: str, name: str, partitions: Iterator[Mapping[str, Any]]) -> None:
-        """Add partitions, as Glue writes them."""
+        """Add partitions in Glue's format."""
         while batch := list(islice(partitions, _AT_ONCE)):
             answer = self.client.batch_create_partition(DatabaseName=database, TableName=name, PartitionInputList=batch)
             assert not answer.get("Errors"), answer["Errors"]
@@ -81,7 +81,7 @@ class GlueEndpoint:
 
 @contextmanager
 def running_glue() -> Iterator[GlueEndpoint]:
-    """Run an endpoint on a free port of this machine."""
+    """Run an endpoint on a free local port."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

@@ -1,6 +1,6 @@
-"""A program that writes files as Hive does: for each `….<format>.arrow` below a folder, the file without that ending.
+"""A program that writes files with Hive: for each `….<format>.arrow` in a folder, the file without that suffix.
 
-Run by a test in a process of its own, because Hive's support is a property of a whole JVM.
+A test runs it in a separate process, because Hive support applies to the whole JVM.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow
 from tests.support.hive_lake import hive_session
 
 COLUMNS = b"columns"
-"""The key of a schema's metadata under which the columns stand, as CREATE TABLE has them."""
+"""The key of the schema metadata with the columns in the syntax of CREATE TABLE."""
 ENDING = ".arrow"
 
 

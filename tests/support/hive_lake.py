@@ -1,6 +1,6 @@
-"""A program that writes tables as Hive-style Spark does, with its own metastore, and says what it reads back.
+"""A program that writes tables with Spark's Hive support and an embedded metastore, and stores the rows that it reads.
 
-Run by a test in a process of its own, because Hive's support is a property of a whole JVM.
+A test runs it in a separate process, because Hive support applies to the whole JVM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ AFTER = """
     id bigint, note string, n bigint, f double, d decimal(18,2), st struct<a:int,b:string>,
     ar array<struct<a:int,b:string>>, ma map<string,struct<a:int,b:string>>, added date
 """
-"""Columns in another order, one dropped, one added, three of wider types, and structs with a field more."""
+"""The columns reordered, with one dropped, one added, three widened, and structs with an additional field."""
 
 ROWS_BEFORE = """
     SELECT /*+ REPARTITION(1) */ 'gone', CAST(id AS int) AS n, id / 4F, id * 1.25BD, named_struct('a', id),
@@ -115,8 +115,8 @@ class Lake:
         self.spark.sql(f"INSERT INTO {name} {partition} {select}")
 
     def all_types(self, name: str, stored: str) -> None:
-        """All types, one key, values that have to be escaped, nulls, and a partition at a location of its own."""
-        # A char in an ORC file is refused: no filter of Iceberg's readers finds its values.
+        """All types, one key, values that are escaped, nulls, and a partition with another location."""
+        # A char in an ORC file is refused, because filters of Iceberg's readers do not find its values.
         self.create(name, TYPES.replace("char(5)", "varchar(5)", 1) if stored == "ORC" else TYPES, "k string", stored)
         keys = f"array({', '.join(map(sql_text, ODD_TEXTS))})"
         self.insert(name, "k", f"SELECT *, explode({keys}) AS k FROM ({ROWS}) DISTRIBUTE BY k")
@@ -125,7 +125,7 @@ class Lake:
         self.insert(name, "k = 'far'", ROWS)
 
     def flat(self, name: str, stored: str) -> None:
-        """No keys, files of before and after the columns changed, and folders inside."""
+        """No keys, files from before and after a change of the columns, and nested folders."""
         self.create(f"{name}_before", BEFORE, "", stored, at=name)
         self.insert(f"{name}_before", "", f"SELECT * FROM ({ROWS_BEFORE})")
         self.create(name, AFTER, "", stored)
@@ -133,32 +133,32 @@ class Lake:
             self.insert(name, "", f"SELECT * FROM ({ROWS_AFTER})")
 
     def capitals(self, name: str, stored: str) -> None:
-        """Files whose names have capitals, which those of a metastore never have."""
+        """Files whose column names have capitals, unlike those in a metastore."""
         columns = "id bigint, note string, part struct<name:string>"
         if stored == "AVRO":
-            # Hive's writer keeps to a schema that the table brings with it, and its reader needs that.
+            # Hive's writer uses the schema in the table's properties, which its reader needs.
             self.create(name, columns, "", stored, properties=f"'avro.schema.literal' = '{AVRO_SCHEMA}'")
             self.insert(name, "", "SELECT id, concat('n', id), struct('x' AS name) FROM range(10)")
             return
         self.create(name, columns, "", stored)
-        # Spark's own writer keeps the names of its rows.
+        # Spark's writer uses the column names of the DataFrame.
         rows = self.spark.range(10).selectExpr("concat('n', id) AS Note", "id AS ID", "struct('x' AS Name) AS Part")
         rows.repartition(1).write.format(stored).mode("append").save(str(self.location(name)))
 
     def two_keys(self, name: str, stored: str) -> None:
-        """As `flat`, with files of before and after in each partition."""
+        """As `flat`, with files from before and after the change in each partition."""
         keys, of_row = "flag boolean, rate decimal(5,2)", "id % 2 = 0, nullif(id % 3 * 1.5BD, 0)"
         self.create(f"{name}_before", BEFORE, keys, stored, at=name)
         self.insert(f"{name}_before", "flag, rate", f"SELECT *, {of_row} FROM ({ROWS_BEFORE})")
         self.create(name, AFTER, keys, stored)
-        # Hive empties the folder of a partition that it does not know.
+        # Hive deletes the files in the folder of a partition that is not in the metastore.
         self.spark.sql(f"ALTER TABLE {name} RECOVER PARTITIONS")
         with self.in_folders_inside(name):
             self.insert(name, "flag, rate", f"SELECT *, {of_row} FROM ({ROWS_AFTER})")
 
     @contextmanager
     def in_folders_inside(self, name: str) -> Iterator[None]:
-        """Move the files that the block writes two folders deeper, and leave copies where nobody looks."""
+        """Move the files that the block writes two folders deeper, and leave copies in hidden folders."""
         before = self.data_files(name)
         yield
         for file in self.data_files(name) - before:
@@ -171,7 +171,7 @@ class Lake:
         return {each for each in self.location(name).rglob("part-*") if each.is_file()}
 
     def three_keys(self, name: str, stored: str) -> None:
-        """Keys of three types, nulls in each of them, and two files in each partition, one with greater ids."""
+        """Keys of three types with nulls, and two files in each partition, one with greater ids."""
         self.create(name, "id bigint, amount double", "country string, at timestamp, day date", stored)
         self.insert(
             name,
@@ -196,7 +196,7 @@ class Lake:
             self.set_storage(name, number, part)
 
     def set_storage(self, name: str, position: int, like: str) -> None:
-        """Give a partition the format and the folder of a table, as Hive's SET FILEFORMAT does; Spark has no such."""
+        """Set a partition's format and folder to those of a table, as Hive's SET FILEFORMAT does, which Spark lacks."""
         jvm, catalog = self.spark.sparkContext._jvm, self.session_catalog
         old = catalog.listPartitions(self.identifier(name), jvm.scala.Option.empty()).apply(position)
         storage = catalog.getTableMetadata(self.identifier(like)).storage()
@@ -236,11 +236,11 @@ KINDS = {
     "three": Lake.three_keys,
     "capitals": Lake.capitals,
 }
-"""What the names of tables begin with that there are of each format."""
+"""The name prefixes of tables that exist in each format."""
 
 
 def hive_session(folder: Path) -> SparkSession:
-    """Return a session with a metastore of its own, which writes and reads with Hive's own formats."""
+    """Return a session with an embedded metastore that reads and writes with Hive's formats."""
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -248,12 +248,12 @@ def hive_session(folder: Path) -> SparkSession:
         "spark.hadoop.javax.jdo.option.ConnectionURL": "jdbc:derby:memory:lake;create=true",
         "spark.hadoop.datanucleus.schema.autoCreateAll": "true",
         "spark.hadoop.hive.metastore.schema.verification": "false",
-        # Otherwise Hive runs a program for the permissions of each file and folder.
+        # Otherwise, Hive starts a process for the permissions of each file and folder.
         "spark.hadoop.hive.warehouse.subdir.inherit.perms": "false",
         "spark.hadoop.hive.stats.autogather": "false",
         "spark.hadoop.mapreduce.input.fileinputformat.input.dir.recursive": "true",
         "spark.sql.adaptive.enabled": "false",
-        # Hive's own writers and readers, not Spark's in their place.
+        # Use Hive's writers and readers instead of Spark's.
         "spark.sql.hive.convertMetastoreParquet": "false",
         "spark.sql.hive.convertMetastoreOrc": "false",
         "spark.log.level": "OFF",
@@ -285,7 +285,7 @@ def main(folder: Path) -> None:
     for name in written:
         is_partitioned = not name.startswith(("flat_", "capitals_"))
         tables[name] = {"partitions": list(lake.partitions(name)) if is_partitioned else None}
-        # Of names with capitals in ORC files, Hive's reader makes nulls, and Spark's own does not.
+        # Hive's reader returns null for column names with capitals in ORC files; Spark's reader does not.
         spark.conf.set("spark.sql.hive.convertMetastoreOrc", str(name == "capitals_orc").lower())
         rows = lake.rows(name)
         with (

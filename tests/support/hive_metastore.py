@@ -1,4 +1,4 @@
-"""A metastore as a test fills it: databases, tables and partitions through its own protocol."""
+"""A metastore that tests fill with databases, tables and partitions through its protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.glue_endpoint import PARQUET
 
 
 class Metastore:
-    """A metastore through its own protocol, with one database that is made for a test."""
+    """A metastore with one database for a test, accessed through its protocol."""
 
     def __init__(self, server: HiveMetastoreServer, source: Any, database: str) -> None:
         from hive_metastore import ttypes
@@ -63,7 +63,7 @@ class Metastore:
         self.thrift.add_partitions(made)
 
     def table(self, name: str = "orders") -> Any:
-        """Return a table without times that change by themselves."""
+        """Return a table without its time stamps."""
         found = self.thrift.get_table(self.database, name)
         found.lastAccessTime = None
         found.parameters.pop("transient_lastDdlTime")

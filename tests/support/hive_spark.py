@@ -1,6 +1,6 @@
-"""Spark on a Hive Metastore, in a process of its own, because Hive's support is a property of a whole JVM.
+"""Spark on a Hive Metastore in a separate process, because Hive support applies to the whole JVM.
 
-The process takes a line of JSON for each statement, and answers each with one.
+The process reads a line of JSON for each statement, and writes one as its result.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ SESSION_CATALOG = {
     "spark.sql.catalog.spark_catalog": "org.apache.iceberg.spark.SparkSessionCatalog",
     "spark.sql.catalog.spark_catalog.type": "hive",
 }
-"""By these, Spark reads the tables of its metastore that are Iceberg's as such, and all others as Hive's."""
+"""Settings with which Spark reads both the Iceberg tables and the Hive tables of its metastore."""
 
 
 class HiveSpark:
-    """A Spark that takes its tables from a metastore; a context manager that stops it."""
+    """A context manager that runs Spark with the tables of a metastore."""
 
     def __init__(self, metastore: HiveMetastoreServer, folder: Path, jar: Path) -> None:
-        """Take a folder to work in, and the jar of Iceberg's runtime."""
+        """Use a working folder and the jar of Iceberg's runtime."""
         self._folder = folder
         self._settings = {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.memory": "1g",
             "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
             "spark.hadoop.hive.metastore.uris": metastore.uri,
-            # A metastore that makes its tables of locks by itself takes it for a mistake that Iceberg does not say what
-            # a lock is for; without locks, it compares the entry with what Iceberg expects.
+            # A metastore that creates its lock tables automatically rejects Iceberg's lock requests, because they have
+            # no operation type. Without locks, it compares the entry with Iceberg's expected one.
             "spark.hadoop.iceberg.engine.hive.lock-enabled": "false",
             "spark.jars": str(jar),
             "spark.log.level": "ERROR",
@@ -78,23 +78,23 @@ class HiveSpark:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let the process end, which its input tells it to."""
+        """End the process by closing its input."""
         assert self._process is not None
         assert self._log is not None
         try:
             self._process.communicate(timeout=_END_SECONDS)
         except subprocess.TimeoutExpired:
-            # In the midst of a statement. Its JVM ends with it.
+            # It is running a statement. Its JVM ends with it.
             self._process.kill()
             self._process.communicate()
         self._log.close()
 
     def begin(self, settings: Mapping[str, str] | None = None) -> None:
-        """Begin a session with some settings, which knows nothing of what earlier ones have read."""
+        """Start a session with settings and without the caches of earlier ones."""
         self._ask({"settings": dict(settings or {})})
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run a statement; return its rows, in which what JSON does not have is text."""
+        """Run a statement; return its rows, with strings for values that JSON does not have."""
         return [tuple(each) for each in self._ask({"statement": statement})["rows"]]
 
     def _ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class HiveSpark:
 
 
 def main(settings: Mapping[str, str]) -> None:
-    # What the JVM prints is no answer.
+    # The JVM's output must not be mixed with the results.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from pyspark.sql import SparkSession

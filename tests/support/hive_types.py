@@ -1,4 +1,4 @@
-"""Hive types for property tests: what they are in Iceberg, and how a metastore and a statement write them."""
+"""Hive types for property tests, with their Iceberg types and their notation in a metastore and in a statement."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ PLAIN: dict[str, IcebergType] = {
     "decimal(38,38)": DecimalType(38, 38),
 }
 NAMES = ("a", "b", "_c1", "element", "key", "comment", "struct", "int", "a b", "x-y", "ä", "1st", "$")
-"""Names of fields, some of which need quotes in a statement, and none in a metastore."""
+"""Field names, of which some need quotes in a statement, but not in a metastore."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A type as a metastore writes it, as a statement writes it, and what it is in Iceberg, with all ids 0."""
+    """A type in the notation of a metastore and of a statement, and its Iceberg type with all ids 0."""
 
     hive: str
     statement: str = field(compare=False)
@@ -54,12 +54,12 @@ class Sample:
 
 
 def plain() -> st.SearchStrategy[Sample]:
-    """Types without parts."""
+    """Types that are not nested."""
     return st.sampled_from(sorted(PLAIN)).map(lambda name: Sample(name, name, PLAIN[name]))
 
 
 def samples() -> st.SearchStrategy[Sample]:
-    """Types with parts to any depth."""
+    """Nested types of any depth."""
     return st.recursive(plain(), lambda inner: _arrays(inner) | _maps(inner) | _structs(inner), max_leaves=12)
 
 

@@ -1,4 +1,4 @@
-"""Layouts and data files for tests of what Iceberg knows of files."""
+"""Layouts and data files for tests of Iceberg's metadata of files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from catalog.model import FileFormat
 
 
 def layout(columns: dict[str, IcebergType], keys: dict[str, IcebergType] | None = None) -> Layout:
-    """Return a layout of columns with ids from 1 and keys behind them."""
+    """Return a layout of columns with ids from 1, followed by keys."""
     named = [*columns.items(), *(keys or {}).items()]
     fields = [NestedField(number, name, kind) for number, (name, kind) in enumerate(named, 1)]
     spec = PartitionSpec(
@@ -45,7 +45,7 @@ def write_metadata(
     folder: Path,
     keys: Sequence[tuple[Any, ...]] = (),
 ) -> str:
-    """Write the metadata of the Iceberg table that files are; return their location.
+    """Write the metadata of an Iceberg table of existing files; return its location.
 
     Args:
         keys: The values of each file's partition, for a table with partition keys.

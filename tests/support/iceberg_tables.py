@@ -1,4 +1,4 @@
-"""Hive tables with real Parquet files, and the stage of their migrations in one process."""
+"""Hive tables with Parquet files, and the stage step of their migrations without Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PARTITIONS: dict[tuple[str | None, str | None], list[int]] = {
 
 
 def write_rows(location: str, ids: Sequence[int], name: str = "part-0.parquet") -> str:
-    """Write a file as Hive has it, without field ids; return its path."""
+    """Write a file without field ids, as Hive does; return its path."""
     path = Path(location.removeprefix("file:")) / name
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = {"id": pyarrow.array(ids, pyarrow.int64()), "note": pyarrow.array([f"n{each}" for each in ids])}
@@ -58,7 +58,7 @@ def make_orders(
 
 
 def stage(catalog: Catalog, operation: Operation, problems: Sequence[RefusedFile] = ()) -> dict[str, Any]:
-    """Do what the Spark job of the stage does, in this process."""
+    """Run the stage step in this process, without Spark."""
     attempt = catalog.operations.start_job(operation.id, STAGE)
     staged = staged_files(catalog, operation, attempt, problems)
     return catalog.migrations.record_staged(operation.id, attempt, staged)
@@ -91,7 +91,7 @@ def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems:
 def migrate(
     catalog: Catalog, name: str = NAME, operation_id: str = "m1", request: MigrationRequest = REQUEST
 ) -> dict[str, Any]:
-    """Migrate a table from end to end; done again, go on with what is not done."""
+    """Run all steps of a migration; called again, continue it."""
     operation = catalog.migrations.begin(operation_id, name, request)
     if not operation.is_committed and not catalog.migrations.is_staged(operation_id):
         stage(catalog, operation)
@@ -106,7 +106,7 @@ def pretend_verified(catalog: Catalog, operation_id: str) -> None:
 
 
 def iceberg_rows(url: str, name: str = NAME, **scan: Any) -> list[tuple[Any, ...]]:
-    """Return the rows that PyIceberg's own catalog and scan see, in order."""
+    """Return the rows of a scan with PyIceberg's catalog, in order."""
     with sql_catalog(url) as iceberg:
         found = iceberg.load_table(name).scan(**scan).to_arrow()
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
@@ -123,7 +123,7 @@ def sql_catalog(url: str) -> Iterator[SqlCatalog]:
 
 
 def append(url: str, ids: Sequence[int], name: str = NAME) -> None:
-    """Append rows as an engine does, through PyIceberg's own catalog."""
+    """Append rows with PyIceberg's catalog, as another engine does."""
     count = len(ids)
     rows = pyarrow.table(
         {

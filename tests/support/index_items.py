@@ -1,4 +1,4 @@
-"""What an index must hold, computed anew from the partitions by other means than those that maintain it."""
+"""The expected items of indexes, computed from the partitions independently of Calve's code."""
 
 from __future__ import annotations
 

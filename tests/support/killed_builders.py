@@ -1,4 +1,4 @@
-"""What the processes of the test of killed builds do."""
+"""The processes of the tests of killed builds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from multiprocessing.synchronize import Event
 from catalog import Catalog, NewPartition
 
 PARTITIONS = 4000
-"""Partitions before a build, with the numbers from 0."""
+"""The number of partitions before a build, numbered from 0."""
 
 
 def build(url: str, table: str, name: str, is_ready: Event) -> None:
-    """Build an index, or what is left of it to do."""
+    """Build an index, or continue its build."""
     with Catalog.open(url) as catalog:
         is_ready.set()
         catalog.build_partition_index(table, name)
 
 
 def write(url: str, table: str, seed: int, has_stopped: Event) -> None:
-    """Add partitions, and drop old and new ones, until told to stop."""
+    """Add partitions, and drop old and new ones, until the event is set."""
     choose = random.Random(seed)
     with Catalog.open(url) as catalog:
         for batch in count():
@@ -28,9 +28,9 @@ def write(url: str, table: str, seed: int, has_stopped: Event) -> None:
                 return
             number = seed * 1_000_000 + batch * 10
             catalog.add_partitions(table, [NewPartition(["new", str(number + each)]) for each in range(10)])
-            # Far apart, so that one of them may well be among those that a build is at work on.
+            # Far apart, so that some of them are likely in the range that a build is processing.
             old = ", ".join(str(choose.randrange(PARTITIONS)) for _ in range(8))
             catalog.drop_partitions(table, f"s = 'old' and n in ({old})")
             catalog.drop_partitions(table, f"s = 'new' and n between {number - 30} and {number - 25}")
-            # SQLite lets its writers in by chance.
+            # SQLite does not queue its writers.
             has_stopped.wait(0.005)

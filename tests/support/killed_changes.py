@@ -1,4 +1,4 @@
-"""What the processes of the tests of killed changes do: one change of the catalog, or one load of files by PyArrow."""
+"""The processes of the tests of killed changes: a change of the catalog, or a load of files by PyArrow."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ LOAD = "load"
 
 
 def change(url: str, operation: str, table: str, described: Mapping[str, Any], point: str) -> None:
-    """Make a change, and die at a point."""
+    """Make a change, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog:
         assert catalog.rebalancing.change_catalog(operation, table, change_from_json(described)) is not None
 
 
 def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]) -> list[NewFile]:
-    """Write whole numbers as files of their partitions, without a list of them."""
+    """Write integers to files of their partitions, without a list of the files."""
     parts: dict[int, list[int]] = {}
     for value in values:
         parts.setdefault(scheme.partition_of(value), []).append(value)
@@ -52,7 +52,7 @@ def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]
 
 
 def load(catalog: Catalog, operation: str, table: str, values: Sequence[int]) -> None:
-    """Load whole numbers in one operation."""
+    """Load integers in one operation."""
     begun = catalog.operations.begin(operation, OperationKind.LOAD_ROWS, table, is_exclusive=True)
     with catalog.operations.attempt(operation, LOAD) as attempt:
         found = catalog.get_table(table)
@@ -70,13 +70,13 @@ def rewrite(plan: RebalancePlan, folder: str) -> None:
 
 
 def read_values(path: Path) -> list[int]:
-    """Return the whole numbers of a data file."""
+    """Return the integers of a data file."""
     found: list[int] = pq.ParquetFile(path).read()["c"].to_pylist()
     return found
 
 
 def contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
-    """Return the values that each partition has, by one look into the catalog."""
+    """Return the values of each partition, from one read of the catalog."""
     scan = catalog.scan_files(table)
     found: dict[int, list[int]] = {}
     for file in scan.files:
@@ -85,21 +85,21 @@ def contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
 
 
 def drop_table(url: str, table: str, point: str) -> None:
-    """Drop a table in small batches, and die at a point."""
+    """Drop a table in small batches, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog, small_batches():
         catalog.drop_table(table)
 
 
 def vacuum(url: str, point: str) -> None:
-    """Finish what was interrupted, and die at a point."""
+    """Run vacuum, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog, small_batches():
         catalog.vacuum()
 
 
 def drop_partitions(url: str, table: str, expression: str, point: str) -> None:
-    """Drop partitions in small batches, and die at a point."""
+    """Drop partitions in small batches, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog, small_batches():
         catalog.drop_partitions(table, expression)
@@ -107,6 +107,6 @@ def drop_partitions(url: str, table: str, expression: str, point: str) -> None:
 
 @contextmanager
 def small_batches() -> Iterator[None]:
-    """Drop some hundreds of rows in several transactions, as if they were thousands."""
+    """Reduce the batch size of drops, so that a few hundred rows need several transactions."""
     with patch("catalog.tables.dropping.BATCH", 100), patch("catalog.partitions.changing.BATCH", 100):
         yield

@@ -1,4 +1,4 @@
-"""What the processes of the tests of killed imports do."""
+"""The processes of the tests of killed imports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from catalog.operations.failpoints import DIE_AT
 
 
 def import_table(url: str, source: str, table: str, operation: str, point: str) -> None:
-    """Import a table, and die at a point."""
+    """Import a table, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog:
         catalog.imports.import_table(source, table, OPTIONS, operation_id=operation)

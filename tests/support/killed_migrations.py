@@ -1,4 +1,4 @@
-"""What the processes of the tests of killed migrations do."""
+"""The processes of the tests of killed migrations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.iceberg_tables import migrate
 
 
 def run(url: str, operation_id: str, table: str, request: dict[str, object] | None, point: str) -> None:
-    """Migrate a table, or take it back without a request, and die at a point."""
+    """Migrate a table, or revert it if there is no request, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog:
         if request is None:
@@ -24,7 +24,7 @@ def run(url: str, operation_id: str, table: str, request: dict[str, object] | No
 
 
 def race(url: str, operation_id: str, table: str, barrier: Barrier, outcomes: SimpleQueue[tuple[str, str]]) -> None:
-    """Migrate a table when the others do, and say how that ended: an empty text, or why it did not."""
+    """Migrate a table at the same time as other processes; report an empty string, or the error."""
     with Catalog.open(url) as catalog:
         barrier.wait()
         try:

@@ -1,4 +1,4 @@
-"""A process with a Spark session of its own that makes one change, or one load, and dies at a point."""
+"""A process with a Spark session that makes one change or one load, and exits at a point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog.rebalancing.changes import change_from_json
 
 
 def main(text: str) -> None:
-    """Do what a JSON object says: `url`, `operation`, `table`; and `change`, or `first` and `end` of rows to load."""
+    """Make the change or load of a JSON object with `url`, `operation`, `table`, and `change` or `first` and `end`."""
     from pyspark.sql import SparkSession
 
     from spark_jobs.writing.rebalancing import rebalance

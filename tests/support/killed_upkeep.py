@@ -1,4 +1,4 @@
-"""A process whose Spark has Iceberg's statements, in which the upkeep of a table dies after each of its commits."""
+"""A process with Iceberg's Spark extensions in which the maintenance of a table is interrupted after each commit."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from tests.support.iceberg_tables import NAME, sql_catalog
 
 
 class Died(BaseException):
-    """Goes through every `except Exception`, as a death does."""
+    """Simulates the end of the process: `except Exception` does not catch it."""
 
 
 def main(urls: Sequence[str]) -> None:
-    """Change the partition specs of a table in each catalog; print, as JSON, how often it died, and what came out."""
+    """Change the partition specs of a table in each catalog; print the interruptions and results as JSON."""
     from pyspark.sql import SparkSession
 
     settings = EXTENSIONS
@@ -75,7 +75,7 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
     with sql_catalog(url) as iceberg:
         spec = iceberg.load_table(NAME).spec()
         fields = [f"{field.transform} {field.name}" for field in spec.fields if str(field.transform) != "void"]
-    # What an earlier attempt has not done fails as it should, however often it is tried.
+    # A statement that no earlier attempt committed fails in every attempt.
     catalog.operations.begin("wrong", OperationKind.MAINTAIN_ICEBERG, NAME)
     errors = []
     for _ in range(2):
@@ -88,7 +88,7 @@ def _change_specs(session: object, catalog: Catalog, url: str) -> dict[str, obje
 
 
 def _remove_orphans(catalog: Catalog, run: Callable[[str, Sequence[str]], dict[str, Any]]) -> dict[str, Any]:
-    """Remove 50 files that no snapshot has; return the answer, and how many are left."""
+    """Remove 50 orphan files; return the result, and the number of remaining ones."""
     folder = Path(catalog.get_table(NAME).location)
     for number in range(50):
         orphan = folder / f"orphan-{number}.parquet"

@@ -1,4 +1,4 @@
-"""Finding and killing what works on an operation, when it is at a certain point."""
+"""Functions that find and kill the processes of an operation at a certain point."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PATIENCE_SECONDS = 900.0
 def wait_until(condition: Callable[[], Any], what: str, poll_seconds: float = 0.05) -> Any:
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        assert time.monotonic() < deadline, f"timeout while waiting until {what}"
         time.sleep(poll_seconds)
     return found
 
 
 def processes(*words: str) -> list[int]:
-    """The processes whose command lines hold all of these words, of which one has to be unique to this stack."""
+    """Return the processes whose command lines have all of these words, one of which must be unique to this stack."""
     found = []
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -41,7 +41,7 @@ def processes(*words: str) -> list[int]:
 
 
 def jvm_of(operation_id: str, step: str) -> int:
-    """The JVM of a step's job, which runs already. It leads a session; the job's Python is a process in it."""
+    """Return the JVM of a step's running job. It is a session leader; the job's Python process is in its session."""
     # The request is a file in the folder of the operation.
     folder = re.sub(r"[^A-Za-z0-9_-]+", "_", operation_id)[:120]
     (leader,) = {os.getsid(pid) for pid in processes(f"/jobs/{folder}/{step}-")}
@@ -49,7 +49,7 @@ def jvm_of(operation_id: str, step: str) -> int:
 
 
 def kill_task(run: Any, stack: Stack, task_id: str) -> None:
-    """`kill -9` the process in which Airflow runs the task's code."""
+    """Kill the process in which Airflow runs the task's code with SIGKILL."""
     tasks = stack.api.task_instances(run.dag_id, run.id)
     instance = next(task["id"] for task in tasks if task["task_id"] == task_id)
     for pid in processes(f"airflow worker -- {instance}"):
@@ -57,7 +57,7 @@ def kill_task(run: Any, stack: Stack, task_id: str) -> None:
 
 
 def job_of(catalog: Catalog, run: Any, step: str) -> JobRun | None:
-    """The step's job; None while there is none, or not even the operation."""
+    """Return the step's job; None if the job or the operation does not exist yet."""
     operation = catalog.operations.find(run.operation_id)
     return None if operation is None else catalog.operations.get_job(run.operation_id, step)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Migrator:
-    """Runs the steps of migrations, as the DAG does."""
+    """Runs the steps of migrations like the DAG."""
 
     def __init__(self, spark: SparkSession, catalog: Catalog) -> None:
         from spark_jobs.sessions.session import configure
@@ -31,7 +31,7 @@ class Migrator:
         return operation_id
 
     def stage(self, operation_id: str, **changes: Any) -> dict[str, Any]:
-        """Stage; return the report."""
+        """Run the stage step; return its report."""
         from spark_jobs.stage_migration import stage_migration
 
         operations = self.catalog.operations

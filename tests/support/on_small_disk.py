@@ -1,6 +1,6 @@
-"""Use a catalog and a warehouse on a disk that is full and then read-only; print what each attempt raised as JSON.
+"""Use a catalog and a warehouse on a disk that is full and then read-only; print the error of each attempt as JSON.
 
-It mounts the disk itself, so it runs in a mount namespace of its own: `unshare --map-root-user --mount`.
+It mounts the disk, so it runs in a separate mount namespace: `unshare --map-root-user --mount`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OUTCOMES: dict[str, list[str]] = {}
 
 
 def attempt(name: str, action: Callable[[], object]) -> None:
-    """Record the class and the message of what an action raises."""
+    """Record the class and message of an action's error."""
     try:
         action()
     except CatalogError as error:
@@ -33,13 +33,13 @@ def attempt(name: str, action: Callable[[], object]) -> None:
 
 
 def command(url: str, *arguments: str) -> None:
-    """Record the exit code and what a command writes to stderr."""
+    """Record the exit code and the stderr of a command."""
     done = CliRunner(env={"CALVE_CATALOG_URL": url}).invoke(main, arguments)
     OUTCOMES[f"{arguments[0]} {OUTCOMES['state'][0]}"] = [str(done.exit_code), done.stderr.strip()]
 
 
 def use(disk: Path, url: str, catalog: Catalog) -> None:
-    """Fill the disk, write, make room, and write again."""
+    """Fill the disk, write, free space, and write again."""
     catalog.create_database("demo")
     catalog.create_table("demo.t", columns=[("v", "int")], partition_keys=[("k", "int")])
     warehouse = Folder(str(disk / "warehouse"))
@@ -62,7 +62,7 @@ def use(disk: Path, url: str, catalog: Catalog) -> None:
 
 
 def main_(disk: Path) -> None:
-    """Run everything on a disk of 2 MB at a folder."""
+    """Run all attempts on a disk of 2 MB that is mounted at a folder."""
     url = f"sqlite:///{disk}/catalog.db"
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)], check=True)
     with Catalog.initialise(url, warehouse=str(disk / "warehouse")) as catalog:

@@ -1,4 +1,4 @@
-"""Random schemes and random changes of them, each with what the model makes of it."""
+"""Random schemes and random changes of them, with the expected model after each change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMN = "c"
 
 @dataclass(frozen=True)
 class Case:
-    """A scheme, what is expected of it, and usual values of its column, ascending."""
+    """A scheme, its model, and typical values of its column, ascending."""
 
     kind: str
     scheme: Scheme
@@ -40,7 +40,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Step:
-    """A change that fits a scheme, and the model afterwards."""
+    """A valid change of a scheme, and the model after it."""
 
     change: PartitionChange
     model: Model
@@ -65,20 +65,20 @@ def _some(draw: st.DrawFn, values: Sequence[Any], maximum: int = 6) -> list[Any]
 
 @st.composite
 def _groups(draw: st.DrawFn, values: Sequence[Written]) -> list[list[Written]]:
-    """All the values, in any order, in groups."""
+    """All values in random order, in groups."""
     shuffled = draw(st.permutations(values))
     cuts = sorted(draw(st.sets(st.integers(1, len(shuffled) - 1)))) if len(shuffled) > 1 else []
     return [list(shuffled[low:high]) for low, high in zip([0, *cuts], [*cuts, len(shuffled)], strict=True)]
 
 
 def _listed(draw: st.DrawFn, group: Sequence[Written]) -> str:
-    """Return a group as LIST_INFO has it; a group of one has parentheses, or not."""
+    """Return a group in the syntax of LIST_INFO; parentheses are optional for a single value."""
     text = ", ".join(escaped(each) for each, _ in group)
     return f"({text})" if len(group) > 1 or draw(st.booleans()) else text
 
 
 def _item(draw: st.DrawFn, group: Sequence[Written]) -> str:
-    """Return a group as ADD and SPLIT have it: a value alone is taken as it is."""
+    """Return a group in the syntax of ADD and SPLIT, without parentheses for a single value."""
     [*_, (text, _)] = group
     if len(group) == 1 and not text.startswith("(") and draw(st.booleans()):
         return text
@@ -112,7 +112,7 @@ def cases(draw: st.DrawFn, types: Sequence[str] = TYPES, methods: Sequence[str] 
 
 @st.composite
 def interval_cases(draw: st.DrawFn) -> Case:
-    """A new scheme whose ranges come by themselves, with so few values that few of them come."""
+    """A new RANGE_INTERVAL scheme, with few values, so that few ranges are added."""
     kind, values, choices = draw(st.sampled_from(_INTERVALS))
     pool = sorted(draw(st.lists(values, min_size=2, max_size=10, unique=True)))
     uppers = pool[: draw(st.integers(1, min(3, len(pool) - 1)))]
@@ -136,7 +136,7 @@ _INTERVALS: Sequence[tuple[str, st.SearchStrategy[Any], Sequence[tuple[int, str,
 
 
 def undone(change: PartitionChange, before: Any, after: Any) -> Any:
-    """Return the model after the reverse of a change; None where there is no reverse."""
+    """Return the model after the reverse of a change; None if there is no reverse."""
     new = [each for each in after.ids if each not in before.ids]
     match change:
         case AddPartitions():
@@ -163,7 +163,7 @@ def _parts(model: Any) -> dict[int, Any]:
 
 
 def steps(model: Model, pool: Sequence[Any]) -> st.SearchStrategy[Step]:
-    """A change that fits."""
+    """A valid change."""
     match model:
         case HashModel():
             return st.integers(1, 24).map(lambda count: Step(SetPartitionCount(count), replace(model, count=count)))
@@ -234,7 +234,7 @@ def _list_steps(draw: st.DrawFn, model: ListModel, pool: Sequence[Any]) -> Step:
 
 
 def same_partitions(one: Scheme, other: Scheme) -> dict[int, int]:
-    """Return which partition of the other scheme has the values of each of the first."""
+    """Return the partition of the other scheme with the same values for each partition of the first."""
     aligned = align([one, other])
     assert aligned is not None
     mine, others = ({place: each for each, place in places.items()} for places in aligned)

@@ -1,6 +1,6 @@
-"""Partition schemes once more: plain lists of partitions, searched one by one, written without Calve's code.
+"""A model of partition schemes, independent of Calve's code: lists of partitions, searched one by one.
 
-A value is what Python compares (`tests.support.scheme_values`), None is null. A written value is a text and the value.
+A value is a Python value (`tests.support.scheme_values`), None is null. A written value is a string and its value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Written: TypeAlias = tuple[str, Any]
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """What a scheme is expected to do."""
+    """The expected behaviour of a scheme."""
 
     column: str
 
@@ -36,12 +36,12 @@ class Model(ABC):
 
     @abstractmethod
     def lines(self) -> list[str]:
-        """Return what SHOW PARTITIONS prints."""
+        """Return the output of SHOW PARTITIONS."""
 
 
 @dataclass(frozen=True)
 class HashModel(Model):
-    """Partitions by a hash; the blanks at the end of a char are not hashed."""
+    """Partitions by hash; trailing blanks of a char are not hashed."""
 
     count: int
     is_char: bool = False
@@ -113,7 +113,7 @@ class RangeModel(Model):
 
 @dataclass(frozen=True)
 class IntervalModel(RangeModel):
-    """Ranges that come by themselves, so many units after the anchor: the last bound that somebody wrote, or left.
+    """Ranges that are added automatically, at multiples of a unit after the anchor: the last bound of a statement.
 
     A unit is `month`, or a width: a number, or a time.
     """

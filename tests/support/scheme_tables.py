@@ -1,4 +1,4 @@
-"""A table with a partition scheme beside all rows that it should have, in DuckDB, and what its partitions should be."""
+"""A table with a partition scheme, its expected rows in DuckDB, and the model of its partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NUMBER = "n"
-"""The column by which a row is known again."""
+"""The column that identifies a row."""
 
 _NAMES = itertools.count(1)
 
@@ -33,7 +33,7 @@ def spark_type(kind: str) -> str:
 
 
 def comparable(value: Any) -> Any:
-    """Return a value of a data file as it is equal to others: a NaN to a NaN, a char without its trailing blanks."""
+    """Return a comparable value for one of a data file: NaN equals NaN, and a char has no trailing blanks."""
     return order(value) if isinstance(value, float) else value
 
 
@@ -43,8 +43,8 @@ class SchemeTable:
 
     Attributes:
         kinds: Column → type, in order, without the row's number; the last one is the partition column.
-        model: What is expected of the partitions.
-        rows: The rows that are expected, by number.
+        model: The expected partitions.
+        rows: The expected rows, by number.
     """
 
     spark: SparkSession
@@ -57,7 +57,7 @@ class SchemeTable:
     rows: dict[int, Row] = field(default_factory=dict)
 
     def create(self, scheme: Scheme) -> None:
-        """Create the table, here and in DuckDB."""
+        """Create the table in the catalog and in DuckDB."""
         self.catalog.create_database("demo", if_not_exists=True)
         properties = {} if self.target_bytes is None else {TARGET_PROPERTY: str(self.target_bytes)}
         columns = [(NUMBER, "bigint"), *self.kinds.items()]
@@ -77,11 +77,11 @@ class SchemeTable:
     # --- changes ------------------------------------------------------------------------------------------------
 
     def numbered(self, rows: Iterable[Row]) -> dict[int, Row]:
-        """Return rows with the numbers that are free."""
+        """Return rows with unused numbers."""
         return dict(enumerate(rows, max(self.rows, default=0) + 1))
 
     def frame(self, rows: Mapping[int, Row], *, blanks: int = 0) -> DataFrame:
-        """Return rows in Spark; with some blanks behind each char."""
+        """Return rows as a DataFrame, with trailing blanks in chars."""
 
         def text(row: Row, name: str) -> str | None:
             value = row[name]
@@ -95,7 +95,7 @@ class SchemeTable:
         return self.spark.createDataFrame(texts, schema).selectExpr(NUMBER, *typed)
 
     def expect(self, rows: Mapping[int, Row]) -> None:
-        """Expect rows, and the ranges that come by themselves with them, besides those there were."""
+        """Add rows, and the ranges that they create automatically, to the expected ones."""
         self.rows.update(rows)
         casts = ", ".join(f"cast(? as {duckdb_type(kind)})" for kind in self.kinds.values())
         texts = [
@@ -109,7 +109,7 @@ class SchemeTable:
             self.model = self.model.extended(max(values))
 
     def load(self, rows: Iterable[Row], *, blanks: int = 0) -> dict[str, Any]:
-        """Load rows, and expect them."""
+        """Load rows, and add them to the expected ones."""
         from spark_jobs.writing.scheme_loading import load_rows
 
         numbered = self.numbered(rows)
@@ -122,7 +122,7 @@ class SchemeTable:
         return report
 
     def change(self, change: PartitionChange, model: Model) -> dict[str, Any]:
-        """Make a change, with Spark only if it is needed, and expect what the model says."""
+        """Make a change, with Spark only if needed, and set the expected model."""
         from spark_jobs.writing.rebalancing import rebalance
 
         operation = self.new_operation()
@@ -144,7 +144,7 @@ class SchemeTable:
     # --- checks -------------------------------------------------------------------------------------------------
 
     def check(self, wheres: Sequence[Where] = ()) -> None:
-        """Compare the catalog, every data file, and what readers get with what is expected."""
+        """Compare the catalog, all data files, and the results of readers with the expected rows and partitions."""
         self.check_catalog()
         self.check_files()
         self.check_readers(wheres)
@@ -164,7 +164,7 @@ class SchemeTable:
         assert [each.id for each in found] == self.model.ids
 
     def check_files(self) -> None:
-        """Read every data file by other means: each row is there once, where the catalog says that it is."""
+        """Read all data files independently: each row exists once, in the partition of the catalog."""
         table = self.catalog.get_table(self.name)
         seen: list[int] = []
         totals: dict[int, tuple[int, int, int]] = {}
@@ -180,7 +180,7 @@ class SchemeTable:
                 assert self.model.of(expected[self.column]) == file.partition_id, (row, file)
                 for name, kind in self.kinds.items():
                     value = None if expected[name] is None else stored(expected[name])
-                    # A file may have the blanks of a char, or not.
+                    # The chars of a file may be padded or not.
                     own = normal(kind, row[name]) if kind.startswith("char") and row[name] is not None else row[name]
                     assert comparable(own) == comparable(value), (name, row)
             seen += [row[NUMBER] for row in rows]

@@ -1,4 +1,4 @@
-"""Values of the types of partition columns: as Python compares them, and as users, filters and DuckDB write them."""
+"""Values of the types of partition columns: as Python values, and in the notations of users, filters and DuckDB."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ HASHED_TYPES = tuple(each for each in TYPES if each not in FLOATS and (each not 
 INTERVAL_TYPES = (*INTEGER_BITS, "decimal(10,2)", "date", "timestamp")
 
 LONG = ("x" * 200 + "a", "x" * 200 + "b", "x" * 127, "x" + "中" * 60, "\U0010ffff" * 50, "\x00" * 90, "y")
-"""Longer than the minima and maxima that the catalog keeps: some differ only behind the cut."""
+"""Strings longer than the catalog's minima and maxima, of which some differ only after the cut."""
 
-# What ends an encoded text, or escapes it, is a character like others; blanks count, and fill a char.
+# Characters that end or escape an encoded string are ordinary; blanks are significant, and pad a char.
 ODD = (
     "",
     "a",
@@ -52,7 +52,7 @@ ODD = (
 
 
 def order(value: Value) -> Any:
-    """Return what a value sorts by: a NaN is greater than all numbers."""
+    """Return a sort key of a value: NaN is greater than all numbers."""
     return (math.isnan(value), 0.0 if math.isnan(value) else value) if isinstance(value, float) else value
 
 
@@ -66,7 +66,7 @@ def normal(kind: str, value: Value) -> Value:
 
 @lru_cache
 def values_of(kind: str) -> st.SearchStrategy[Any]:
-    """Values of a type, often one at a limit, or one that others are close to."""
+    """Values of a type, often at a limit or close to others."""
     if kind in INTEGER_BITS:
         return st.integers(-3, 30) | integers(kind)
     if kind in DECIMALS:
@@ -93,7 +93,7 @@ def _rounded(moment: datetime) -> datetime:
 
 @st.composite
 def pools(draw: st.DrawFn, kind: str, size: int = 10) -> list[Any]:
-    """A few distinct values, ascending: what schemes, rows and filters are made from, so that they meet."""
+    """A few distinct values, ascending, for schemes, rows and filters, so that they match."""
     found = draw(st.lists(values_of(kind), min_size=2, max_size=size))
     distinct = {order(value): value for value in found}
     return [distinct[each] for each in sorted(distinct)]
@@ -114,11 +114,11 @@ def stored(value: Value) -> Any:
 
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
-# --- how a value is written -----------------------------------------------------------------------------------------
+# --- notations ------------------------------------------------------------------------------------------------------
 
 
 def plain(value: Value) -> str:
-    """Return a value as Spark's and DuckDB's casts read it."""
+    """Return a value as a string for Spark's and DuckDB's casts."""
     match value:
         case bool():
             return str(value).lower()
@@ -132,7 +132,7 @@ def plain(value: Value) -> str:
 
 
 def spellings(value: Value) -> list[str]:
-    """Return the ways in which a bound or list value may be written; none for a text that cannot be one."""
+    """Return the spellings of a bound or list value; none for a string that cannot be one."""
     match value:
         case bool():
             return [plain(value), plain(value).upper()]
@@ -155,7 +155,7 @@ def _short(moment: datetime) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Return a value as a part of RANGE_INFO, LIST_INFO or a group."""
+    """Return a value in the syntax of RANGE_INFO, LIST_INFO and groups."""
     return "".join(f"\\{character}" if character in "\\()," else character for character in text)
 
 
@@ -169,7 +169,7 @@ def literal(value: Value) -> str:
 
 
 def duckdb_literal(kind: str, value: Value) -> str:
-    """Return a value as DuckDB's SQL has it."""
+    """Return a value as a literal of DuckDB's SQL."""
     text = plain(value)
     pieces = " || ".join("'" + part.replace("'", "''") + "'" for part in text.split("\0")).replace(
         " || ", " || chr(0) || "
@@ -189,7 +189,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Where:
-    """A filter three times: in the catalog's language, as DuckDB's SQL, and as a function; None is unknown."""
+    """A filter in the catalog's language, in DuckDB's SQL, and as a function, which returns None for unknown."""
 
     text: str
     sql: str
@@ -257,7 +257,7 @@ def nothing(name: str, negation: str) -> Where:
 
 @st.composite
 def conditions(draw: st.DrawFn, columns: Sequence[tuple[str, str, Sequence[Value]]]) -> Where:
-    """A condition on one of some columns, each given by its name, type and usual values."""
+    """A condition on one of the columns, which are given by name, type and typical values."""
     name, kind, usual = draw(st.sampled_from(columns))
     value = st.sampled_from(usual) | st.sampled_from(usual) | values_of(kind)
     negation = draw(st.sampled_from(["", "", "not "]))

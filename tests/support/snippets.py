@@ -1,4 +1,4 @@
-"""The code blocks of README and docs, and what runs them."""
+"""The code blocks of README and docs, and helpers to run them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Snippet:
     """A fenced block of a page.
 
     Attributes:
-        title: The file that it is; None for one that is no file.
+        title: The file name; None if the block is not a file.
     """
 
     page: str
@@ -34,7 +34,7 @@ class Snippet:
     text: str
 
     def __str__(self) -> str:
-        """Return where it stands."""
+        """Return the position of the block."""
         return f"{self.page}:{self.line}"
 
 
@@ -43,8 +43,8 @@ class Command:
     """A command of a console block.
 
     Attributes:
-        output: What it prints; empty when the block does not show it.
-        file: Where it prints to; None for the terminal.
+        output: The expected output; empty if the block does not show it.
+        file: The file to which the output is redirected; None for the terminal.
     """
 
     words: tuple[str, ...]
@@ -66,7 +66,7 @@ def snippets(page: Path) -> list[Snippet]:
 
 
 def commands(console: str) -> Iterator[Command]:
-    """Yield the commands of a console block: a line with `$`, and those after it while a quote is open."""
+    """Yield the commands of a console block: a line with `$`, and the following lines while a quote is open."""
     lines = console.splitlines()
     assert lines[0].startswith("$ "), f"a console block begins with a command, and not with {lines[0]!r}"
     while lines:
@@ -95,9 +95,9 @@ _STATEMENT = re.compile(
 
 
 def statements(sql: str) -> Iterator[str]:
-    """Yield the statements of a block that shows their syntax: without what may be left out, and with it.
+    """Yield the statements of a block with their syntax: without optional parts, and with them.
 
-    `[…]` may be left out, `{A | B}` is a choice, of which the first is taken, and `…` stands for anything.
+    `[…]` is optional, `{A | B}` is a choice, of which the first is used, and `…` is a placeholder.
     """
     for shown in _STATEMENT.split(sql):
         text = re.sub(r"--.*$", "", shown, flags=re.MULTILINE).strip().removesuffix(";")

@@ -1,4 +1,4 @@
-"""Processes of the tests of interrupted loads: each publishes or repairs, and dies or stops at a point."""
+"""Processes of the tests of interrupted loads: each publishes or repairs, and exits or stops at a point."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from catalog.loading import publishing
 FENCED = 3
 """The exit code of a process whose attempt is fenced."""
 REFUSED = 4
-"""The exit code of a process that met another error of the catalog."""
+"""The exit code of a process with another error of the catalog."""
 
 
 def publish(url: str, operation_id: str, staging: str, variable: str, point: str) -> None:
-    """Publish a load, one folder after the other."""
+    """Publish a load, folder by folder."""
     publishing.in_parallel = partial(in_parallel, threads=1)
     os.environ[variable] = point
     with Catalog.open(url) as catalog:

@@ -1,4 +1,4 @@
-"""Processes of the tests of stopped builders and deleters: each stops itself where its test asks, by SIGSTOP."""
+"""Processes of the tests of stopped builders and deleters: each stops itself with SIGSTOP at given points."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from catalog.indexes import building
 from catalog.indexes.definitions import IdRange
 
 BUILD_ENDED = 3
-"""The exit code of a builder that was told that its index is gone."""
+"""The exit code of a builder whose index no longer exists."""
 
 
 class Moment(StrEnum):
-    """A moment between two transactions."""
+    """A point between two transactions."""
 
     BETWEEN_RANGES = "between two ranges of a build"
     BEFORE_COUNT = "before a build counts its items"
@@ -29,7 +29,7 @@ class Moment(StrEnum):
 
 
 def build(url: str, table: str, name: str, moments: Sequence[Moment]) -> None:
-    """Build an index, and stop at some moments."""
+    """Build an index, and stop at given points."""
     _stop_at(moments)
     with Catalog.open(url) as catalog:
         try:
@@ -39,7 +39,7 @@ def build(url: str, table: str, name: str, moments: Sequence[Moment]) -> None:
 
 
 def delete(url: str, table: str, name: str, moments: Sequence[Moment]) -> None:
-    """Delete an index, and stop at some moments."""
+    """Delete an index, and stop at given points."""
     _stop_at(moments)
     with Catalog.open(url) as catalog:
         catalog.delete_partition_index(table, name)

@@ -13,13 +13,13 @@ DECIMALS = {"decimal(10,2)": (10, 2), "decimal(38,0)": (38, 0), "decimal(38,38)"
 TEXTS = ("string", "char(3)", "char(255)", "varchar(4)", "varchar(65535)")
 TYPE_NAMES = (*INTEGER_BITS, *DECIMALS, "float", "double", "boolean", "date", "timestamp", *TEXTS)
 
-# Every width of UTF-8, the lowest and highest code points, and what means something in a path or a pattern.
+# All widths of UTF-8, the lowest and highest code points, and special characters of paths and patterns.
 CHARACTERS = "\x03aAbzZ09 %_/\\'\"=\x7f\x80\xffäß\u07ff\u0800中\ud7ff\ue000\uffff\U00010000😀\U0010ffff"
 
 
 @dataclass(frozen=True, order=True)
 class Day:
-    """A date of the years 0000 to 9999, for which `datetime.date` is too small; orders as the calendar does."""
+    """A date of the years 0000 to 9999, of which `datetime.date` does not have the first; ordered by time."""
 
     year: int
     month: int
@@ -54,13 +54,13 @@ def integers(name: str) -> st.SearchStrategy[int]:
 
 
 def texts(maximum: int) -> st.SearchStrategy[str]:
-    """Texts of the characters that values may have, the empty one included."""
+    """Strings of the characters that values may have, including the empty string."""
     allowed = st.characters(exclude_categories=["Cs"], exclude_characters="\x00\x01\x02")
     return st.text(st.sampled_from(CHARACTERS) | allowed, max_size=maximum)
 
 
 def maximum_length(name: str) -> int:
-    """Return how many characters to draw at most for a text type."""
+    """Return the maximum number of characters to draw for a string type."""
     return min(int(name[name.index("(") + 1 : -1]), 12) if "(" in name else 12
 
 
@@ -72,7 +72,7 @@ def decimals(precision: int, scale: int) -> st.SearchStrategy[Decimal]:
 
 
 def values(name: str) -> st.SearchStrategy[int | float | str | Decimal | Day | datetime]:
-    """Values of a type, as Python compares them: what is expected of their index keys. Not NaN, which it does not."""
+    """Values of a type whose order in Python is that of their index keys; without NaN, which has no order in Python."""
     if name in INTEGER_BITS:
         return integers(name)
     if name in DECIMALS:

@@ -1,4 +1,4 @@
-"""Changes of a column's type: those that every file can be read through without loss, and others."""
+"""Changes of a column's type: lossless ones, and others."""
 
 LOSSLESS = (
     ("tinyint", "smallint"),

@@ -1,4 +1,4 @@
-"""What the processes of the concurrency tests do: the same number of rounds, each begun by all at once."""
+"""The processes of the concurrency tests: all run the same number of rounds, and start each round together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_barrier(context: SpawnContext, parties: int) -> Barrier:
 
 
 def join(barrier: Barrier) -> None:
-    """Make this process one of those that begin each round together."""
+    """Let this process start each round together with the others."""
     global _barrier
     _barrier = barrier
 
@@ -50,12 +50,12 @@ def _rounds(count: int) -> Iterator[str]:
 
 
 def added_rows(who: int, batch: int) -> list[tuple[str, str]]:
-    """Return what one adder adds in one batch: half of it may be dropped meanwhile."""
+    """Return the partitions that one process adds in one batch; half of them may be dropped concurrently."""
     return [("keep" if number % 2 else "drop", str(who * 1000 + batch * 10 + number)) for number in range(10)]
 
 
 def add(url: str, rounds: int, who: int, batches: int) -> None:
-    """Add small batches, as fast as it goes."""
+    """Add small batches without pauses."""
     with _catalog(url) as catalog:
         for table in _rounds(rounds):
             for batch in range(batches):
@@ -63,7 +63,7 @@ def add(url: str, rounds: int, who: int, batches: int) -> None:
 
 
 def create_and_build(url: str, rounds: int, who: int, keys: tuple[str, ...]) -> list[str]:
-    """Create an index at some moment, and build it; return how each one ended."""
+    """Create an index at a random time, and build it; return the final state of each."""
     moments, outcomes = random.Random(who), []
     with _catalog(url) as catalog:
         for table in _rounds(rounds):
@@ -77,13 +77,13 @@ def create_and_build(url: str, rounds: int, who: int, keys: tuple[str, ...]) -> 
 
 
 def _build(catalog: Catalog, table: str, index: str) -> None:
-    # Of two builds beside each other, the second to end finds nothing left to build.
+    # Of two concurrent builds, the one that ends last finds the index already built.
     with suppress(ConflictError):
         catalog.build_partition_index(table, index)
 
 
 def create_build_and_delete(url: str, rounds: int, who: int, keys: tuple[str, ...]) -> None:
-    """Create an index, build it, delete it, and do it again; nothing of it may stay."""
+    """Create, build and delete an index repeatedly; none of its items may remain."""
     with _catalog(url) as catalog:
         for table in _rounds(rounds):
             for _ in range(2):
@@ -93,7 +93,7 @@ def create_build_and_delete(url: str, rounds: int, who: int, keys: tuple[str, ..
 
 
 def build_too(url: str, rounds: int, other: int) -> None:
-    """Build the index of another process beside it."""
+    """Build the index of another process concurrently."""
     with _catalog(url) as catalog:
         for table in _rounds(rounds):
             for _ in range(20):
@@ -104,7 +104,7 @@ def build_too(url: str, rounds: int, other: int) -> None:
 
 
 def drop(url: str, rounds: int, times: int) -> None:
-    """Drop partitions again and again, a few at a time."""
+    """Drop partitions repeatedly, a few at a time."""
     with _catalog(url) as catalog:
         for table in _rounds(rounds):
             for time in range(times):
@@ -113,7 +113,7 @@ def drop(url: str, rounds: int, times: int) -> None:
 
 
 def add_the_same(url: str, rounds: int, who: int, count: int) -> list[int]:
-    """Add the same partitions as the others, in an order of its own; return how many were new in each round."""
+    """Add the same partitions as the others in another order; return the number of new ones in each round."""
     order, added = random.Random(who), []
     with _catalog(url) as catalog:
         for table in _rounds(rounds):

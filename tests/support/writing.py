@@ -1,4 +1,4 @@
-"""Somebody who writes to a table while a job is at work on it."""
+"""A concurrent writer to a table on which a job is running."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalog import Catalog, NewPartition
 
 @contextmanager
 def partitions_come_and_go(orders: Catalog, table: str) -> Iterator[None]:
-    """Add days from 1000 on, and drop earlier ones, in another thread while the block runs, without an error."""
+    """Add days from 1000 on, and drop earlier ones, in another thread during the block; it must not fail."""
     ended = threading.Event()
     errors: list[Exception] = []
 

@@ -1,4 +1,4 @@
-"""Loads into a table with a partition scheme, step by step, without Spark; and what is on the disk afterwards."""
+"""Loads into a table with a partition scheme, step by step, without Spark; and the files on disk after them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hashed_table(catalog: Catalog, name: str = "demo.h", *, location: str | None
 
 
 class Load:
-    """One load; its files have nothing in them but their own names."""
+    """One load, whose files contain only their names."""
 
     def __init__(self, catalog: Catalog, table: Table, name: str) -> None:
         self.catalog, self.table, self.name = catalog, table, name
@@ -54,7 +54,7 @@ class Load:
         return self
 
     def write(self, count: int = 2, *, strays: Sequence[str] = ("_SUCCESS",)) -> Load:
-        """Write files, the list of them, and others that are not in it."""
+        """Write files, their list, and files that are not in the list."""
         files = [
             NewFile(number % 3, f"{self.folder}/calve_partition_id={number % 3}/{number}.parquet", 10, 100, {})
             for number in range(count)

@@ -1,4 +1,4 @@
-"""Which scheme is proposed for which table and queries, what follows it, and that the statement can be run as it is."""
+"""The proposed scheme for a table and queries, its effects, and its statement, which must be valid."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def proposed(measured: TableProfile) -> dict[str, str]:
     return {"COLUMN": scheme.column, **scheme.properties(), **sorting}
 
 
-# --- what is proposed -------------------------------------------------------------------------------------------------
+# --- proposals --------------------------------------------------------------------------------------------------------
 
 
 def test_a_date_that_is_compared_with_ranges_becomes_ranges_of_the_calendar() -> None:
@@ -157,7 +157,7 @@ def test_nothing_is_proposed_where_nothing_helps() -> None:
     assert partition_count(None, 1) == 4
 
 
-# --- what follows -----------------------------------------------------------------------------------------------------
+# --- effects ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_column_that_goes_with_the_partition_column_is_found() -> None:
@@ -186,7 +186,7 @@ def test_a_column_that_goes_with_the_partition_column_is_found() -> None:
 
 
 class Measured:
-    """An engine that has measured before."""
+    """An engine with stored measurements."""
 
     def __init__(self, found: TableProfile, spread: Sequence[PartitionSpread] = ()) -> None:
         self.found, self.spreads, self.is_closed = found, list(spread), False

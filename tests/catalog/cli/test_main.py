@@ -1,4 +1,4 @@
-"""The `calve` command: what it prints where, and how it ends."""
+"""The `calve` command: its output and exit codes."""
 
 from __future__ import annotations
 

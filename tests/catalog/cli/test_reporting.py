@@ -1,4 +1,4 @@
-"""Every failure is an error of the catalog, and one line on the command line."""
+"""All failures are errors of the catalog, and one line on the command line."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_statement_on_a_table_without_a_file_system_is_refused(catalog: Catalo
             session.execute("MSCK REPAIR TABLE t")
 
 
-# --- values that nothing checked --------------------------------------------------------------------------------------
+# --- unchecked values -------------------------------------------------------------------------------------------------
 
 
 @on_sqlite

@@ -1,4 +1,4 @@
-"""`calve sql`: what it prints where, and how it ends; the catalog alone."""
+"""`calve sql` on the catalog without Spark: its output and exit codes."""
 
 from __future__ import annotations
 

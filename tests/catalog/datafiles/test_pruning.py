@@ -1,4 +1,4 @@
-"""Files are left out by their statistics only if no row of them matches, whatever their values are."""
+"""Files are pruned by their statistics only if none of their rows matches, for all values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ few = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.functio
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """Return the type that Spark writes a column with."""
+    """Return the type with which Spark writes a column."""
     if kind in DECIMALS:
         return pa.decimal128(*DECIMALS[kind])
     if kind in INTEGER_BITS:
@@ -68,7 +68,7 @@ def write_file(path: Path, rows: Sequence[Row], kinds: Mapping[str, str], group_
             else None
         )
         arrays[name] = pa.array(values, target) if whole is None else whole.cast(target)
-    # Texts are of UTF-8 here; `test_texts_that_are_no_texts_have_no_statistics` has others.
+    # Strings are UTF-8 here; `test_texts_that_are_no_texts_have_no_statistics` has others.
     pq.write_table(pa.table(arrays), path, row_group_size=group_size)
 
 
@@ -115,7 +115,7 @@ def _number(kind: str) -> int:
 @few
 @given(data=st.data())
 def test_a_file_is_given_only_to_a_partition_that_all_its_rows_belong_to(data: st.DataObject, tmp_path: Path) -> None:
-    """What decides whether a change reads a file, or only counts it to another partition."""
+    """The condition by which a change reads a file, or only assigns it to another partition."""
     case = data.draw(cases())
     before, model = case.scheme, case.model
     step = data.draw(steps(model, case.pool))
@@ -187,7 +187,7 @@ def test_a_file_of_nulls_has_only_the_null(tmp_path: Path) -> None:
 
 
 def test_days_outside_of_the_calendar_are_kept_apart_from_those_inside(tmp_path: Path) -> None:
-    """Spark knows the days before the year 0 and after the year 9999; filters know the year 0."""
+    """Spark has days before the year 0 and after the year 9999; filters have the year 0."""
     scheme = make("date", PARTITION_TYPE="RANGE", RANGE_INFO="0000-06-01, 0001-01-01, 9999-12-31")
     hashed = make("date", PARTITION_TYPE="HASH", PARTITION_NUM="9")
     view = Table("demo", "t", (Column(COLUMN, "date"),), (), FileFormat.PARQUET, "/t", scheme=scheme).filter_view
@@ -211,7 +211,7 @@ def test_days_outside_of_the_calendar_are_kept_apart_from_those_inside(tmp_path:
 
 
 def test_texts_that_are_no_texts_have_no_statistics(tmp_path: Path) -> None:
-    """Spark makes strings of any bytes; as texts they would sort otherwise than as bytes."""
+    """Spark's strings may have any bytes; decoded, they would have another order."""
     array = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
     pq.write_table(pa.table({COLUMN: array}), tmp_path / "bytes.parquet")
     types = column_types((COLUMN,), {COLUMN: "string"})

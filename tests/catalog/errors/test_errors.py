@@ -1,4 +1,4 @@
-"""Every error says what was wrong, keeps its values, and survives its way to another process."""
+"""All errors have a complete message, keep their values, and can be pickled."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
     OperationReusedError: ("run", "rebalance of table demo.t"),
 }
-"""What the errors that build their own message are made from; subclasses from the same."""
+"""The arguments of errors that build their message; subclasses have the same."""
 
 
 def make(error: type[CatalogError]) -> CatalogError:

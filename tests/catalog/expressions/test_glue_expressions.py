@@ -1,4 +1,4 @@
-"""What Glue's documentation says of ten expressions holds here at least.
+"""The ten expressions of Glue's documentation use indexes at least as well as in Glue.
 
 Source: AWS Glue developer guide, "Working with partition indexes", the table of expressions.
 """

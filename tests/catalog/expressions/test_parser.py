@@ -1,4 +1,4 @@
-"""Filter expressions: what is read, what is refused, and where the fault lies."""
+"""Filter expressions: their meaning, refused expressions, and error positions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TABLE = Table(
 
 
 def matches(expression: str, s: str | None = None, n: int | None = None, d: str | None = None) -> bool | None:
-    """Return what an expression says of a partition: None if neither it nor its opposite is true."""
+    """Return the value of an expression for a partition; None for unknown."""
     day = None if d is None else TABLE.key_types[2].parse(d)
     is_true, is_false = (is_matched(text, s, n, day) for text in (expression, f"not ({expression})"))
     assert not (is_true and is_false)
@@ -41,7 +41,7 @@ def matches(expression: str, s: str | None = None, n: int | None = None, d: str 
 
 
 def is_matched(expression: str, *values: KeyValue | None) -> bool:
-    """Say whether a partition with these typed values, and nulls behind them, matches."""
+    """Return whether a partition with these typed values, followed by nulls, matches."""
     columns = {number: (value,) for number, value in enumerate((*values, None, None, None, None))}
     condition: Filter[KeyValue | None] = Filter(
         parse_expression(expression, TABLE), dict.fromkeys(range(4), lambda value: value)

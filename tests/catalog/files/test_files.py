@@ -1,4 +1,4 @@
-"""Files and folders: what is found, what is left out, how files move."""
+"""Files and folders: listings, hidden files, and moves."""
 
 from __future__ import annotations
 

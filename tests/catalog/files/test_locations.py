@@ -1,4 +1,4 @@
-"""A location belongs to one table, however it is spelled; and to one catalog, whatever others stage beside it."""
+"""A location belongs to one table, in all spellings, and to one catalog, even if others stage files in it."""
 
 from __future__ import annotations
 
@@ -321,7 +321,7 @@ def test_rebalances_of_two_catalogs_leave_the_files_of_each_other(catalog: Catal
         folder = attempt_folder(operation, attempt)
         plan = catalog.rebalancing.plan_of(operation)
         rewrite(plan, folder)
-        # At the same number, the other catalog does all of it, and removes what it has no use for.
+        # The other catalog does the same with the same operation number, and deletes its unused files.
         split(other)
         age(other)
         other.vacuum(grace=NOW)
@@ -333,7 +333,7 @@ def test_rebalances_of_two_catalogs_leave_the_files_of_each_other(catalog: Catal
 
 
 def split(catalog: Catalog) -> None:
-    """Split a partition in one go."""
+    """Run all steps of a split."""
     operation = catalog.rebalancing.begin("split", "demo.t", SPLIT)
     with catalog.operations.attempt("split", COMMIT) as attempt:
         folder = attempt_folder(operation, attempt)
@@ -372,7 +372,7 @@ def test_a_purge_leaves_the_files_of_another_catalog(catalog: Catalog, other: Ca
 
 
 def age(catalog: Catalog) -> None:
-    """Wait until the clock has moved on, so that no grace period protects what was done."""
+    """Wait until the clock advances, so that no grace period protects earlier files."""
     then = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 == then:
         pass

@@ -1,4 +1,4 @@
-"""Purges on S3, against a server: what arrives meanwhile stays, and nothing that stands for a folder is left."""
+"""Purges on an S3 server: concurrent files stay, and no folder markers remain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Iceberg layout of a Hive table: field ids, partition spec, name mapping, and what is refused."""
+"""The Iceberg layout of a Hive table: field ids, partition spec, name mapping, and refusals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def table(
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[Table, list[Sample], list[Sample]]:
-    """A table, and what its columns and its partition keys are."""
+    """A table, and its columns and partition keys."""
     columns, keys = draw(st.lists(samples(), min_size=1, max_size=4)), draw(st.lists(plain(), max_size=3))
     made = table(
         [(f"c{number}", each.hive) for number, each in enumerate(columns)],
@@ -67,7 +67,7 @@ def inside(found: IcebergType) -> tuple[NestedField, ...]:
 
 
 def siblings(fields: Sequence[NestedField]) -> Iterator[Sequence[NestedField]]:
-    """Yield fields that lie side by side, those of the table first, then those inside each, in order."""
+    """Yield the fields of each level, the table's first, then those of each nested field, in order."""
     yield fields
     for each in fields:
         if inner := inside(each.field_type):
@@ -125,7 +125,7 @@ def test_any_table_has_the_types_of_its_columns_and_consecutive_ids(
     assert layout.spec.partition_type(layout.schema).fields == tuple(
         NestedField(1000 + number, key.name, key.field_type) for number, key in enumerate(fields[len(columns) :])
     )
-    # What PyIceberg makes a new table of keeps all ids.
+    # PyIceberg keeps all ids in a new table.
     metadata = new_table_metadata(layout.schema, layout.spec, UNSORTED_SORT_ORDER, source.location)
     assert metadata.schema() == layout.schema
     assert metadata.spec() == layout.spec
@@ -235,7 +235,7 @@ def test_names_of_metadata_columns_are_refused(name: str, is_key: bool) -> None:
     with pytest.raises(ReservedColumnError, match=f"reserves the name {name} for") as refused:
         layout_of(source)
     assert refused.value.columns == (name,)
-    # Only the table's own columns are in Iceberg's way.
+    # Only top-level columns conflict with Iceberg's names.
     assert layout_of(table([("a", f"struct<{name}:int>")])).schema.fields
 
 
@@ -246,7 +246,7 @@ def test_names_of_metadata_columns_are_refused(name: str, is_key: bool) -> None:
         ([("a", "int")], [("A", "int")], ["a"]),
         ([("a", "struct<x:int,y:int,X:string,Y:int>")], [], ["a.x", "a.y"]),
         ([("a", "array<map<int,struct<x:int,X:int>>>")], [], ["a.element.value.x"]),
-        # Iceberg finds a field by its names with dots between them.
+        # Iceberg looks up a field by its dotted name.
         ([("a", "struct<x:int>"), ("a.x", "int")], [], ["a.x"]),
         ([("a", "struct<x.y:int,x:struct<y:int>>")], [], ["a.x.y"]),
         ([("a", "array<int>"), ("a.element", "int")], [], ["a.element"]),
@@ -324,7 +324,7 @@ def test_a_name_mapping_is_never_ambiguous() -> None:
     assert '"names":["c","a"]' in layout.name_mapping({3: ["a"]})
 
 
-# --- what people are told -------------------------------------------------------------------------------------------
+# --- messages --------------------------------------------------------------------------------------------------------
 
 
 def test_people_are_told_what_becomes_of_a_table() -> None:

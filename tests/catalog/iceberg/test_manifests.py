@@ -44,7 +44,7 @@ IDS = st.integers(1, 10_000)
 COUNTS = st.dictionaries(IDS, LONGS, max_size=3)
 BOUNDS = st.dictionaries(IDS, st.binary(max_size=100), max_size=3)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
-# PyIceberg's own decoder reads a double as if it were a float.
+# PyIceberg's decoder reads a double as a float.
 KEYS: dict[str, tuple[IcebergType, st.SearchStrategy[Any]]] = {
     "number": (IntegerType(), st.integers(-(2**31), 2**31 - 1)),
     "long": (LongType(), st.integers(-(2**63), 2**63 - 1)),
@@ -150,7 +150,7 @@ def facts(rows: int) -> FileFacts:
 
 def test_a_manifest_of_the_target_size_is_followed_by_another(tmp_path: Path) -> None:
     def path(number: int) -> str:
-        # Nothing that becomes smaller by compression.
+        # Incompressible values.
         return f"/t/{hashlib.sha256(str(number).encode()).hexdigest()}"
 
     plain = layout({"a": LongType()}, {"k": StringType()})
@@ -182,7 +182,7 @@ def test_manifests_are_compressed(tmp_path: Path) -> None:
             writer.add(("k",), FileFormat.ORC, FileInfo(f"/warehouse/t/k=k/part-{number}", 100, 0), facts(number))
     (manifest,) = writer.manifests
     assert b"avro.codec\x0edeflate" in Path(manifest.path).read_bytes()
-    # 100 bytes an entry without.
+    # Without it, an entry has 100 bytes.
     assert manifest.length_bytes < 30_000
     assert len(read(manifest)) == 1_000
 

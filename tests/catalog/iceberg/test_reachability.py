@@ -1,4 +1,4 @@
-"""Deleting files keeps those that an Iceberg table names, in any place and spelling."""
+"""Deletions keep files that an Iceberg table refers to, in any location and spelling."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def set_location(url: str, name: str, location: str) -> None:
 
 
 def make_iceberg(url: str, name: str, location: str, files: list[str], catalog: str = "calve") -> None:
-    """Make a table with PyIceberg that takes files as they are, as an engine's `add_files` does."""
+    """Create a table with PyIceberg to which existing files can be added, as an engine's `add_files` does."""
     iceberg = SqlCatalog(catalog, uri=url)
     try:
         iceberg.create_namespace_if_not_exists(name.partition(".")[0])
@@ -141,7 +141,7 @@ def test_nothing_is_deleted_where_metadata_cannot_be_read(
         "manifest": next(m.manifest_path for m in manifests if "moved" in m.manifest_path),
     }[name]
     Path(broken).write_bytes(Path(broken).read_bytes()[:-40])
-    # A file of the attempt that nobody needs makes vacuum look at everything.
+    # An obsolete file of the attempt makes vacuum check all tables.
     attempt = f"calve-{attempt_folder(catalog.operations.get('m1'), 1)}"
     stray = Path(report["metadata_location"]).parent / attempt / "stray-m0.avro"
     stray.write_bytes(b"")
@@ -155,7 +155,7 @@ def test_nothing_is_deleted_where_metadata_cannot_be_read(
     assert NAME in problem
     assert broken in problem
     assert metadata_files(table.location) == before
-    # One table stops no other.
+    # An error of one table does not affect others.
     assert metadata_files(other.location) == []
 
 
@@ -240,7 +240,7 @@ def test_replaced_files_of_a_scheme_table_that_an_iceberg_table_names_stay(
     assert not Path(replaced[0]).exists()
 
 
-# --- what is reached ------------------------------------------------------------------------------------------------
+# --- reachable files ------------------------------------------------------------------------------------------------
 
 
 def test_all_that_metadata_name_is_reached(catalog: Catalog, catalog_url: str, tmp_path: Path) -> None:

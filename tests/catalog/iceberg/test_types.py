@@ -1,4 +1,4 @@
-"""Hive types become the types of Iceberg that Trino's migrate makes of them, or are refused with the reason."""
+"""Hive types are converted to the same Iceberg types as in Trino's migrate, or refused with a reason."""
 
 from __future__ import annotations
 

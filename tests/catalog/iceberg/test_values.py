@@ -1,4 +1,4 @@
-"""Texts of partition values become what Iceberg's manifests hold."""
+"""Strings of partition values are converted to the values of Iceberg's manifests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_every_value_comes_from_its_text_as_files_store_it(data: st.DataObject, 
     assert type(found) is type(expected)
     if isinstance(expected, Decimal):
         assert str(found) == str(expected) or expected == 0
-    # PyIceberg's own bytes of it give it back: it is in the representation that PyIceberg works with.
+    # The value survives PyIceberg's serialisation, so it is in PyIceberg's representation.
     field_type = layout(key_type).schema.fields[-1].field_type
     assert from_bytes(field_type, to_bytes(field_type, found)) == expected  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Making a Glue entry that of an Iceberg table, and back: PyIceberg reads the one, and the other is as it was."""
+"""Flips of Glue entries: PyIceberg reads the flipped entry, and a revert restores the old one exactly."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_is_no_hive_table_is_not_flipped(
 def test_a_version_that_glue_has_not_any_more_is_a_conflict(
     glue: GlueEndpoint, source: Source, metadata_location: str, location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Moto takes every version, so its answer is put in the place of Glue's."""
+    """Moto accepts all versions, so Glue's response is simulated."""
     from botocore.exceptions import ClientError
 
     sent: list[dict[str, Any]] = []

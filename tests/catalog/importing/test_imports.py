@@ -1,4 +1,4 @@
-"""Importing from a Glue endpoint: what comes into the catalog, again and again, and in spite of errors and deaths."""
+"""Imports from a Glue endpoint: imported tables, repeated imports, errors and interruptions."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def places(catalog: Catalog) -> dict[str, str]:
 
 
 def move(source: GlueEndpoint, places: Mapping[int, str]) -> None:
-    """Give partitions other locations, by their number `n`."""
+    """Change the locations of partitions, by their number `n`."""
     for n, place in places.items():
         changed = partition("2024-01-01", n, location=place)
         source.client.update_partition(
@@ -88,7 +88,7 @@ def move(source: GlueEndpoint, places: Mapping[int, str]) -> None:
 
 
 def redefine(source: GlueEndpoint, location: str, keys: Sequence[Mapping[str, str]]) -> None:
-    """Give the partitioned table another location, or other keys."""
+    """Change the location or the keys of the partitioned table."""
     source.client.update_table(
         DatabaseName="sales",
         TableInput={
@@ -272,7 +272,7 @@ def test_one_table_that_fails_stops_no_other(catalog: Catalog, sales: GlueEndpoi
     assert "is an Iceberg table" in said["sales.a_lake"]
     assert "binary" in said["sales.by_bytes"]
     assert "was imported from no source" in said["sales.prices"]
-    # What a pattern finds may be refused; what is named may not.
+    # A table that matches a pattern may be refused; a named one may not.
     assert [report.table for report in plan.failures(reports)] == ["sales.prices"]
     plan, reports = catalog.imports.import_tables(sales.source("/sales.a_lake"))
     assert [report.table for report in plan.failures(reports)] == ["sales.a_lake"]
@@ -345,7 +345,7 @@ def test_partitions_that_exchange_their_folders_are_updated_together(
     catalog: Catalog, sales: GlueEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import_all(catalog, sales)
-    # In batches of two, the circle of all five is not closed in one.
+    # In batches of two, the cycle of all five is not in one batch.
     for batch, changed in ((10_000, {0: 1, 1: 0}), (2, {0: 0, 1: 1}), (2, {0: 4, 1: 0, 4: 1})):
         monkeypatch.setattr(importing_partitions, "BATCH", batch)
         moved = {n: f"{LOCATION}/day=2024-01-01/n={there}" for n, there in changed.items()}
@@ -393,7 +393,7 @@ def test_partitions_that_were_renamed_in_their_folders_are_dropped_and_added(
         sales.client.delete_partition(DatabaseName="sales", TableName="orders", PartitionValues=["2024-01-01", str(n)])
     renamed = [partition("2024-01-01", 10 + n, f"{LOCATION}/day=2024-01-01/n={n}") for n in (1, 2)]
     sales.add_partitions("sales", "orders", iter([*renamed, partition("2024-01-01", 6)]))
-    # Without the permission to drop, they are refused one by one, and the others come.
+    # Without permission to drop, they are refused one by one, and the others are imported.
     counts = import_all(catalog, sales, updates=True)[TABLE].partitions
     assert (counts.added, counts.vanished.count, counts.dropped, counts.refused.count) == (1, 2, 0, 2)
     for n, reason in zip((1, 2), sorted(counts.refused.first), strict=True):
@@ -649,7 +649,7 @@ def test_the_command_ends_with_an_error_when_a_table_was_not_imported(sales: Glu
 
 
 def paging(count: int) -> type[BaseHTTPRequestHandler]:
-    """Return what answers as Glue does for one table with so many partitions."""
+    """Return a simulated Glue client for one table with a number of partitions."""
     asked: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -695,7 +695,7 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
 
 @pytest.fixture
 def peak_of(sqlite_url: str, glue_server: GlueEndpoint) -> Callable[[int], int]:
-    """A function that imports so many partitions, and returns the most memory that this took, in bytes."""
+    """A function that imports a number of partitions, and returns the peak memory, in bytes."""
 
     def measure(count: int) -> int:
         handler = paging(count)
@@ -706,7 +706,7 @@ def peak_of(sqlite_url: str, glue_server: GlueEndpoint) -> Callable[[int], int]:
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert (report.partitions.added, report.partitions.vanished.count) == (count, 0)
-            # The next one lies in the same folder.
+            # The next partition is in the same folder.
             catalog.drop_table(f"sales{count}.orders")
         pages = [body for body in handler.requests if "MaxResults" in body]  # type: ignore[attr-defined]
         assert len(pages) == -(-count // 1000)

@@ -50,7 +50,7 @@ def item_count(catalog: Catalog) -> int:
 
 
 def half_built(catalog: Catalog, name: str = "i", keys: tuple[str, ...] = ("n",)) -> PartitionIndex:
-    """Create an index whose build has walked the first two of the partitions and no more."""
+    """Create an index of which only the first two partitions are built."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(building, "RANGE_SIZE", 2)
         index = catalog.create_partition_index(TABLE, name, keys)
@@ -472,7 +472,7 @@ def test_a_cancelled_build_is_a_failed_index_with_its_reason(catalog: Catalog, t
 
 
 def interrupt_deletion(catalog: Catalog, name: str) -> None:
-    """Leave an index as a process does that is killed while it deletes it."""
+    """Leave an index in the state of a killed deletion."""
     with catalog.storage.write() as connection:
         connection.execute(
             text("UPDATE calve_partition_index SET state = 'DELETING' WHERE name = :name"), {"name": name}
@@ -499,7 +499,7 @@ def test_the_next_call_finishes_a_deletion_that_was_interrupted(catalog: Catalog
     interrupt_deletion(catalog, "i")
     match call:
         case "create":
-            # The limit, the name and the keys are free again.
+            # The name and the keys can be used again, and the index no longer counts towards the limit.
             catalog.create_partition_index(TABLE, "third", ["d"])
             catalog.create_partition_index(TABLE, "i", ["n"])
         case "build":

@@ -1,4 +1,4 @@
-"""Several processes on one catalog: an ACTIVE index has exactly one item for each partition, whatever the others do."""
+"""Concurrent processes on one catalog: an ACTIVE index always has exactly one item for each partition."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def run_together(url: str, rounds: int, tasks: Sequence[Task]) -> list[Any]:
-    """Run each task in a process of its own, all of them round by round; return what they returned."""
+    """Run each task in a separate process, in synchronised rounds; return their results."""
     context = multiprocessing.get_context("spawn")
     barrier = workers.new_barrier(context, len(tasks))
     with ProcessPoolExecutor(len(tasks), context, workers.join, (barrier,)) as pool:
         futures = [pool.submit(do, url, rounds, *rest) for do, rest in tasks]
-        # A process that fails breaks the barrier of the others: its error is the one to see.
+        # A failing process breaks the barrier of the others: report its error.
         errors = [error for error in (future.exception() for future in futures) if error is not None]
         for error in sorted(errors, key=lambda each: isinstance(each, BrokenBarrierError)):
             raise error

@@ -1,4 +1,4 @@
-"""Keys that are encoded many at once are those that are encoded one by one."""
+"""Keys encoded in bulk equal keys encoded one by one."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ def typed(types: list[KeyType], given_values: tuple[Any, ...]) -> list[KeyValue 
 
 
 def expected_order(given_values: tuple[Any, ...]) -> list[tuple[bool, Any]]:
-    """Return what Python compares in place of the values; null comes first."""
+    """Return comparable Python values; null is first."""
     return [(False, 0) if value is None else (True, value) for value in given_values]
 
 
 @st.composite
 def rows(draw: st.DrawFn) -> tuple[list[KeyType], tuple[Any, ...], tuple[Any, ...]]:
-    """The types of one to four keys, and two rows of values that often begin alike."""
+    """The types of one to four keys, and two rows of values that often have a common prefix."""
     names = draw(st.lists(st.sampled_from(TYPE_NAMES), min_size=1, max_size=4))
     first = tuple(draw(st.none() | values(name)) for name in names)
     second = tuple(draw(st.just(value) | st.none() | values(name)) for name, value in zip(names, first, strict=True))

@@ -1,4 +1,4 @@
-"""A build killed again and again, while partitions come and go, ends ACTIVE with exact items, or truly FAILED."""
+"""A build that is killed repeatedly during adds and drops ends ACTIVE with exact items, or FAILED."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ SEED = int(os.environ.get("KILLED_BUILDS_SEED", "0")) or random.SystemRandom().r
 RANGE_SIZE = 100
 WRITERS = 2
 
-# Processes of which many are begun, and killed, start from one that has imported everything.
+# Processes that are started and killed often are forked from one that has imported all modules.
 context = multiprocessing.get_context("forkserver")
 context.set_forkserver_preload(["catalog.catalog", killed_builders.__name__])
 
 
 @contextmanager
 def writers(url: str, table: str, seed: int) -> Iterator[None]:
-    """Let other processes write to a table during the block; their errors are errors of the block."""
+    """Run writer processes on a table during the block; their errors fail the block."""
     stop = context.Event()
     processes = [
         context.Process(target=killed_builders.write, args=(url, table, number, stop))
@@ -61,7 +61,7 @@ def start_build(url: str, table: str) -> BaseProcess:
 
 
 def kill_at_some_moment(catalog: Catalog, index: PartitionIndex, process: BaseProcess, choose: random.Random) -> None:
-    """Kill a build when it has done some of the ranges that are left, or after some time, if it has not ended."""
+    """Kill a build after some of the remaining ranges, or after some time."""
     remaining = len(building.ranges_to_do(catalog.storage, index))
     until = choose.randrange(remaining) if remaining else 0
     deadline = time.monotonic() + (choose.uniform(0, 0.2) if choose.random() < 0.3 else 300)
@@ -74,7 +74,7 @@ def kill_at_some_moment(catalog: Catalog, index: PartitionIndex, process: BasePr
 
 
 def assert_as_many_items_as_partitions(catalog: Catalog, table: str, index: PartitionIndex) -> None:
-    """Look at one committed moment, while others write."""
+    """Check one committed state during concurrent writes."""
     partitions = text("SELECT count(*) FROM calve_partition WHERE table_id = :id")
     items = text("SELECT count(*) FROM calve_index_item WHERE index_id = :id")
     with catalog.storage.read() as connection:
@@ -117,7 +117,7 @@ def test_a_build_killed_again_and_again_ends_well(
         if has_unfit:
             assert (index.state, index.failure_code) == (IndexState.FAILED, PartitionProblem.INVALID_TYPE)
             assert [each.values for each in index.offending] == [("unfit", "foo")]
-            # Perhaps it was killed at clearing up.
+            # It may have been killed while it deleted the remaining items.
             catalog.build_partition_index(table, "i")
             assert stored_items(catalog, index.id) == []
         else:

@@ -1,4 +1,4 @@
-"""What differs between an index and its table is found, named and repaired, and nothing else is."""
+"""Verification finds, reports and repairs exactly the differences between an index and its table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER_KEY = b"\x01\xff"
 
 @pytest.fixture
 def events(catalog: Catalog) -> Table:
-    """A table with two indexes, of which one is verified."""
+    """A table with two indexes, one of which is verified."""
     table = catalog.create_table(
         TABLE,
         columns=[],
@@ -35,7 +35,7 @@ def events(catalog: Catalog) -> Table:
 
 
 def damage(catalog: Catalog, statement: str, **values: Any) -> None:
-    """Change the items of the index behind the catalog's back."""
+    """Change the items of the index directly in the database."""
     index_id = catalog.get_partition_index(TABLE, INDEX).id
     with catalog.storage.write() as connection:
         assert connection.execute(text(statement), {"index": index_id, **values}).rowcount == 1
@@ -230,7 +230,7 @@ def test_index_deleted_meanwhile_is_no_difference(catalog: Catalog, events: Tabl
 
 
 def test_partitions_that_come_and_go_are_no_differences(catalog: Catalog, catalog_url: str, events: Table) -> None:
-    """Somebody adds and drops partitions after each statement of the verification."""
+    """Partitions are added and dropped after each statement of the verification."""
     rounds = itertools.count()
 
     def write(*_: object) -> None:
@@ -258,7 +258,7 @@ def test_repair_while_partitions_come_and_go_ends_exact(catalog: Catalog, events
     def check_then_write(ranges: Any) -> Any:
         for number, each in enumerate(ranges):
             yield verifying.check_range(catalog.storage, table, index, each)
-            # Between the look and the repair: what was found may be gone, and more may be there.
+            # Differences may change between the check and the repair.
             catalog.drop_partitions(TABLE, f"n between {number * 7} and {number * 7 + 2}")
             catalog.add_partitions(TABLE, [NewPartition(("new", str(number)))])
 

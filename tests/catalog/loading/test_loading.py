@@ -1,4 +1,4 @@
-"""Loading source files: what is new, publishing, being interrupted at any point; on each database."""
+"""Loads of source files: discovery, publication, and interruptions at any point; on each database."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def landing(tmp_path: Path) -> Path:
 
 
 class Load:
-    """One load, taken step by step as the DAG takes it; what Spark does is done by hand."""
+    """One load with the steps of the DAG, without Spark."""
 
     def __init__(self, catalog: Catalog, table: Table, landing: Path, name: str = "run-1") -> None:
         self.catalog, self.table, self.landing, self.name = catalog, table, landing, name
@@ -71,12 +71,12 @@ class Load:
         return [Path(each.path).name for each in files]
 
     def stage(self, rows: dict[tuple[str | None, ...], int] | None = None) -> None:
-        """Write what the Spark job writes: a folder with data for each partition, and the list of the files."""
+        """Write the files of the Spark job: a folder with data for each partition, and the list of files."""
         rows = ROWS if rows is None else rows
         attempt = self.catalog.operations.start_job(self.name, "write")
         self.staging = Loading.staging_name(self.catalog.operations.get(self.name), attempt)
         self.catalog.loading.discard_staging(self.table, (self.name, "write", attempt), keep=self.staging)
-        # As Calve's own names do, those of each catalog, and of each attempt, differ.
+        # As with Calve's own names, those of each catalog and of each attempt differ.
         name = f"{self.catalog.storage.identity} {self.name} {attempt}.parquet"
         for values in rows:
             folder = self.folder / self.staging / STAGED_DATA / partition_path(self.table.key_names, values)
@@ -120,7 +120,7 @@ def load(catalog: Catalog, table: Table, landing: Path) -> Load:
 
 
 def files_below(table: Table) -> dict[str, str]:
-    """Return every file below a table's location, hidden ones included: path → text; the lists left out."""
+    """Return all files in a table's location, including hidden ones, without the lists: path → text."""
     root = Path(table.location)
     found = (path for path in root.rglob("*") if path.is_file() and STAGED_FILES not in path.parts)
     return {str(path.relative_to(root)): path.read_text() for path in sorted(found)}
@@ -132,7 +132,7 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def assert_loaded(catalog: Catalog, table: Table, rows: dict[tuple[str | None, ...], int], *texts: str) -> None:
-    """The table has these partitions, each with its files and items, and nothing else is below its location."""
+    """Check that the table has these partitions with their files and items, and no other files."""
     partitions = list(catalog.get_partitions(TABLE))
     assert {partition.values: partition.row_count for partition in partitions} == rows
     files = files_below(table)
@@ -357,13 +357,13 @@ def test_refused_partitions_are_kept_apart_when_the_rest_is_asked_for(
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def kill_before_commit(
     monkeypatch: pytest.MonkeyPatch, load: Load, *, moved: int | None = None, skip: bool = False
 ) -> None:
-    """Publish up to the moment when all folders, or so many of them, have moved and nothing is committed."""
+    """Publish until all folders, or a number of them, are moved and nothing is committed."""
 
     def in_turn(function: Callable[[Any], None], items: Iterable[Any]) -> Iterator[None]:
         if function.__name__ != "_move":
@@ -379,7 +379,7 @@ def kill_before_commit(
 
 
 def kill_after_commit(monkeypatch: pytest.MonkeyPatch, load: Load) -> None:
-    """Publish up to the moment when everything is committed and the staging folder is still there."""
+    """Publish until the commit, and keep the staging folder."""
 
     def die(*_: object) -> None:
         raise Killed
@@ -501,7 +501,7 @@ def test_the_next_load_leaves_the_files_of_a_committed_one_where_they_are(
 # --- vacuum ---------------------------------------------------------------------------------------------------------
 
 NOW = timedelta(0)
-"""A grace period for which everything is old enough."""
+"""A grace period that protects no files."""
 
 
 def test_vacuum_undoes_a_load_that_was_cancelled_after_its_grace_period(

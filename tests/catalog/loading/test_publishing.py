@@ -1,4 +1,4 @@
-"""Publishing loads: nobody waits while files move, and no kill or stop leaves anything half done; on each database."""
+"""Publication of loads: no waits while files are moved, and safety against kills and stops; on each database."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def reserved_count(catalog: Catalog) -> int:
 
 
 def assert_nothing_is_left(catalog: Catalog, table: Table) -> None:
-    """No partition, no file, no folder that a repair would take for a partition, and nothing reserved."""
+    """Check that there are no partitions, no files, no folders that a repair would add, and no reservations."""
     assert list(catalog.get_partitions(TABLE)) == []
     assert files_below(table) == {}
     assert reserved_count(catalog) == 0
@@ -114,7 +114,7 @@ def assert_done(load: Load, rows: dict[tuple[str | None, ...], int], *texts: str
     assert reserved_count(load.catalog) == 0
 
 
-# --- nobody waits ---------------------------------------------------------------------------------------------------
+# --- no waits -------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_waits_while_files_move(
@@ -465,7 +465,7 @@ def test_partitions_are_freed_when_their_staging_folder_is_gone(
 
 
 class Append:
-    """An append of one row to a partition that exists and to a new one; what Spark does is done by hand."""
+    """An append of one row to an existing and a new partition, without Spark."""
 
     def __init__(self, catalog: Catalog, table: Table) -> None:
         self.catalog, self.table = catalog, table

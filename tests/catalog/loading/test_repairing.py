@@ -1,4 +1,4 @@
-"""Repairing a table: its partitions become those whose folders are there, on each database."""
+"""Repairs of tables: the partitions become those of the existing folders; on each database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of operations and the leftovers of index builds: what is forgotten, and what stays; on each database."""
+"""Expiry of the journal, and cleanup of failed index builds; on each database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def table(catalog: Catalog) -> Table:
 
 
 def grow_old(catalog: Catalog, age: timedelta = OLD, *, names: str = "%") -> None:
-    """Let operations seem untouched for some time."""
+    """Age the heartbeats of operations."""
     milliseconds = age // timedelta(milliseconds=1)
     with catalog.storage.write() as connection:
         statement = "UPDATE calve_operation SET heartbeat_at_ms = heartbeat_at_ms - :age WHERE id LIKE :names"
@@ -38,7 +38,7 @@ def ids(catalog: Catalog) -> set[str]:
     return {operation.id for operation in catalog.operations.list(limit=10_000)}
 
 
-# --- operations that nobody works on --------------------------------------------------------------------------------
+# --- abandoned operations -------------------------------------------------------------------------------------------
 
 
 def test_operations_that_nobody_works_on_have_failed_and_can_be_taken_up_again(catalog: Catalog, table: Table) -> None:

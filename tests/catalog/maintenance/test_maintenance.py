@@ -1,4 +1,4 @@
-"""Vacuum: what nobody needs goes, what somebody may need stays, whenever it is killed; on each database."""
+"""Vacuum deletes obsolete files and keeps all others, also if it is killed; on each database."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from catalog.storage.schema import RetiredFileRow
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk, retired, write_file
 
 NOW = timedelta(0)
-"""A grace period for which everything is old enough."""
+"""A grace period that protects no files."""
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def state(catalog: Catalog, name: str) -> OperationState:
     return catalog.operations.get(name).state
 
 
-# --- what a folder's operation says ---------------------------------------------------------------------------------
+# --- staging folders ------------------------------------------------------------------------------------------------
 
 OLD, GRACE, NEW = 100, 200, 300
 FAILED, RUNNING = OperationState.FAILED, OperationState.RUNNING
@@ -208,7 +208,7 @@ def test_young_files_of_an_old_operation_stay(catalog: Catalog, table: Table) ->
 
 
 def age_operations(catalog: Catalog, age: timedelta) -> None:
-    """Let operations and tables seem older than they are."""
+    """Age operations and tables."""
     milliseconds = age // timedelta(milliseconds=1)
     with catalog.storage.write() as connection:
         for statement in (
@@ -263,7 +263,7 @@ def test_a_table_with_files_does_not_move_away_from_them(catalog: Catalog, table
         catalog.alter_table("demo.h", location=f"{table.location}-after")
 
 
-# --- in every case --------------------------------------------------------------------------------------------------
+# --- properties -----------------------------------------------------------------------------------------------------
 
 
 def test_a_dry_run_counts_what_would_go_and_deletes_nothing(catalog: Catalog, table: Table) -> None:
@@ -279,7 +279,7 @@ def test_a_dry_run_counts_what_would_go_and_deletes_nothing(catalog: Catalog, ta
 
 
 def leave_everything(catalog: Catalog, table: Table) -> None:
-    """Leave of everything that vacuum deletes something."""
+    """Create obsolete files of each kind that vacuum deletes."""
     Load(catalog, table, "one").run()
     Load(catalog, table, "two").run()
     Load(catalog, table, "three").run(retired=data_files(catalog, table)[:3])
@@ -298,7 +298,7 @@ def test_time_below_zero_is_refused(catalog: Catalog) -> None:
 
 
 class Killed(BaseException):
-    """The process dies here."""
+    """Simulates the end of the process."""
 
 
 @contextmanager
@@ -354,7 +354,7 @@ def leave(catalog: Catalog, table: Table) -> None:
 
 
 class History:
-    """What happened to a table, one step after the other, each by a load of its own."""
+    """The history of a table: steps of separate loads."""
 
     def __init__(self, catalog: Catalog, table: Table) -> None:
         self.catalog, self.table = catalog, table
@@ -362,7 +362,7 @@ class History:
         self.open_load: Load | None = None
 
     def next_load(self) -> Load:
-        """Return a new load; only one at a time can be at work."""
+        """Return a new load; only one can run at a time."""
         self.cancel()
         self.count += 1
         return Load(self.catalog, self.table, f"{self.prefix}-{self.count}")

@@ -27,7 +27,7 @@ from catalog.tables.own_properties import SOURCE_PROPERTY
 from tests.support.glue_endpoint import ORC
 from tests.support.hive_metastore import HiveMetastoreServer, Metastore
 
-# A JVM of its own.
+# Starts a JVM.
 pytestmark = pytest.mark.spark
 
 DATABASE = "sales"

@@ -1,4 +1,4 @@
-"""A Hive Metastore behind TLS, and one that wants Kerberos: real servers, each refusal one clear line and no hang."""
+"""Hive Metastores with TLS and with Kerberos: connections, and refusals with one-line errors and without hangs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from catalog.metastores.hms import HiveMetastore
 from standalone.hive_metastore import HiveMetastoreServer
 from standalone.postgres import HOST, free_port
 
-# JVMs of their own.
+# Starts JVMs.
 pytestmark = pytest.mark.spark
 
 PASSWORD = "changeit"
@@ -43,7 +43,7 @@ def databases(address: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority of a test's own, and what it has signed."""
+    """A certificate authority for tests, and its certificates."""
 
     folder: Path
     key: ec.EllipticCurvePrivateKey
@@ -99,7 +99,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 def serve(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., HiveMetastoreServer]]:
-    """Function that makes a metastore with a keystore; nobody has started it."""
+    """A function that returns a metastore with a keystore, which is not started."""
 
     def make(keystore: Path) -> HiveMetastoreServer:
         settings = {
@@ -121,7 +121,7 @@ def tls_server(authority: Authority, serve: Callable[..., HiveMetastoreServer]) 
 
 
 def refused(address: str) -> str:
-    """Return the one line that somebody sees who asks a metastore that is not to be trusted."""
+    """Return the one-line error of a connection to an untrusted metastore."""
     with pytest.raises(SourceUnavailableError) as refusal:
         databases(address)
     text = str(refusal.value)
@@ -232,7 +232,7 @@ with_kerberos = pytest.mark.skipif(
 
 
 class Realm:
-    """A realm of Kerberos with a key distribution centre of its own on a free port; a context manager."""
+    """A context manager that runs a Kerberos realm with a key distribution centre on a free port."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -277,7 +277,7 @@ class Realm:
         return path
 
     def log_in(self, principal: str, keytab: Path) -> None:
-        """Get a ticket as soon as the server answers."""
+        """Get a ticket as soon as the server responds."""
         self._run("kinit", "-k", "-t", str(keytab), principal)
 
     def _run(self, *command: str) -> None:

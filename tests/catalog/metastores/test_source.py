@@ -1,4 +1,4 @@
-"""Addresses and patterns of sources, and what the catalog makes of what they say."""
+"""Addresses and patterns of sources, and the conversion of their definitions."""
 
 from __future__ import annotations
 

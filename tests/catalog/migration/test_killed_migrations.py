@@ -1,4 +1,4 @@
-"""Migrations that are killed by `kill -9` at each named point, and run again; and any sequence of them."""
+"""Migrations that are killed at each named point and run again, and random sequences of them."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ context.set_forkserver_preload(["catalog.catalog", killed_migrations.__name__])
 
 POINTS = (Point.JOURNALED, Point.METADATA_WRITTEN, Point.STAGED, Point.STARTED, Point.CHANGED, Point.COMMITTED)
 ADDING = (Point.JOURNALED, Point.STAGED, Point.STARTED, Point.METADATA_WRITTEN, Point.CHANGED, Point.COMMITTED)
-"""The metadata of a table that is there are only written with the commit."""
+"""The metadata of an existing table is written only with the commit."""
 
 OTHER = "demo.other"
 
 
 def kill(url: str, operation_id: str, table: str, request: MigrationRequest | None, point: Point) -> None:
-    """Run in another process, which dies at a point."""
+    """Run in another process, which exits at a point."""
     arguments = (url, operation_id, table, None if request is None else request.as_json(), point)
     process = context.Process(target=killed_migrations.run, args=arguments)
     process.start()
     process.join()
-    assert process.exitcode == -signal.SIGKILL, f"nobody died at {point}"
+    assert process.exitcode == -signal.SIGKILL, f"the process did not end at {point}"
 
 
 def test_a_migration_killed_at_each_point_gives_one_table_and_vacuum_leaves_no_orphan(
@@ -114,7 +114,7 @@ def test_files_that_came_before_a_flip_was_killed_are_named_when_it_goes_on(
     late = write_rows(location, [99], "late.parquet")
     report = migrate(catalog, NAME, "m1", request)
     assert (report["late_files"]["count"], report["late_files"]["paths"]) == (1, [late])
-    # Files are listed once: what comes later is not the migration's.
+    # Files are listed once: later files are not part of the migration.
     write_rows(location, [100], "later.parquet")
     assert migrate(catalog, NAME, "m1", request) == report
 

@@ -80,7 +80,7 @@ def metadata_files(location: str, folder: str = "metadata") -> list[str]:
 
 
 def make_old(catalog: Catalog, location: str, operation_id: str, folder: str = "metadata") -> None:
-    """Let an operation, and what it wrote, be older than every grace period."""
+    """Age an operation and its files beyond all grace periods."""
     import os
 
     for each in metadata_files(location, folder):
@@ -178,7 +178,7 @@ def test_readers_of_a_folder_without_partitions_never_see_what_iceberg_writes(
     # A manifest, a manifest list, what was staged, and the first metadata; what PyIceberg wrote is not judged.
     assert cleared.orphan_files == 4
     assert not seen()
-    # What was written as Iceberg and lost does not come back.
+    # Lost rows of the Iceberg table do not reappear.
     migrate(catalog, "demo.flat", "m2", MigrationRequest(verify=False, recursive_directory="true"))
     assert [row[0] for row in iceberg_rows(catalog_url, "demo.flat")] == [1, 2]
 
@@ -235,7 +235,7 @@ def test_many_listings_under_way_hold_no_connection(
     assert [len(list(pages)) for pages in listings] == [4] * 40
 
 
-# --- what an Iceberg table cannot do ----------------------------------------------------------------------------------
+# --- operations that Iceberg tables do not support --------------------------------------------------------------------
 
 WHOLE = {"country": "nl", "year": "2024"}
 REFUSED: dict[str, Callable[[Catalog], object]] = {
@@ -383,7 +383,7 @@ def test_a_table_that_an_engine_dropped_comes_back_only_when_told(catalog: Catal
     assert catalog.get_table(NAME) == hive
 
 
-# --- what changes meanwhile -------------------------------------------------------------------------------------------
+# --- concurrent changes -----------------------------------------------------------------------------------------------
 
 CHANGES: dict[str, Callable[[Catalog], object]] = {
     "a partition": lambda c: c.add_partitions(NAME, [NewPartition(("be", "1"))]),
@@ -409,7 +409,7 @@ def test_what_changes_before_the_flip_is_noticed(catalog: Catalog, catalog_url: 
         catalog.migrations.flip("m1")
     assert not catalog.get_table(NAME).is_iceberg
     assert hive_state(catalog, table) == before
-    # The operation does not hold the table any more, and goes on with a new plan.
+    # The operation no longer holds the table, and continues with a new plan.
     assert catalog.operations.get("m1").state is OperationState.FAILED
     if change not in ("a folder", "a format"):
         migrate(catalog)
@@ -677,7 +677,7 @@ def test_vacuum_removes_files_of_cancelled_attempts(catalog: Catalog, catalog_ur
     assert catalog.vacuum(grace=timedelta(0)).total.orphan_files == found
     assert metadata_files(table.location) == []
     assert data_files(table) == files
-    # A retry notices that nothing is staged any more.
+    # A retry finds that nothing is staged.
     catalog.migrations.begin("m1", NAME, REQUEST)
     assert not catalog.migrations.is_staged("m1")
     migrate(catalog)

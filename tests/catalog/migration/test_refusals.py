@@ -1,4 +1,4 @@
-"""Each reason why a table cannot become an Iceberg table, and that nothing is journaled or changed then."""
+"""Reasons to refuse a migration; a refused migration journals and changes nothing."""
 
 from __future__ import annotations
 

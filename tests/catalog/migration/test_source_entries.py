@@ -1,4 +1,4 @@
-"""Where asked, a migration flips the entry in the metastore that a table came from, and a revert restores it."""
+"""Migrations that flip the table's entry in its source metastore, and reverts that restore it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from catalog.operations.records import OperationState
 from tests.support.hive_metastore import HiveMetastoreServer, Metastore
 from tests.support.iceberg_tables import COLUMNS, KEYS, stage
 
-# A JVM of its own.
+# Starts a JVM.
 pytestmark = pytest.mark.spark
 
 DATABASE, TABLE = "sales", "sales.orders"

@@ -1,4 +1,4 @@
-"""Iceberg tables beside Hive tables, and a Hive table's files in an Iceberg table that is there."""
+"""Snapshots of Hive tables as Iceberg tables, and additions of a Hive table's files to existing Iceberg tables."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_an_append_meanwhile_is_not_lost(catalog: Catalog, catalog_url: str, mon
     def meet_another(*arguments: object) -> bool:
         calls.append(1)
         if len(calls) == 1:
-            # Another engine was faster: the pointer is not any more where it was.
+            # Another engine committed first: the pointer has changed.
             return moved(*arguments[:3], "elsewhere", arguments[4])  # type: ignore[arg-type]
         return moved(*arguments)  # type: ignore[arg-type]
 
@@ -357,7 +357,7 @@ def test_a_migrated_table_with_added_files_reverts_only_when_told(catalog: Catal
     assert REQUEST.kind is OperationKind.MIGRATE
 
 
-# --- a target that is not what it was, or does not take all -----------------------------------------------------------
+# --- changed targets, and targets that refuse files -------------------------------------------------------------------
 
 
 def make_target(url: str, location: str, *, required: tuple[str, ...] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Partition values as text, in paths and packed."""
+"""Partition values as strings, in paths and packed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from catalog.model.partition_names import (
     unpack_values,
 )
 
-# Whatever a database can store: all of Unicode but lone surrogates.
+# All strings that a database can store: Unicode without lone surrogates.
 any_text = st.text(
     st.characters(exclude_categories=["Cs"]) | st.sampled_from("%/=\x00\x1f\x7f\\'\"{}[]^:?#* 25F"), max_size=20
 )

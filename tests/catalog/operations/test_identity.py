@@ -1,4 +1,4 @@
-"""Identities are never used twice: what continues old work meets its own table, index or operation, or none."""
+"""Identities are never reused: continued work finds its own table, index or operation, or none."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_slow_deleter_leaves_a_new_index_alone(
     if step == "delete_all_items":
         monkeypatch.setattr(building, step, be_overtaken)
     else:
-        # The other two run inside a transaction, in which on SQLite nobody else writes.
+        # The other two run inside a transaction; SQLite has no concurrent writers.
         monkeypatch.setattr(building, "_ended", before_transaction)
     building.clear_ended(catalog.storage, flights)
 
@@ -122,7 +122,7 @@ class _Churn:
         self.until = time.monotonic() + seconds
 
     def run(self, seed: int) -> None:
-        """Do something at least once, however slow the machine is."""
+        """Repeat an action, at least once."""
         chance = random.Random(seed)
         actions = (self.create, self.create, self.build, self.build, self.delete, self.verify, self.add, self.drop)
         while True:
@@ -224,7 +224,7 @@ def test_an_operation_on_a_dropped_table_cannot_go_on_with_the_next_one(
 
     with pytest.raises(TableNotFoundError, match="dropped"):
         catalog.operations.start_job("load", "stage")
-    # The new table is not held by it; and asked for again by its caller, it begins on the new table.
+    # It does not hold the new table; begun again, it runs on the new table.
     catalog.repair_table(FLIGHTS)
     begin_load(catalog, "load")
     assert catalog.operations.get("load").table_id == catalog.get_table(FLIGHTS).id
@@ -284,7 +284,7 @@ def test_a_repair_of_a_renamed_table_undoes_no_load_of_the_next(
             catalog.repair_table("demo.renamed")
 
     def die_after_the_moves(*_arguments: object) -> None:
-        # On SQLite nobody else writes before the transaction ends.
+        # SQLite has no other writers before the transaction ends.
         if catalog.storage.is_postgresql:
             repair()
         raise InterruptedError

@@ -1,4 +1,4 @@
-"""What a Spark job is asked arrives as it was sent."""
+"""Requests of Spark jobs survive serialisation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations and their jobs: begun once, exclusive, taken over, fenced; on each database."""
+"""Operations and their jobs: idempotence, exclusivity, takeover and fencing; on each database."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def advance(catalog: Catalog, name: str, state: OperationState) -> None:
 
 
 def age(catalog: Catalog, name: str, milliseconds: int) -> None:
-    """Let an operation look as if nobody had touched it for some time."""
+    """Age the heartbeat of an operation."""
     with catalog.storage.write() as connection:
         connection.exec_driver_sql(
             f"UPDATE calve_operation SET heartbeat_at_ms = heartbeat_at_ms - {milliseconds} WHERE id = '{name}'"

@@ -1,4 +1,4 @@
-"""Builders and deleters that were stopped between two transactions do no harm to the index that came meanwhile."""
+"""Builders and deleters that were stopped between transactions do not affect an index that was created meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ context.set_forkserver_preload(["catalog.catalog", stopped_processes.__name__])
 
 @pytest.fixture
 def url(catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The catalog, with a table of which a build has three ranges to do, and an index of it by `n`."""
+    """A catalog with a table whose builds have three ranges, and an index on `n`."""
     monkeypatch.setattr(building, "RANGE_SIZE", PARTITIONS // 3)
     catalog.create_table(TABLE, columns=[], partition_keys=[("s", "string"), ("n", "int")])
     catalog.add_partitions(TABLE, [NewPartition([f"s{n % 7}", str(n)]) for n in range(PARTITIONS)])
@@ -66,7 +66,7 @@ def wake(process: BaseProcess) -> None:
 
 
 def end(process: BaseProcess, *, is_killed: bool) -> None:
-    """Kill a stopped process, or wait until it has done the rest."""
+    """Kill a stopped process, or continue it and wait for its end."""
     if is_killed:
         process.kill()
     else:

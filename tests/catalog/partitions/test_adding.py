@@ -276,7 +276,7 @@ def test_a_property_that_is_no_text_is_refused(catalog: Catalog, pairs: Table, v
 
 
 class Counted(dict[str, str]):
-    """Properties that know how many of their kind there are."""
+    """Properties that count their instances."""
 
     alive = most = 0
 

@@ -33,7 +33,7 @@ TABLE = "demo.t"
 
 
 def add_many(catalog: Catalog, count: int) -> None:
-    """Create a table with so many partitions."""
+    """Create a table with a number of partitions."""
     catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=[("n", "int")])
     catalog.add_partitions(TABLE, [NewPartition([str(number)]) for number in range(count)])
 
@@ -69,7 +69,7 @@ def test_open_iterators_leave_connections_to_others(
     add_many(catalog, 12_000)
     monkeypatch.setenv("CALVE_CONNECTIONS", connections)
     monkeypatch.setenv("CALVE_CONNECTION_TIMEOUT_SECONDS", "1")
-    # As if they were many: the rest goes into a file.
+    # A small limit, so that the remaining rows are written to a file.
     monkeypatch.setattr("catalog.partitions.spooling._ROWS_IN_MEMORY", 6_000)
     with Catalog.open(catalog_url) as limited:
         readers = [limited.get_partitions(TABLE, expression) for expression in (None, "n >= 0", "n < 99999") * 5]
@@ -77,7 +77,7 @@ def test_open_iterators_leave_connections_to_others(
         assert limited.drop_partitions(TABLE, "n >= 11000") == 1_000
         for partitions, reader in zip(read, readers, strict=True):
             partitions.extend(reader)
-            # All see the state in which they began.
+            # All iterators return the state at their start.
             assert {partition.values for partition in partitions} == {(str(number),) for number in range(12_000)}
             assert len(partitions) == 12_000
         assert sum(1 for _ in limited.get_partitions(TABLE)) == 11_000
@@ -104,7 +104,7 @@ def test_iterators_that_are_closed_early_give_their_connection_back(
 
 @pytest.fixture
 def indexed(catalog: Catalog) -> Table:
-    """A table of 350 partitions and two indexes, with rows of each kind that a table may have."""
+    """A table with 350 partitions and two indexes, and with rows in all SQL tables that belong to tables."""
     indexes = [IndexDefinition("by_n", ("n",)), IndexDefinition("by_s", ("s", "n"))]
     keys = [("n", "int"), ("s", "string")]
     catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=keys, indexes=indexes)
@@ -133,7 +133,7 @@ def rows_left(catalog: Catalog, table: Table) -> dict[str, int]:
 
 
 def killed(work: Callable[..., None], *arguments: str) -> bool:
-    """Do something in a process of its own; return whether it was killed."""
+    """Run an action in another process; return whether it was killed."""
     process = context.Process(target=work, args=arguments)
     process.start()
     process.join(300)
@@ -147,7 +147,7 @@ def test_a_drop_of_a_table_that_is_killed_between_its_transactions_is_finished_b
     assert killed(killed_changes.drop_table, catalog_url, TABLE, Point.COMMITTED)
     with pytest.raises(TableNotFoundError):
         catalog.get_table(TABLE)
-    # The name and the values are free at once.
+    # The name and the values can be reused at once.
     catalog.create_table(TABLE, columns=[("x", "int")], partition_keys=[("n", "int"), ("s", "string")])
     catalog.add_partitions(TABLE, [NewPartition(["1", "a"])])
     new = catalog.get_table(TABLE)

@@ -1,6 +1,6 @@
-"""GetPartitions returns the same with any index, with none, with a half-built one, and as another database.
+"""GetPartitions returns the same partitions with any index, without an index, with a half-built one, and in SQLite.
 
-Each test asks some 20 filters of each example, on both databases. CALVE_TEST_EXAMPLES=300 asks more than 20,000.
+Each test runs about 20 filters for each example on both databases; CALVE_TEST_EXAMPLES=300, more than 20,000.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:
 
 
 def numbered(rows: list[tuple[str | None, ...]]) -> Iterator[NewPartition]:
-    """Yield the partitions; each one's row count is its number, by which it is known again."""
+    """Yield the partitions; the row count of each is its number, which identifies it."""
     for number, row in enumerate(rows):
         yield NewPartition(row, location=f"/elsewhere/{number}", row_count=number)
 
 
 def check_answers(catalog: Catalog, table: str, case: Given, rows: list[tuple[str | None, ...]]) -> None:
-    """Compare all answers with the oracle's."""
+    """Compare all results with those of the oracle."""
     with Oracle(case.key_types, rows) as oracle:
         for condition in case.filters:
             expected = oracle.matching(condition)

@@ -1,4 +1,4 @@
-"""A default folder belongs to one partition, because two would return its rows; and no purge deletes live files."""
+"""A default folder belongs to one partition, so that rows are not read twice; and purges never delete live files."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_no_partition_comes_to_its_default_folder_when_another_lies_there(
             come()
     assert folders(catalog) == sorted(["/x", posixpath.normpath(location)])
     if place in (PLACES["default"], PLACES["inside"]):
-        # Of another spelling, it is another folder.
+        # Another spelling is another folder.
         add(catalog, (("JFK", "01"), None))
 
 
@@ -162,7 +162,7 @@ def test_what_is_free_is_not_refused(catalog: Catalog, table: Table) -> None:
     add(catalog, (("ZZ", "7"), "/x/1"), (("ZZ", "6"), f"{table.location}/origin=JFK/month=01"))
     catalog.drop_partitions(TABLE, "origin = 'JFK'")
     add(catalog, (("ZZ", "5"), f"{table.location}/origin=JFK/month=1"))
-    # Several tables may read one folder that is no table's.
+    # Several tables may use a folder that is not the location of a table.
     catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
     catalog.add_partitions("demo.other", [NewPartition(["1"], "/x/1")])
     assert len(folders(catalog)) == 5
@@ -233,7 +233,7 @@ def test_partitions_that_come_at_once_do_not_share_a_default_folder(catalog: Cat
 
 
 def interrupt_purge(catalog: Catalog, expression: str | None = None) -> None:
-    """Drop partitions with their files, and die before a file goes."""
+    """Drop partitions with their files, and exit before a file is deleted."""
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt

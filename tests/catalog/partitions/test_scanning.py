@@ -1,4 +1,4 @@
-"""Finding partitions: paging, one state of the catalog, quarantine, and how it is explained; on each database."""
+"""Searches for partitions: paging, snapshot consistency, quarantine and explanations; on each database."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ def test_the_index_that_reads_the_fewest_items_is_read(catalog: Catalog, indexed
     }
     assert catalog.explain_partitions(TABLE, "origin = 'JFK' and year = 2013").index == "by_origin"
 
-    # The first binds more keys, the second reads less.
+    # The first index binds more keys, the second reads fewer items.
     catalog.add_partitions(TABLE, [NewPartition(["JFK", "2014", f"2013-02-{day:02}"]) for day in range(1, 29)])
     catalog.add_partitions(TABLE, [NewPartition(["EWR", "2014", "2014-05-05"])])
     explanation = catalog.explain_partitions(TABLE, "origin >= 'EWR' and year = 2014 and day = '2014-05-05'")

@@ -1,4 +1,4 @@
-"""What is proposed about a table's partitions: what should be, valid, and settled once it is done."""
+"""Proposals for a table's partitions: expected and valid ones, and none after they are applied."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class World:
 
     @classmethod
     def of(cls, scheme: Scheme, rows: Iterable[Row], file_rows: int = 10**9) -> World:
-        """Return a table into which rows were loaded; a file has no more than so many, in the order of the rows."""
+        """Return a table with loaded rows, in files of a maximum number of rows, in the order of the rows."""
         partition_of = Partitions(scheme)
         by_partition: dict[int, list[Row]] = {}
         for row in rows:
@@ -70,7 +70,7 @@ class World:
         return sorted(found, key=lambda file: (file.partition_id, file.id))
 
     def advice(self, rules: RebalanceRules, target_bytes: int, *, counts: bool = True) -> Advice:
-        """Return the advice, with all values counted that have to be."""
+        """Return the advice, after counting the values that it needs."""
         known: dict[int, Sequence[ValueCount]] = {}
         while True:
             contents = contents_of(self.scheme, self.data_files(), known)
@@ -86,7 +86,7 @@ class World:
         return [ValueCount(str(row), str(row), own[row]) for row in sorted(own)]
 
     def done(self, advice: Advice) -> World:
-        """Return the table after all proposals, in another order than they come in."""
+        """Return the table after all proposals, applied in another order."""
         scheme = self.scheme
         for request in reversed(advice.requests(dry_run=False)):
             scheme = RebalanceRequest.from_form(json.loads(json.dumps(request))).change.of(scheme).scheme
@@ -134,7 +134,7 @@ def statements(advice: Advice) -> list[str]:
 
 
 def spread(**rows: int) -> list[int]:
-    """Return rows by the value: so many of each."""
+    """Return rows by value: a number of each."""
     return [int(name[1:]) for name, count in rows.items() for _ in range(count)]
 
 
@@ -143,7 +143,7 @@ RANGES = scheme_of(PARTITION_TYPE="RANGE", RANGE_INFO="10, 20, 30, 40, 50")
 LISTS = scheme_of("string", PARTITION_TYPE="LIST", LIST_INFO="(a, b, c, d), e, f, (g, h)")
 
 
-# --- what is proposed -------------------------------------------------------------------------------------------------
+# --- proposals --------------------------------------------------------------------------------------------------------
 
 
 def test_even_partitions_are_left_alone() -> None:
@@ -308,7 +308,7 @@ def test_wrong_rules_are_named(entry: Mapping[str, Any], said: str) -> None:
         RebalanceRules.from_config(entry)
 
 
-# --- in every case ----------------------------------------------------------------------------------------------------
+# --- properties -------------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -322,7 +322,7 @@ def rules(draw: st.DrawFn) -> RebalanceRules:
     )
 
 
-# Many values, few, and some with many more rows than the others.
+# Many values, few values, and skewed values.
 COUNTS = st.one_of(st.integers(0, 3), st.integers(0, 40), st.sampled_from([0, 0, 100, 500]))
 
 

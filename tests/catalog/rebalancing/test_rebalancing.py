@@ -1,4 +1,4 @@
-"""Changes of partitions: planned, serialised, fenced, killed at any point and run again. Without Spark."""
+"""Changes of partitions: plans, exclusivity, fencing, and kills at any point; without Spark."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ START = {0: [*range(30, 40)], 1: [*range(10)], 2: [*range(10, 20)], 3: [*range(2
 
 
 def begin(catalog: Catalog, change: PartitionChange, operation: str = "change") -> tuple[int, str]:
-    """Begin a change and an attempt at it; return the attempt and its folder."""
+    """Begin a change and an attempt; return the attempt and its folder."""
     begun = catalog.rebalancing.begin(operation, TABLE, change)
     attempt = catalog.operations.start_job(operation, COMMIT)
     return attempt, attempt_folder(begun, attempt)
@@ -92,10 +92,10 @@ def test_the_fixture_has_what_the_tests_expect(catalog: Catalog, ranges: str) ->
 @pytest.mark.parametrize(
     ("change", "moved", "relabelled", "deleted"),
     [
-        # Only the partition concerned is read.
+        # Only the affected partition is read.
         (SPLIT, 10, 0, 0),
         (AddPartitions(("35",)), 10, 0, 0),
-        # Nobody belongs to the new partition: its rows are all in another one by their files' minima and maxima.
+        # No row belongs to the new partition, according to the minima and maxima of the files.
         (AddPartitions(("50",)), 0, 2, 0),
         (SplitPartition(2, ("11", "20")), 5, 1, 0),
         (DropPartitions((2,)), 0, 2, 0),
@@ -254,7 +254,7 @@ def test_folder_of_no_attempt_at_the_operation_is_not_committed(catalog: Catalog
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)
     operation = catalog.operations.get("change")
-    # The number of the other operation begins with that of this one.
+    # The number of the other operation has that of this one as a prefix.
     other = name.format(catalog=catalog.storage.identity, number=f"{operation.number}0", own=operation.folder)
     with pytest.raises(VerificationFailedError, match="no attempt at operation change wrote the folder"):
         catalog.rebalancing.commit("change", COMMIT, attempt, plan, other)
@@ -283,7 +283,7 @@ def test_a_plan_from_before_others_changed_the_table_is_a_conflict(catalog: Cata
     rewrite(old, again)
     with pytest.raises(PlanConflictError, match="Make a new plan"):
         catalog.rebalancing.commit("change", COMMIT, attempt, old, again)
-    # The retry plans anew, and nothing of what came between is lost.
+    # The retry makes a new plan, and later rows are not lost.
     attempt, third = begin(catalog, SPLIT)
     new = plan_and_write(catalog, third)
     catalog.rebalancing.commit("change", COMMIT, attempt, new, third)
@@ -348,7 +348,7 @@ def test_a_list_of_files_counts_only_when_it_is_whole(catalog: Catalog, ranges: 
 
 @contextmanager
 def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
-    """Look at a table again and again during the block: it always has one of some contents."""
+    """Read a table repeatedly during the block: it always has one of the expected contents."""
     stop, looked, problems = threading.Event(), threading.Event(), list[Any]()
 
     def run() -> None:
@@ -377,7 +377,7 @@ def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
 def test_a_reader_sees_one_state_even_if_a_change_is_made_in_the_midst_of_its_look(
     catalog: Catalog, catalog_url: str, ranges: str, change: PartitionChange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions of the scheme before and files of afterwards would be rows that nobody gets."""
+    """With the partitions of the old scheme and the files of the new one, rows would be lost."""
     is_made = []
 
     def partitions_after_the_change(tree: Any, table: Any) -> tuple[int, ...]:
@@ -407,7 +407,7 @@ KILLED: tuple[tuple[PartitionChange, dict[int, list[int]]], ...] = (
 def test_a_change_of_the_catalog_that_is_killed_is_made_by_the_next_run(
     catalog: Catalog, catalog_url: str, ranges: str, change: PartitionChange, after: dict[int, list[int]]
 ) -> None:
-    """One operation is killed by `kill -9` at one point after the other, until it has committed."""
+    """An operation is killed at one point after the other until it has committed."""
     points = (Point.JOURNALED, Point.STARTED, Point.CHANGED, Point.COMMITTED)
     with reader(catalog_url, START, after):
         for point in points:
@@ -428,7 +428,7 @@ def test_a_change_of_the_catalog_that_is_killed_is_made_by_the_next_run(
 
 
 def check_disk_after_vacuum(catalog: Catalog) -> None:
-    """Expect that just the files are on the disk that the catalog knows."""
+    """Check that the files on disk are exactly those of the catalog."""
     table = catalog.get_table(TABLE)
     report = catalog.vacuum(grace=timedelta(0))
     assert not report.problems
@@ -464,7 +464,7 @@ def test_a_rewrite_that_dies_is_made_by_the_next_run(
 
 
 class Died(BaseException):
-    """Goes through every `except Exception`, as a death does."""
+    """Simulates the end of the process: `except Exception` does not catch it."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A form's fields become a change, or an error that names the field."""
+"""Form fields are converted to a change, or to an error that names the field."""
 
 from __future__ import annotations
 

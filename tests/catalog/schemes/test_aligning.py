@@ -1,4 +1,4 @@
-"""Partitions of several schemes have the same place if they share a value, and others only if they must."""
+"""Partitions of several schemes that share a value have the same place; others only if necessary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RANGE_INTERVAL: which bounds follow the last one by themselves, and which intervals are none."""
+"""RANGE_INTERVAL: automatic bounds after the last one, and invalid intervals."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def test_a_value_that_has_a_range_makes_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("column_type", "bound", "interval", "value", "expected"),
     [
-        # At a bound itself a range of its own is needed.
+        # A value equal to a bound needs the next range.
         ("date", "2017-01-01", "1 month", "2017-01-01", ["2017-02-01"]),
-        # The 31st comes back after a shorter month.
+        # After a shorter month, the bound is the 31st again.
         ("date", "2016-12-31", "1 month", "2017-04-15", ["2017-01-31", "2017-02-28", "2017-03-31", "2017-04-30"]),
         ("date", "2024-01-31", "1 MONTHS", "2024-02-28", ["2024-02-29"]),
         ("date", "2024-02-29", "1 year", "2028-02-28", ["2025-02-28", "2026-02-28", "2027-02-28", "2028-02-29"]),
@@ -95,7 +95,7 @@ def test_bounds_are_counted_on_whatever_was_loaded_before() -> None:
 
 def test_bounds_are_counted_from_the_last_one_that_a_change_has_left() -> None:
     scheme = extended(make("date", "2017-01-31", "1 month"), "2017-04-01")
-    # A change in the middle is none of the end.
+    # A change in the middle does not change the last bound.
     merged = MergePartitions((2, 3)).of(scheme).scheme
     assert new_bounds(merged, "2017-04-30") == ["2017-05-31"]  # type: ignore[arg-type]
     dropped = DropPartitions((4,)).of(scheme).scheme
@@ -125,7 +125,7 @@ def test_the_last_bound_stays_because_the_others_are_counted_from_it() -> None:
 def test_a_value_above_all_bounds_that_can_be_written_stays_in_the_default_partition(
     column_type: str, bound: str, interval: str, value: str, expected: list[str]
 ) -> None:
-    """Otherwise a row of the last day of all days, as some write for "never", could not be loaded at all."""
+    """Rows with the last representable day, which is often used for "never", must be loadable."""
     scheme = make(column_type, bound, interval)
     assert new_bounds(scheme, value) == expected
     after = extended(scheme, value)
@@ -195,7 +195,7 @@ UNITS = {"week": 7 * 86_400, "day": 86_400, "hour": 3_600, "minute": 60, "second
 
 
 def bounds_up_to(anchor: datetime, number: int, unit: str, value: datetime) -> list[datetime]:
-    """Return the bounds above an anchor up to the first one above a value."""
+    """Return the bounds after an anchor, up to the first one above a value."""
     found: list[datetime] = []
     while not found or found[-1] <= value:
         steps = (len(found) + 1) * number

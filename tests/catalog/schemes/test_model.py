@@ -1,4 +1,4 @@
-"""Schemes do what a small model does: every value has one partition, ids are new, the reverse gives the start back."""
+"""Schemes behave like a model: each value has one partition, ids are never reused, and reverses restore the start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def values(case: Case) -> st.SearchStrategy[list[Any]]:
 
 
 def parts(scheme: Scheme) -> Any:
-    """Return what a scheme consists of, without ids; the order of groups does not count."""
+    """Return the parts of a scheme without ids; the order of groups is ignored."""
     if isinstance(scheme, HashScheme):
         return scheme.count
     if isinstance(scheme, ListScheme):
@@ -63,7 +63,7 @@ def test_every_value_is_where_the_model_has_it_whatever_changes(data: st.DataObj
         assert change_from_json(step.change.as_json()) == step.change
         effect = step.change.of(before)
         scheme = effect.scheme
-        # No partition is deleted by the model: where its values go then, is where later rows go.
+        # The model deletes no partition: later rows go to the partition that takes its values.
         check_agreement(scheme, step.model, sample)
         if not isinstance(model, HashModel):
             new = set(scheme.ids) - set(before.ids)
@@ -162,7 +162,7 @@ def test_properties_make_an_equal_scheme_but_for_the_ids(data: st.DataObject) ->
 
 
 def renumbered(scheme: Scheme) -> dict[str, Any]:
-    """Return a scheme as JSON with the ids that a new one would have."""
+    """Return a scheme as JSON with the ids of a new scheme."""
     known = scheme.as_json()
     known.pop("next_id", None)
     for name in ("bounds", "groups"):
@@ -211,7 +211,7 @@ def test_single_values_need_just_their_partitions(data: st.DataObject) -> None:
 @few
 @given(case=cases(methods=["RANGE"]))
 def test_a_range_between_two_bounds_needs_just_what_is_between(case: Case) -> None:
-    """Also `c >= a and c <= LAST_BOUND`, which needs partition 0, where a row equal to the last bound is."""
+    """Also `c >= a and c <= LAST_BOUND`, which needs partition 0 for rows equal to the last bound."""
     bounds = [value for _, _, value in case.model.bounds]  # type: ignore[attr-defined]
     ids = case.model.ids
     for number, value in enumerate(bounds, 1):

@@ -1,4 +1,4 @@
-"""Numbers and lists of forms are checked before anything is computed with them."""
+"""Checks of numbers and lists in forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locations, sources and hosts outside the allowed ones are refused, whichever way they are written."""
+"""Locations, sources and hosts that are not allowed are refused in all spellings."""
 
 from __future__ import annotations
 

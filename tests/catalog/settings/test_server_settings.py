@@ -1,4 +1,4 @@
-"""The catalog on servers, and hosts, that are set up otherwise: isolation levels and clocks."""
+"""The catalog with other settings of servers and hosts: isolation levels and clocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Configure = Callable[..., Catalog]
 
 @pytest.fixture
 def configured(postgres: PostgresServer, postgres_url: str) -> Iterator[Configure]:
-    """A function that opens a catalog whose database has the given settings as defaults."""
+    """A function that opens a catalog in a database with the given default settings."""
     opened: list[Catalog] = []
 
     def configure(**settings: str) -> Catalog:
@@ -42,7 +42,7 @@ def configured(postgres: PostgresServer, postgres_url: str) -> Iterator[Configur
 
 
 def wait_until_blocked(catalog: Catalog, thread: Thread) -> None:
-    """Return when some transaction of the server waits for a lock."""
+    """Wait until a transaction of the server waits for a lock."""
     with catalog.storage.engine.connect() as connection:
         while thread.is_alive() and not connection.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")):
             pass
@@ -85,7 +85,7 @@ def test_every_connection_pins_its_isolation(configured: Configure, isolation: s
 
 @pytest.fixture(params=[-SKEW_SECONDS, SKEW_SECONDS], ids=["behind", "ahead"])
 def skew_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A function that changes this host's clock, behind or ahead."""
+    """A function that sets this host's clock back or forward."""
     true_time_ns = time.time_ns
 
     def skew() -> None:

@@ -1,4 +1,4 @@
-"""The YAML list of tables: what it means, and what is said of a wrong entry."""
+"""The YAML list of tables: entries, and errors of invalid ones."""
 
 from __future__ import annotations
 

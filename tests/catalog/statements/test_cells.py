@@ -1,4 +1,4 @@
-"""Literals become exactly the value of their column's type, or are refused."""
+"""Literals are converted exactly to their column's type, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that would run code, read or write foreign files, or set what Spark does: refused before Spark starts."""
+"""Statements that run code, use foreign files, or change Spark's settings are refused before Spark starts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ UNKNOWN = {
     "a shell": "!rm -r {foreign}",
     "a file system's shell": "DFS -rm -r {foreign}",
 }
-"""Statements that the grammar does not have."""
+"""Statements that are not in the grammar."""
 
 FOREIGN = {
     "a property of a reader": "CREATE TABLE x (id int) STORED AS PARQUET TBLPROPERTIES ('PATH'='{foreign}')",
@@ -63,7 +63,7 @@ FOREIGN = {
     "a table behind escapes": "ALTER TABLE empty SET LOCATION 'file:{warehouse}/%2e%2e/foreign'",
     "a database behind a link": "CREATE DATABASE other LOCATION '{warehouse}/link'",
 }
-"""Places outside the allowed folders."""
+"""Locations outside the allowed folders."""
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def catalog(catalog_url: str, places: dict[str, Path], monkeypatch: pytest.Monke
 
 
 def refused(catalog: Catalog, places: dict[str, Path], statement: str) -> CatalogError:
-    """Return how a statement is refused, which changes nothing."""
+    """Return the error of a refused statement, and check that it changed nothing."""
 
     def start(_catalog: Catalog) -> Engine:
         raise AssertionError("no engine is needed")

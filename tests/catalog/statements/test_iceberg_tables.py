@@ -1,4 +1,4 @@
-"""How Iceberg tables look through statements and the command line."""
+"""Iceberg tables in statements and on the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migrations as statements: what is refused, where errors point, and the way back; without Spark."""
+"""Statements for migrations: refusals, error positions and reverts; without Spark."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.support.iceberg_tables import NAME, append, expected_rows, iceberg_ro
 
 
 class Asked(EngineUnavailableError):
-    """What the engine was asked."""
+    """The calls of the engine."""
 
 
 class AskingEngine:
-    """Says what it was asked, and does nothing."""
+    """Records its calls."""
 
     def __init__(self, _catalog: Catalog) -> None:
         self.closed = False
@@ -52,7 +52,7 @@ def session(catalog: Catalog) -> Iterator[Session]:
 
 
 def asked(session: Session, text: str) -> tuple[str, MigrationRequest, int | None]:
-    """Return what a statement asks of the engine: table, request, partitions to verify."""
+    """Return the engine's call for a statement: table, request, partitions to verify."""
     with pytest.raises(Asked) as caught:
         session.execute(text)
     operation, table, request, verified = caught.value.args
@@ -61,7 +61,7 @@ def asked(session: Session, text: str) -> tuple[str, MigrationRequest, int | Non
 
 
 def refused(session: Session, text: str) -> tuple[str, str | None]:
-    """Return the error's class, and the text at the place that it points at."""
+    """Return the error's class, and the text at its position."""
     with pytest.raises(CatalogError) as caught:
         session.execute(text)
     place = caught.value.position

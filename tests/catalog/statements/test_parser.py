@@ -1,4 +1,4 @@
-"""Statements are read as they are meant, and errors point at the place."""
+"""Parsing of statements, and positions of errors."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_a_statement_is_read_as_it_is_meant(text: str, meant: m.Statement) -> No
 
 
 def _with_query(meant: m.Statement, text: str) -> m.Statement:
-    """Queries go on to the end of their statement, whatever is there."""
+    """Queries extend to the end of the statement, with any text."""
     fields = {name: value for name, value in vars(meant).items() if name != "places"}
     return (
         type(meant)(**fields | {"query": text[-len(fields["query"] + "\n-- done") :]}) if "query" in fields else meant
@@ -539,7 +539,7 @@ def test_every_syntax_error_points_into_the_text(text: str) -> None:
     ids=lambda text: text[:20],
 )
 def test_long_statements_are_read_in_time(text: str) -> None:
-    # Each takes about a second of the processor; what grows with the square of the length takes many minutes.
+    # Each takes about a second; with quadratic time it would take many minutes.
     start = time.process_time()
     with suppress(CatalogError):
         parse_statement(text)

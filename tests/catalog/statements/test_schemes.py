@@ -1,4 +1,4 @@
-"""Schemes as documented: what SHOW PARTITIONS prints, what changes do, and what is refused with which words."""
+"""Schemes as documented: the output of SHOW PARTITIONS, the effects of changes, and refusals with their messages."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_range_partitions_are_printed_with_their_bounds_as_written() -> None:
 
 
 def test_the_parts_of_a_split_stand_where_the_old_partition_stood() -> None:
-    """The example of CarbonData's talk: partition 4 of three values is split into three, after 6 was made."""
+    """The example of a CarbonData talk: partition 4 with three values is split into three, after 6 was added."""
     scheme = areas("(a, b), c, d, (e, f, g), h")
     scheme = after(scheme, add("i"), split(4, "e", "f", "g"))
     assert scheme.ids == (0, 1, 2, 3, 7, 8, 9, 5, 6)
@@ -121,7 +121,7 @@ def test_the_parts_of_a_split_stand_where_the_old_partition_stood() -> None:
 
 
 def test_a_group_is_split_into_values_and_groups() -> None:
-    """CarbonData's own test, `TestAlterPartitionTable`, with its blanks and its order of values."""
+    """CarbonData's test `TestAlterPartitionTable`, with its blanks and its order of values."""
     scheme = after(areas(), split(4, "Canada", "Russia", "(Good, NotGood)"))
     assert scheme.ids == (0, 1, 2, 3, 6, 7, 8, 5)
     assert scheme.lines()[4:7] == ["6, area = Canada", "7, area = Russia", "8, area = Good, NotGood"]
@@ -189,7 +189,7 @@ def test_another_number_of_hash_partitions_moves_rows_where_a_remainder_can_go(
 
 
 def test_the_documented_hash_does_not_change() -> None:
-    """CRC-32 of the text, whose check value is that of 123456789; whoever changes it, moves every row that there is."""
+    """The hash is CRC-32 of the string, with the check value of 123456789; a change would move all existing rows."""
     expected = 0xCBF43926 % 7
     texts = {"int": "123456789", "bigint": "+00123456789", "decimal(12,3)": "123456.789", "char(12)": "123456789  "}
     for column_type, text in texts.items():
@@ -293,7 +293,7 @@ def test_a_value_named_twice_is_refused_by_type(column_type: str, values: str, n
 @pytest.mark.parametrize("scheme", [numbers(), areas()])
 @pytest.mark.parametrize("change", [split(0, "1", "2"), drop(0), drop(0, with_data=True), drop(1, 0), merge(0, 1)])
 def test_the_default_partition_stays(scheme: Scheme, change: PartitionChange) -> None:
-    """CarbonData takes SPLIT of 0 for an ADD."""
+    """CarbonData treats SPLIT of partition 0 as ADD."""
     refused(DefaultPartitionError, ["partition 0"], change.of, scheme)
 
 

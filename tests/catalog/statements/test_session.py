@@ -1,4 +1,4 @@
-"""Statements on the catalog: what they do, what they answer, and where their errors point; without Spark."""
+"""Statements on the catalog: effects, results and error positions; without Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(session: Session, *statements: str) -> None:
 
 
 def refused(session: Session, text: str) -> tuple[str, str | None]:
-    """Return the error's class, and the text at the place that it points at."""
+    """Return the error's class, and the text at its position."""
     with pytest.raises(CatalogError) as caught:
         session.execute(text)
     place = caught.value.position
@@ -194,7 +194,7 @@ WRONG_TABLES = [
 
 
 def check_refused(session: Session, text: str, error: str, place: str | None) -> None:
-    """Make sure that a statement is refused with an error of this class, at the place where this text begins."""
+    """Check that a statement is refused with an error of this class at the position of this text."""
     name, found = refused(session, text)
     assert name == error, text
     assert found is None if place is None else found is not None and found.startswith(place), (text, found)
@@ -652,7 +652,7 @@ def test_vacuum_finishes_an_interrupted_purge_of_partitions(
         with pytest.raises(KeyboardInterrupt):
             session.execute("ALTER TABLE sales DROP PARTITION (region='EU') PURGE")
     assert lines(session, "SHOW PARTITIONS sales") == []
-    # A partition that is there again keeps its file.
+    # A partition that was added again keeps its file.
     run(session, "ALTER TABLE sales ADD PARTITION (region='EU', month=2)")
     assert catalog.vacuum(dry_run=True).purged == ("demo.sales (partitions)",)
     assert [one.exists(), two.exists()] == [True, True]

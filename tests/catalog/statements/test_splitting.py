@@ -1,4 +1,4 @@
-"""A script becomes its statements, whatever stands in quotes and comments."""
+"""Scripts are split into statements, also with quotes and comments."""
 
 from __future__ import annotations
 

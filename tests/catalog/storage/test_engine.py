@@ -1,4 +1,4 @@
-"""The catalog's database: its schema, its transactions, and what is said when it is not there."""
+"""The catalog's database: schema, transactions, and errors if it is missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every failure of the database is an error of the catalog, in one line, with the right advice whether to retry."""
+"""All database failures are one-line errors of the catalog that are correctly marked as retryable or not."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def assert_says(error: CatalogError, *, retryable: bool) -> None:
     assert "\n" not in str(error)
 
 
-# --- the server's moods ---------------------------------------------------------------------------------------------
+# --- server failures ------------------------------------------------------------------------------------------------
 
 
 def test_a_lock_that_is_not_had_in_time_is_a_conflict(
@@ -196,7 +196,7 @@ def test_a_full_disk_is_named(sqlite_url: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def on_small_disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Output of `on_small_disk.py`, which uses a real disk that is full, and then read-only."""
+    """The output of `on_small_disk.py`, which uses a disk that is full, and then read-only."""
     unshare = ["unshare", "--map-root-user", "--mount"]
     if shutil.which("unshare") is None or subprocess.run([*unshare, "true"], check=False).returncode != 0:
         pytest.skip("this system mounts nothing for its users")

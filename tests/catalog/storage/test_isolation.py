@@ -1,4 +1,4 @@
-"""The catalog stands alone: it works where Airflow, PySpark and Great Expectations are not installed."""
+"""The catalog works without Airflow, PySpark and Great Expectations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEEDED = (
     *("pytest", "pytest-timeout", "hypothesis"),
 )
 ABSENT = ("airflow", "pyspark", "great_expectations", "pandas", "duckdb")
-# Those that take a second or two; the others need no other library than these.
+# Only tests that take a second or two; the others need the same libraries.
 SELECTED = (
     *("types/test_key_types.py", "indexes/test_keys.py", "model/test_partition_names.py"),
     *("expressions/test_parser.py", "errors/test_errors.py", "files/test_files.py", "tables/test_definitions.py"),
@@ -42,7 +42,7 @@ SELECTED = (
 
 
 def requirements(found: Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
-    """Yield what a distribution needs in this environment."""
+    """Yield the requirements of a distribution in this environment."""
     for line in found.requires or ():
         requirement = Requirement(line)
         marker = requirement.marker
@@ -51,7 +51,7 @@ def requirements(found: Distribution, extras: frozenset[str]) -> Iterator[Requir
 
 
 def distributions() -> list[Distribution]:
-    """Return the installed distributions that the catalog and its tests need, and what these need in turn."""
+    """Return the installed distributions that the catalog and its tests need, directly or indirectly."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     todo = [Requirement(text) for text in NEEDED]
@@ -67,7 +67,7 @@ def distributions() -> list[Distribution]:
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Environment variables of a Python that sees those distributions, by links, and no other."""
+    """Environment variables with which Python finds, through links, only those distributions."""
     packages = tmp_path_factory.mktemp("packages")
     for here in distributions():
         for top in {file.parts[0] for file in here.files or ()} - {"..", "__pycache__"}:
@@ -79,7 +79,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run_python(environment: dict[str, str], *arguments: str) -> str:
-    """Run Python without its own site-packages; return what it printed."""
+    """Run Python without its site-packages; return its output."""
     command = [sys.executable, "-S", *arguments]
     done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Every revision of the schema, forward and back, with rows in every table; newer revisions are included."""
+"""Upgrade and downgrade of all schema revisions, with rows in all tables."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOST: dict[tuple[str, str], Callable[[dict[str, Any]], bool]] = {
     ("0007", "iceberg_tables"): lambda row: bool(row["catalog_name"] == "calve"),
     ("0007", "iceberg_namespace_properties"): lambda row: bool(row["catalog_name"] == "calve"),
 }
-"""Revision and table → the rows that its downgrade deletes, as its docstring tells; no other row may be lost."""
+"""Revision and table → the rows that the downgrade deletes, according to its docstring; no others may be lost."""
 
 REWRITTEN = {("0011", "calve_table"): {"columns", "partition_keys"}}
-"""Revision and table → columns whose values it writes in another form."""
+"""Revision and table → columns whose values the revision converts."""
 
 
 def test_every_revision_goes_back_and_forward_with_rows_in_every_table(catalog: Catalog, flights: Table) -> None:
@@ -51,7 +51,7 @@ def test_every_revision_goes_back_and_forward_with_rows_in_every_table(catalog: 
 
 
 def fill_every_table(catalog: Catalog) -> None:
-    """Write what a catalog in use has, and one made-up row into each table that is still empty."""
+    """Write the rows of a typical catalog, and one row into each table that is still empty."""
     catalog.add_partitions("demo.flights", [NewPartition(["JFK", str(year), None]) for year in range(2010, 2014)])
     for key in ("year", "origin"):
         catalog.create_partition_index("demo.flights", f"by_{key}", [key])
@@ -87,7 +87,7 @@ def without_lost(revision: str, rows: Rows) -> Rows:
 
 
 def assert_kept(revision: str, before: Rows, after: Rows) -> None:
-    """Make sure that a table that both have holds the same rows, in the columns that both have."""
+    """Check that the common columns of a table in both schemas have the same rows."""
     for name in before.keys() & after.keys():
         assert len(before[name]) == len(after[name]), (revision, name)
         if before[name]:
@@ -99,7 +99,7 @@ def assert_kept(revision: str, before: Rows, after: Rows) -> None:
 
 
 def shape_of(storage: Storage) -> dict[str, Any]:
-    """Return what tells one schema from another: columns, keys, indexes, numbering, triggers."""
+    """Return the parts of a schema to compare: columns, keys, indexes, numbering, triggers."""
     with storage.read() as connection:
         inspector = sa.inspect(connection)
         shape: dict[str, Any] = {name: _shape_of_table(inspector, name) for name in inspector.get_table_names()}

@@ -1,4 +1,4 @@
-"""Each SQL table is written by few rooms of the catalog: its own, and those named here."""
+"""Each SQL table is written only by its own package of the catalog and by those listed here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WRITERS = {
     "StagedPartitionRow": {"loading", "maintenance", "partitions"},
     "TableRow": {"datafiles", "migration", "storage", "tables"},
 }
-"""SQL table → the rooms with statements that write it. A new room here needs a reason; a room that goes is a gain."""
+"""SQL table → the packages with statements that write it. Adding a package needs a reason."""
 
 
 def test_sql_tables_are_written_by_their_rooms_only() -> None:

@@ -1,4 +1,4 @@
-"""Changing columns and partition keys of a table, with and without partitions and indexes, on each database."""
+"""Changes of columns and partition keys, with and without partitions and indexes, on each database."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_type_changes_when_all_values_stay_the_same(
         ("s", "char(9)", "'a '"),
         ("n", "tinyint", "'128'"),
         ("n", "string", "'01'"),
-        # Not a tinyint so far, and a number from now on.
+        # Until now a string that is no tinyint, from now on a number.
         ("t", "int", "'300'"),
     ],
 )

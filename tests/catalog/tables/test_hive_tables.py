@@ -1,4 +1,4 @@
-"""What Hive's tables have besides columns and keys: descriptions, kinds, views, buckets, formats; and purging."""
+"""Attributes of Hive tables besides columns and keys: comments, kinds, views, buckets, formats; and purges."""
 
 from __future__ import annotations
 

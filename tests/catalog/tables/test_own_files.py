@@ -1,4 +1,4 @@
-"""Five attempts to delete files that Calve did not write; none succeeds."""
+"""Five attempts to delete files that Calve did not write; all fail."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A folder below an allowed one, with a file that somebody else wrote."""
+    """A folder in an allowed one, with a file of another program."""
     folder = tmp_path / "warehouse" / "shop.db" / "foreign"
     folder.mkdir(parents=True)
     (folder / "theirs.parquet").write_text("theirs")

@@ -1,4 +1,4 @@
-"""Tables by name, by pattern, or all of a database."""
+"""Selection of tables by name, by pattern, or by database."""
 
 from __future__ import annotations
 

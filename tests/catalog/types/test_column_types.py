@@ -1,4 +1,4 @@
-"""Typed values of columns: bytes that sort as the values do, and texts that come back."""
+"""Typed values of columns: order-preserving bytes, and round trips of strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which texts are values of a key type."""
+"""Valid strings of key types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column changes its type only where every file can be read through without loss, whoever asks and however."""
+"""Columns change only to types as which all files can be read without loss, through all front doors."""
 
 from __future__ import annotations
 

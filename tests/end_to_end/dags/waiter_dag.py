@@ -1,4 +1,4 @@
-"""Waits for a partition index that somebody else builds."""
+"""Waits for a partition index that another run builds."""
 
 from datetime import timedelta
 

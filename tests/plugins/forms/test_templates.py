@@ -1,4 +1,4 @@
-"""Texts of forms with a template in them, in runs of the DAGs themselves: none is rendered."""
+"""Form texts with templates, in runs of the DAGs: none is rendered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TEMPLATES = (
     "hms://{{conn['bank']['password']}}",
     "{{conn['bank']['password']}}",
 )
-"""The first that a field's pattern lets in is tried."""
+"""Templates, of which the first that a field's pattern accepts is used."""
 
 ICEBERG = {"tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False, "dry_run": False}
 FORMS: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The connections that templates have asked for; no Spark job is started."""
+    """The connections that templates have read; no Spark job is started."""
     from airflow.sdk.execution_time.context import ConnectionAccessor
 
     names: list[str] = []
@@ -79,7 +79,7 @@ def tables(empty_catalog: Catalog, tmp_path: Path) -> None:
 
 
 def free_texts(dag: DAG) -> Iterator[tuple[str, bool]]:
-    """Yield the fields of a DAG's form that take texts of their own, and whether they take a list of them."""
+    """Yield the free-text fields of a DAG's form, and whether they are lists."""
     for name in dag.params:
         schema = dag.params.get_param(name).schema
         if "enum" in schema or "const" in schema:
@@ -90,7 +90,7 @@ def free_texts(dag: DAG) -> Iterator[tuple[str, bool]]:
 
 
 def with_template(dag: DAG, form: dict[str, Any], name: str, is_list: bool) -> dict[str, Any]:
-    """Return a form with a template in a field; the form without it, if the field's pattern lets in none."""
+    """Return a form with a template in a field; without it if the field's pattern accepts none."""
     schema = dag.params.get_param(name).schema
     values = ([text] if is_list else text for text in TEMPLATES)
     for value in values:
@@ -115,7 +115,7 @@ def test_no_text_of_a_form_is_rendered(
     if dag_id == "import_tables":
         glue.client.create_database(DatabaseInput={"Name": "sales", "LocationUri": "/lake/sales"})
         form["source"] = glue.source()
-    # In `dag.test()`, Airflow calls it without the run's form, and fails.
+    # `dag.test()` would call it without the run's form, which fails.
     dag.has_on_failure_callback = False
     for name, is_list in free_texts(dag):
         tried = with_template(dag, form, name, is_list)

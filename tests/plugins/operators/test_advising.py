@@ -1,4 +1,4 @@
-"""What the regular look at partitions proposes, what of it is done, and what its summary says."""
+"""The advisor's proposals, their application, and its summary."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TABLE, COUNTED = "demo.files_tell", "demo.files_do_not"
 
 
 class Task:
-    """The XComs of one task, and the form of its run."""
+    """The XComs of a task, and the form of its run."""
 
     def __init__(self, tables: list[str] | None = None, *, dry_run: bool = False) -> None:
         self.pushed: dict[str, Any] = {}
@@ -53,7 +53,7 @@ class Task:
 
 
 def load(catalog: Catalog, name: str, files: list[tuple[int, int, int]]) -> None:
-    """Make a table of ranges with these files: the least and greatest value, and the size in bytes."""
+    """Create a table of ranges with these files: minimum and maximum value, and the size in bytes."""
     scheme = scheme_from_properties(Column("k", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30, 40"})
     properties = {"calve.target_file_bytes": "1000"}
     table = catalog.create_table(name, columns=[("k", "int")], scheme=scheme, properties=properties)
@@ -79,7 +79,7 @@ EVEN = [(1, 9, 1000), (11, 19, 1000), (31, 39, 1000)]
 
 @pytest.fixture
 def tables(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """Two tables with one partition that is too large: of one the files tell where to split it."""
+    """Two tables with an oversized partition; for one, the statistics of the files determine where to split it."""
     load(empty_catalog, TABLE, [*EVEN, *((value, value, 2000) for value in range(20, 30))])
     load(empty_catalog, COUNTED, [*EVEN, (20, 29, 20_000)])
     empty_catalog.create_table("demo.other", columns=[("v", "int")], partition_keys=[("k", "int")])
@@ -101,7 +101,7 @@ def propose(tables: list[str], *, dry_run: bool = False) -> tuple[list[dict[str,
 
 
 def apply(task: Task, **names: str) -> dict[str, Any]:
-    """Return what Airflow is asked to run."""
+    """Return the mapped arguments."""
     with pytest.raises(DagRunTriggerException) as asked:
         ApplyProposalOperator(task_id="apply", **names).execute(task.context)
     return vars(asked.value)
@@ -120,7 +120,7 @@ def summarise(planned: Any, counts: Any = ()) -> tuple[list[dict[str, Any]], str
 
 
 def count(catalog: Catalog) -> None:
-    """Count as the Spark job does."""
+    """Count values as the Spark job does."""
     operation_id = f"{RUN}/{COUNTED}"
     catalog.operations.begin(operation_id, OperationKind.COUNT_VALUES, COUNTED, {"partition_ids": [3]})
     attempt = catalog.operations.start_job(operation_id, JOB)

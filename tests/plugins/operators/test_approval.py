@@ -1,4 +1,4 @@
-"""A deletion waits for a person, and the answer counts for just what the person saw."""
+"""Deletions wait for a person's approval, which covers only what the person saw."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ASKED = Question("Delete 10 rows?", "**10 rows** would be gone", ["abc"])
 
 
 class Airflow:
-    """What keeps the questions of one task, as Airflow does: the first one stays when the task is cleared."""
+    """A store of a task's questions like Airflow's, which keeps the first one when the task is cleared."""
 
     def __init__(self) -> None:
         self.kept: HITLDetailRequest | None = None
 
     def send(self, msg: CreateHITLDetailPayload) -> HITLDetailRequestResult:
-        """Take what the server takes, and answer with what it shows."""
+        """Accept the server's requests, and respond with the stored question."""
         self.kept = self.kept or HITLDetailRequest.model_validate(msg.model_dump(exclude={"type"}))
         return HITLDetailRequestResult(**self.kept.model_dump())
 
@@ -61,7 +61,7 @@ def context() -> Context:
     ti = SimpleNamespace(id=uuid4(), map_index=-1, xcom_push=lambda key, value: None)
     run = SimpleNamespace(triggering_user_name="asker", dag_id="drop", run_id="run")
     dag = SimpleNamespace(params={})
-    return Context(ti=ti, task_instance=ti, dag_run=run, dag=dag, params={})  # type: ignore[typeddict-item]  # nothing else is asked for
+    return Context(ti=ti, task_instance=ti, dag_run=run, dag=dag, params={})  # type: ignore[typeddict-item]  # other keys are not used
 
 
 pytestmark = pytest.mark.usefixtures("empty_catalog")

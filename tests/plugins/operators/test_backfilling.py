@@ -1,4 +1,4 @@
-"""Which indexes a backfill builds, how it goes on past a failure, and what it says in the end."""
+"""The indexes that a backfill builds, its failures, and its summary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Task(dict[str, Any]):
     def context(self, **form: Any) -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", dag_id="backfill_partition_indexes", run_id="run")
         params = {"tables": [TABLE], "indexes": None, **form}
-        return Context(ti=self, dag_run=run, params=params)  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params=params)  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -42,7 +42,7 @@ class Task(dict[str, Any]):
 
 @pytest.fixture
 def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """A function that says what stands for the Spark job: for an index an error, for any other its build."""
+    """A function that replaces the Spark job: it builds indexes, or raises an error for one."""
     built: list[str] = []
 
     def become(errors: Mapping[str, Exception] | None = None) -> list[str]:

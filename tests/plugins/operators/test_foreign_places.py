@@ -1,4 +1,4 @@
-"""Forms lead no task to files and hosts that are not allowed."""
+"""Tasks do not use files and hosts of forms that are not allowed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ = ReadStatementOperator(task_id="check")
 
 @pytest.fixture
 def catalog(empty_catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """A catalog of an installation without settings, beside a file that is no source."""
+    """A catalog without settings, and a file that is not a source."""
     (tmp_path / "warehouse").mkdir()
     (tmp_path / "secrets.csv").write_text("day,text\n1,planted\n")
     (tmp_path / "tables.yaml").write_text("tables: {}\n")

@@ -1,4 +1,4 @@
-"""The upkeep of Iceberg tables: which statements are run on which, and what is said in the end."""
+"""The maintenance of Iceberg tables: the statements for each table, and the summary."""
 
 from __future__ import annotations
 
@@ -59,14 +59,14 @@ class Task(dict[str, Any]):
     def context(self, form: dict[str, Any] | None = None) -> Context:
         names = {"dag_id": "maintain_iceberg", "run_id": "run"}
         run = SimpleNamespace(triggering_user_name="somebody", start_date=STARTED, **names)
-        return Context(ti=self, dag_run=run, params=form or FORM)  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params=form or FORM)  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
 
 
 def plan(form: dict[str, Any], task: Task | None = None) -> dict[str, list[str]]:
-    """Return the tables that have something to run, and their statements."""
+    """Return the tables with statements to run, and the statements."""
     task = Task() if task is None else task
     tables = PlanIcebergUpkeepOperator(task_id="plan").execute(task.context(form))
     return {each["table"]: each["statements"] for each in task["statements"] if each["table"] in tables}
@@ -77,7 +77,7 @@ def maintain(context: Context, table: str = NAME) -> dict[str, Any]:
 
 
 def approve(context: Context) -> Question:
-    """Return what is asked before a run's statements are run, and approve it."""
+    """Return the approval question of a run's statements, and approve it."""
     with Catalog.open() as catalog:
         asked = upkeep_question(catalog, context)
         assert asked is not None
@@ -238,7 +238,7 @@ def test_an_approval_is_no_good_once_the_table_was_a_hive_table_meanwhile(
     form = {**FORM, "tables": [NAME], "rewrite_data_files": False, "expire_snapshots": False}
     context = Task().context({**form, "remove_orphan_files": True})
     approve(context)
-    # What engines commit, and a retry behind a statement that has committed, ask for the same.
+    # The approval stays valid after commits of engines, and in a retry after a committed statement.
     append(catalog_url, [8])
     for _ in range(2):
         maintain(context)
@@ -270,7 +270,7 @@ def test_a_job_that_failed_fails_the_run_and_says_why(catalog: Catalog) -> None:
         ({"tables": []}, "tables: there is none"),
         ({"partition_fields": ["days(at)"]}, "partition_fields: 'days\\(at\\)' is no change"),
         ({"partition_fields": ["ADD PARTITION FIELD a; DROP TABLE b"]}, "partition_fields: "),
-        # Airflow would render it, with the rights of the worker, when it maps the task.
+        # Airflow would render it with the worker's permissions when it maps the task.
         (
             {"partition_fields": ["ADD PARTITION FIELD {{ conn.x.password }}"]},
             "form: .*Airflow would render as a template",

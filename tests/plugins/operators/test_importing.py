@@ -1,4 +1,4 @@
-"""What the tasks of an import do, and what its summary says."""
+"""The tasks of an import, and its summary."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def import_one(table: str, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def summarise(planned: Any, reports: Any) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the rows of the summary, and why it failed."""
+    """Return the rows of the summary, and its error."""
     pushed: dict[str, Any] = {}
     operator = SummariseImportOperator(task_id="summarise", operation_id=RUN, planned=planned, reports=reports)
     failure = None
@@ -156,7 +156,7 @@ def test_the_dag_hands_the_reports_to_the_summary(
 
 
 def approve(catalog: Catalog, said: dict[str, Any]) -> Question | None:
-    """Return what a run with this form asks, and approve it."""
+    """Return the approval question of a run with this form, and approve it."""
     asked = import_question(catalog, context(said=said))
     catalog.approvals.record(RUN, asked.keys if asked else [], "boss")
     return asked
@@ -184,7 +184,7 @@ def test_dropping_vanished_partitions_waits_for_a_person(sales: GlueEndpoint, em
     assert asked is not None
     assert asked.subject == "Drop 2 vanished partitions of 1 table(s)?"
     assert "- `sales.orders`: 2 (`day=2024-01-02`, `day=2024-01-03`)" in asked.body
-    # Another one vanishes after the approval.
+    # Another partition vanishes after the approval.
     vanish(sales, days[2])
     with pytest.raises(AirflowFailException, match="is not approved"):
         import_one("sales.orders", said)

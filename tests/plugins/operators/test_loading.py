@@ -1,4 +1,4 @@
-"""What the tasks of a load are told, and what they do when they are run again."""
+"""The requests of a load's tasks, and their repetition."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_tasks_of_a_load_do_what_its_form_says_whatever_was_written_into_xco
 
 @pytest.fixture
 def built(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """The operations and requests of the Spark jobs that were asked for; a load of the run is to have an index."""
+    """The operations and requests of the submitted Spark jobs; the run's load has an index."""
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
         built.append((operator.operation_id, operator.request))

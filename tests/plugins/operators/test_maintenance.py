@@ -1,4 +1,4 @@
-"""What the regular clearing away does, and what its summary says of it."""
+"""The regular maintenance, and its summary."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.written_files import Load, data_files, hashed_table, known, o
 
 
 class Pushed(dict[str, Any]):
-    """The XComs of one task."""
+    """The XComs of a task."""
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -42,7 +42,7 @@ def context(**form: Any) -> Context:
 
 
 def approve(**form: Any) -> Question | None:
-    """Return what a run with this form asks, and approve it."""
+    """Return the approval question of a run with this form, and approve it."""
     with Catalog.open() as catalog:
         asked = maintenance_question(catalog, context(**form))
         catalog.approvals.record("catalog_maintenance/run", asked.keys if asked else [], "boss")
@@ -59,7 +59,7 @@ def expire(dry_run: bool, retention_days: float) -> dict[str, Any]:
 
 
 def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
-    """Run the tasks, and return what each returned."""
+    """Run the tasks, and return their results."""
     approve(dry_run=dry_run, grace_hours=grace_hours)
     return {
         VACUUM: vacuum(dry_run, grace_hours),
@@ -69,7 +69,7 @@ def run(*, dry_run: bool = False, grace_hours: float = 0) -> dict[str, Any]:
 
 
 def summarise(planned: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the rows of the summary, and why it failed."""
+    """Return the rows of the summary, and its error."""
     pushed = Pushed()
     operator = SummariseMaintenanceOperator(task_id="summarise", operation_id="run", planned=planned)
     failure = None
@@ -83,7 +83,7 @@ def summarise(planned: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None
 
 @pytest.fixture
 def littered(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> Catalog:
-    """A catalog in which there is something of everything to clear away."""
+    """A catalog with obsolete files and records of each kind."""
     table = hashed_table(catalog)
     Load(catalog, table, "one").run()
     Load(catalog, table, "two").run(retired=data_files(catalog, table))

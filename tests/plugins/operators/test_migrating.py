@@ -1,4 +1,4 @@
-"""The steps of migrations of many tables: what each decides, what one's failure does, and what is said in the end."""
+"""The steps of migrations of many tables: decisions, failures, and the summary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FIRST, LAST, TEXTS = "demo.orders_1", "demo.orders_2", "demo.texts"
 FORM = {"tables": ["demo.orders_*"], "dry_run": False}
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-"""For what does not depend on the database."""
+"""For tests that do not depend on the database."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ class Task(dict[str, Any]):
 
     def context(self, form: dict[str, Any] | None = None, **more: Any) -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="migrate_hive_to_iceberg")
-        return Context(ti=self, dag_run=run, params=form or FORM, **more)  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params=form or FORM, **more)  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -62,7 +62,7 @@ class Task(dict[str, Any]):
 
 @pytest.fixture
 def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What stands for the Spark jobs: errors by (step, table), what ran, and with which settings."""
+    """A replacement of the Spark jobs: errors by (step, table), and the recorded runs with their settings."""
     state: dict[str, Any] = {"errors": {}, "ran": [], "conf": {}}
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def plan(form: dict[str, Any], task: Task | None = None) -> list[dict[str, Any]]
 
 
 def migrate(arguments: dict[str, Any], form: dict[str, Any] = FORM) -> str | None:
-    """Run the tasks of one table, as far as they succeed; return why one did not."""
+    """Run the tasks of one table until one fails; return its error."""
     for number, operator in enumerate((StageMigrationOperator, VerifyMigrationOperator, FlipMigrationOperator)):
         task = operator(task_id=f"task_{number}", **arguments)
         try:
@@ -128,7 +128,7 @@ def run(form: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def failed(form: dict[str, Any]) -> tuple[str, dict[str, str]]:
-    """Return what the run's last task fails with, and the outcome of each table."""
+    """Return the error of the run's last task, and the outcome of each table."""
     task = Task()
     for arguments in plan(form, task):
         migrate(arguments, form)
@@ -169,7 +169,7 @@ def test_a_later_run_passes_over_what_a_pattern_finds_migrated(catalog: Catalog,
     summary = SummariseMigrationsOperator(task_id="report", operation_id="another", planned=task["plans"], form=FORM)
     summary.execute(task.context())
     assert "AlreadyIcebergError" in task["return_value"][0]["outcome"]
-    # One that was asked for by its name is another matter.
+    # A table that is selected by name is treated differently.
     named = {**FORM, "tables": [FIRST]}
     operator = PlanMigrationsOperator(task_id="plan", operation_id="third", form=named)
     operator.execute(task.context())

@@ -1,4 +1,4 @@
-"""The steps of a change of partitions: what each decides, and what it does when it is run again or comes too late."""
+"""The steps of a change of partitions: decisions, repetition, and late runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DROP = {"operation": "drop", "partition_ids": [2], "with_data": True}
 
 @pytest.fixture
 def catalog(catalog_url: str, tmp_path: Any) -> Iterator[Catalog]:
-    """A table of three ranges; the first has one file, which a split has to read, and the second has two."""
+    """A table of three ranges; the first has one file, which a split must read, and the second has two."""
     with Catalog.open(catalog_url, warehouse=str(tmp_path)) as catalog:
         catalog.create_database("demo")
         bounds = ((1, "10"), (2, "20"), (3, "30"))
@@ -55,7 +55,7 @@ def catalog(catalog_url: str, tmp_path: Any) -> Iterator[Catalog]:
 
 
 def file_of(table: Table, least: int, greatest: int, folder: str = "0-0") -> NewFile:
-    """A file with one row for each delay; nobody reads it here."""
+    """An entry of a file with one row for each delay; the file is not read."""
     scheme = table.scheme
     assert scheme is not None
     statistics = {"delay": ColumnStatistics.of_values(scheme.value_type, least, greatest, 0)}
@@ -71,21 +71,21 @@ def add_file(catalog: Catalog, least: int, greatest: int) -> None:
 
 
 class Task(dict[str, Any]):
-    """The XComs of one task, and who started the run."""
+    """The XComs of a task, and the user who started the run."""
 
     user: str | None = "somebody"
 
     def context(self, form: dict[str, Any] | None = None) -> Context:
         dag_id, run_id = RUN.split("/")
         run = SimpleNamespace(triggering_user_name=self.user, dag_id=dag_id, run_id=run_id)
-        return Context(ti=self, dag_run=run, params={"table": TABLE, "dry_run": False, **(form or {})})  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params={"table": TABLE, "dry_run": False, **(form or {})})  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
 
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-"""For what does not depend on the database."""
+"""For tests that do not depend on the database."""
 
 
 def plan(form: dict[str, Any], task: Task | None = None, **changes: Any) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def plan(form: dict[str, Any], task: Task | None = None, **changes: Any) -> dict
 
 
 def approve(catalog: Catalog, form: dict[str, Any], task: Task | None = None) -> Question | None:
-    """Return what a run with this form asks, and approve it."""
+    """Return the approval question of a run with this form, and approve it."""
     asked = rebalance_question(catalog, (Task() if task is None else task).context(form))
     catalog.approvals.record(RUN, asked.keys if asked else [], "boss")
     return asked
@@ -121,7 +121,7 @@ def ids(catalog: Catalog) -> tuple[int, ...]:
 
 @pytest.fixture
 def jobs(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What stands for the Spark jobs: the errors that they shall fail with, by step, and the attempts that ran."""
+    """A replacement of the Spark jobs: their errors, by step, and the attempts that ran."""
     state: dict[str, Any] = {"errors": {}, "ran": []}
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:

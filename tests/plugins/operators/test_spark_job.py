@@ -26,7 +26,7 @@ OPERATION = "manual__2026-11-05T00:00:00+00:00/demo"
 
 
 def instead_of_waiting(function: Callable[[], object]) -> Any:
-    """Call a function whenever the operator waits before it looks at its job again."""
+    """Call a function whenever the operator waits before it polls its job."""
 
     def sleep(_seconds: float) -> None:
         function()
@@ -35,7 +35,7 @@ def instead_of_waiting(function: Callable[[], object]) -> Any:
     return mock.patch.object(spark_job, "time", mock.Mock(wraps=time, sleep=sleep))
 
 
-# Stands for spark-submit where the JVM is not what a test is about: it runs the script, and drops Spark's options.
+# Replaces spark-submit in tests that need no JVM: it runs the script without Spark's options.
 SUBMIT = """\
 #!/bin/sh
 while [ "${1%.py}" = "$1" ]; do shift; done
@@ -71,7 +71,7 @@ def catalog(empty_catalog: Catalog) -> Catalog:
 
 
 class Jobs:
-    """Job scripts of one test, run one after another in tasks of the same kind."""
+    """The job scripts of one test, run in sequence in tasks of the same kind."""
 
     def __init__(self, catalog: Catalog, folder: Path) -> None:
         self.catalog = catalog
@@ -91,7 +91,7 @@ class Jobs:
         return SparkJobOperator(task_id="task", **self.arguments(**changes))
 
     def allow(self, name: str) -> None:
-        """Let the job go on that waits for this name."""
+        """Continue the job that waits for this name."""
         (self.folder / name).touch()
 
     @property
@@ -147,10 +147,10 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
 
 
 def kill_task_when(jobs: Jobs, condition: Callable[[], bool], arguments: dict[str, Any]) -> None:
-    """Run a task in a process of its own and `kill -9` it, and nothing else, when the condition holds."""
+    """Run a task in a separate process, and kill only that process when the condition holds."""
     command = [sys.executable, "-c", KILLED_TASK, json.dumps(arguments)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as task:
-        # Spark alone takes its time to start beside other tests.
+        # Spark starts slowly during other tests.
         wait_until(lambda: condition() or task.poll() is not None, 600.0)
         assert task.poll() is None, "the task ended before it could be killed"
         task.kill()

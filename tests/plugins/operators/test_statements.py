@@ -1,4 +1,4 @@
-"""One statement: run here or by Spark, once, and deleting just what was approved."""
+"""Statements: run in the task or by Spark, exactly once, with deletions limited to the approval."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PURGE = f"DROP TABLE {TABLE} PURGE"
 
 @pytest.fixture
 def catalog(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
-    """A table of two ranges, with 10 rows in the first; whatever is in no range goes to partition 0."""
+    """A table of two ranges, with 10 rows in the first; rows in no range go to partition 0."""
     with Catalog.open(catalog_url, warehouse=str(tmp_path)) as catalog:
         catalog.create_database("demo")
         scheme = RangeScheme("delay", "int", (), 3, ((1, "10"), (2, "20")))
@@ -61,11 +61,11 @@ def row_count(catalog: Catalog) -> int:
 
 
 class Task(dict[str, Any]):
-    """The XComs of one task, and who started the run with which statement."""
+    """The XComs of a task, the user who started the run, and its statement."""
 
     def context(self, statement: str = "") -> Context:
         run = SimpleNamespace(triggering_user_name="somebody", run_id="run", dag_id="run_statement")
-        return Context(ti=self, dag_run=run, params={"statement": statement})  # type: ignore[typeddict-item]  # nothing else is asked for
+        return Context(ti=self, dag_run=run, params={"statement": statement})  # type: ignore[typeddict-item]  # other keys are not used
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value
@@ -87,7 +87,7 @@ def run(statement: str, approved: Question | None = None, *, run_id: str = RUN) 
 
 @pytest.fixture
 def job(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What stands for the Spark job: how often it ran, and its outcome or error."""
+    """A replacement of the Spark job: its number of runs, and its outcome or error."""
     state: dict[str, Any] = {"ran": 0, "outcome": {"columns": ["n"], "rows": [[3]]}}
 
     def execute(operator: SparkJobOperator, context: Context) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def test_retry_goes_on_with_the_job_and_runs_nothing_here(catalog: Catalog, job:
     statement = f"INSERT INTO {TABLE} VALUES (5)"
     with pytest.raises(SparkJobFailedError):
         run(statement)
-    # As the job does, which is at work on the statement.
+    # As the job does, which is running the statement.
     attempt = catalog.operations.start_job(RUN, "statement-1")
     del job["error"]
     run(statement)
@@ -407,7 +407,7 @@ def test_a_revert_loses_nothing_that_was_committed_after_its_approval_was_looked
 
 
 def swap_after_check(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Change something between the look at the approval and what it lets pass."""
+    """Make a change between the check of the approval and the deletion."""
     check_first = RunStatementOperator._require_approval
 
     def change_then(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the verification of many indexes says of each, and what it does when it is run again."""
+"""The verification of many indexes: results and repetition."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def catalog(empty_catalog: Catalog) -> Catalog:
 
 
 class Pushed(dict[str, Any]):
-    """The XComs of one task."""
+    """The XComs of a task."""
 
     def xcom_push(self, key: str, value: Any) -> None:
         self[key] = value

@@ -38,7 +38,7 @@ def first_event(index: str | None = "by_carrier") -> dict[str, Any]:
 
 
 def looks_of(monkeypatch: pytest.MonkeyPatch, before_third: Callable[[], object]) -> list[bool]:
-    """Do something before the trigger's third look at the catalog; return what its looks answer, as they come."""
+    """Run an action before the trigger's third poll of the catalog; return the results of the polls."""
     answers: list[bool] = []
     is_waiting_over = index_trigger.is_waiting_over
 

@@ -69,7 +69,7 @@ def test_lives_on_when_its_starter_is_killed(tmp_path: Path) -> None:
 
 
 def test_is_alive_as_long_as_a_child_that_holds_the_lock(process: JobProcess) -> None:
-    # spark-submit is a script that starts the JVM; whichever of them is left counts.
+    # spark-submit is a script that starts the JVM; the job runs while one of them does.
     code = "import os, time; os.fork() and os._exit(0); time.sleep(600)"
     process.start(python(code), os.environ)
     wait_until(lambda: process.exit_code == 0)

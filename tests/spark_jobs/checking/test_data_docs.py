@@ -1,4 +1,4 @@
-"""Data Docs pages read complete without internet."""
+"""Data Docs pages are complete offline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real site with one validation, of which one expectation fails."""
+    """A site with one validation, of which one expectation fails."""
     home = tmp_path_factory.mktemp("docs") / "data_docs"
     table = Table("shop", "orders", (Column("amount", "double"),), (Column("day", "int"),), FileFormat.PARQUET, "/none")
     summary = pandas.DataFrame(

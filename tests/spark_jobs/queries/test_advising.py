@@ -1,4 +1,4 @@
-"""What Spark measures of tables of each kind, and of queries, is what is there."""
+"""Spark's measurements of tables of each kind, and of queries, are correct."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_jobs.writing.value_loading import append_rows
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    # What is measured does not depend on the database.
+    # The measurements do not depend on the database.
     pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True),
 ]
 

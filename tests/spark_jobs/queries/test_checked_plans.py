@@ -1,4 +1,4 @@
-"""Statements are refused forbidden reads and calls on a real session, and nothing else."""
+"""Exactly the forbidden reads and calls of statements are refused, on a real session."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 SECRET = "planted-73110-secret"
 
-# `{file}` is a file of the worker that no table has.
+# `{file}` is a file of the worker that belongs to no table.
 ATTEMPTS = {
     "reflect": "SELECT reflect('java.lang.System', 'getenv', 'PLANTED')",
     "java_method": "SELECT JAVA_METHOD('java.lang.System', 'getenv', 'PLANTED')",
@@ -98,7 +98,7 @@ HARMLESS = [
     "INSERT INTO t WITH a AS (SELECT * FROM t) SELECT * FROM a",
 ]
 
-# `leak` is a table of Spark's own, or a temporary view, that the catalog does not have.
+# `leak` is a Spark table, or a temporary view, that is not in the catalog.
 FOREIGN_READS = [
     "SELECT * FROM leak",
     "SELECT * FROM `LEAK`",
@@ -150,7 +150,7 @@ def test_a_statement_reads_neither_the_environment_nor_a_file(session: Session, 
 
 @pytest.fixture(params=["table", "temporary view"])
 def leak(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Iterator[None]:
-    """A table, or a temporary view, of the session that the catalog does not have."""
+    """A table, or a temporary view, of the session that is not in the catalog."""
     if request.param == "table":
         spark.sql(f"CREATE TABLE leak USING parquet LOCATION '{tmp_path}/leak' AS SELECT '{SECRET}' AS secret")
     else:

@@ -1,4 +1,4 @@
-"""Joins on partition columns go partition by partition where that helps, and answer as Spark's own joins do."""
+"""Joins on partition columns are partition-wise where that is faster, and have the results of Spark's joins."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ COUNT = 400
 
 
 def numbers(factor: int, *, among: int) -> list[int | None]:
-    """Values of a partition column: some below all bounds, some above, some twice and more, some null."""
+    """Values of a partition column: below all bounds, above all bounds, duplicate values, and nulls."""
     return [None if n % 23 == 0 else n * factor % among - 20 for n in range(COUNT)]
 
 
@@ -62,7 +62,7 @@ def listed(*groups: Sequence[str]) -> Scheme:
 
 BOUNDS = range(0, 200, 20)
 TABLES: dict[str, tuple[Scheme, Sequence[Any]]] = {
-    # The second has other ids, and no value of some of the ranges.
+    # The second has other ids, and some empty ranges.
     "a": (ranges(*BOUNDS), numbers(7, among=230)),
     "b": (ranges(0, *BOUNDS[2:]).split(2, ["20", "40"]).scheme, numbers(11, among=170)),
     "other_name": (ranges(*BOUNDS, name="j"), numbers(13, among=230)),
@@ -114,7 +114,7 @@ class Lake:
         return prune_query(self.spark, sql, catalog=self.catalog, **options)
 
     def check(self, sql: str, joins: int = 1) -> PrunedQuery:
-        """Make sure that so many joins go partition by partition, without an exchange, and the answer is right."""
+        """Check the number of partition-wise joins, that they need no exchange, and the result."""
         answer = self.pruned(sql)
         assert len(answer.joins) == joins, (sql, answer.joins)
         below = below_the_unions(answer)
@@ -168,11 +168,11 @@ def lake(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.Te
     with (
         Catalog.open(f"sqlite:///{folder}/catalog.db", warehouse=str(folder)) as catalog,
         duckdb.connect() as duck,
-        # These tables are so small that Spark would send them to all tasks.
+        # These tables are so small that Spark would broadcast them.
         setting(spark, BROADCAST, "-1"),
         pytest.MonkeyPatch.context() as patch,
     ):
-        # Each task takes the time to plan it.
+        # Each task adds planning time.
         patch.setattr(joining, "LEAST_TASKS", 4)
         patch.setattr(joining, "TASKS_A_CORE", 2)
         catalog.create_database("lake")
@@ -204,7 +204,7 @@ def test_semi_and_anti_joins_answer_as_spark_does(lake: Lake) -> None:
 
 def test_nulls_that_are_to_be_equal_are(lake: Lake) -> None:
     lake.check("SELECT a.id, b.id FROM lake.a FULL JOIN lake.b ON a.k <=> b.k")
-    # The first join makes nulls that are of any place.
+    # The first join adds nulls that come from any place.
     answer = lake.pruned(
         "SELECT * FROM lake.a FULL JOIN lake.b ON a.k = b.k JOIN lake.other_name o ON b.k <=> o.j", partition_wise=True
     )
@@ -216,7 +216,7 @@ def test_conditions_on_the_partition_column_prune_too(lake: Lake) -> None:
     answer = lake.check(sql.format("JOIN", "WHERE a.k BETWEEN 5 AND 90"))
     assert answer.joins[0].endswith("on k, 5 partitions in 4 tasks")
     assert [table.partitions_read for table in answer.tables] == [5, 5]
-    # One side alone is pruned.
+    # Only one side is pruned.
     answer = lake.check(sql.format("LEFT JOIN", "AND b.k >= 90"))
     assert [table.partitions_read for table in answer.tables] == [11, 6]
 
@@ -236,7 +236,7 @@ def test_conditions_on_the_partition_column_prune_too(lake: Lake) -> None:
 def test_tables_need_only_places_in_common(lake: Lake, left: str, right: str, condition: str, partitions: str) -> None:
     sql = f"SELECT l.id, r.id, l.k FROM lake.{left} l FULL JOIN lake.{right} r ON {condition} AND l.x <= r.x"
     if partitions == "on k, 2 partitions":
-        # One of them has nearly all.
+        # One partition has nearly all rows.
         assert lake.pruned(sql).joins == ()
     else:
         assert f"{partitions} in " in lake.check(sql).joins[0]
@@ -264,7 +264,7 @@ def test_rows_are_grouped_partition_by_partition_too(lake: Lake) -> None:
         "SELECT a.id, c FROM lake.a JOIN (SELECT k, count(*) AS c FROM lake.b GROUP BY k) g ON a.k = g.k",
     ):
         assert "Exchange" not in plan_of(lake.check(sql)), sql
-    # A null that an outer join made may come from any place.
+    # A null that an outer join added may come from any place.
     answer = lake.check("SELECT b.k, count(*) FROM lake.a FULL JOIN lake.b ON a.k = b.k GROUP BY b.k")
     assert "Exchange" in plan_of(answer)
 
@@ -315,12 +315,12 @@ def test_other_joins_are_sparks(lake: Lake) -> None:
     for hint in ("BROADCAST(r)", "SHUFFLE_HASH(l)"):
         sql = f"SELECT /*+ {hint} */ l.x FROM lake.a l JOIN lake.b r ON l.k = r.k"
         assert lake.pruned(sql).joins == (), hint
-    # Where a null on either side may mean a match.
+    # Nulls on both sides may match.
     assert lake.pruned("SELECT * FROM lake.a WHERE k NOT IN (SELECT k FROM lake.b)").joins == ()
 
 
 def test_small_tables_are_sent_to_all_tasks(lake: Lake) -> None:
-    # Spark takes the left one, with one column of three, for half as large as its files.
+    # Spark estimates the left side, with one column of three, at half the size of its files.
     sql = "SELECT * FROM (SELECT k FROM lake.a) l {} lake.b r ON l.k = r.k"
     size = min(sum(file.size_bytes for file in lake.catalog.scan_files(f"lake.{name}").files) for name in "ab")
     with setting(lake.spark, BROADCAST, str(size * 3 // 4)):

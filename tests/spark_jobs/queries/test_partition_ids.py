@@ -1,4 +1,4 @@
-"""`_partition_id` means the same wherever a SELECT names it, and `*`, USING and NATURAL JOIN do not mean it."""
+"""`_partition_id` can be used everywhere in a SELECT, and `*`, USING and NATURAL JOIN do not include it."""
 
 from __future__ import annotations
 

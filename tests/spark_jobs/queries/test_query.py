@@ -1,4 +1,4 @@
-"""A query's answer is that of the same statement over the whole tables, from no more partitions than it needs."""
+"""Queries have the results of the same statement over the whole tables, and read only the partitions that they need."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ TABLES = {
 
 @dataclass
 class Shop:
-    """The tables in Calve's catalog, and with the same names and rows in Spark's own."""
+    """The tables in Calve's catalog, and tables of Spark with the same names and rows."""
 
     spark: SparkSession
     catalog: Catalog
 
     def check(self, sql: str, partitions_read: Sequence[int]) -> None:
-        """Make sure that a query answers as Spark does by itself, from so many partitions of each occurrence."""
+        """Check that a query has the result of plain Spark, and reads a number of partitions for each occurrence."""
         from spark_jobs.queries.query import prune_query
 
         answer = prune_query(self.spark, sql, catalog=self.catalog)
@@ -117,7 +117,7 @@ CONDITIONS = {
     "n > 1.5": 8,
     "n = 1 and n = 2": 0,
     "1 = 0": 0,
-    # What is not understood reads all, but for the nulls that Spark knows cannot match.
+    # Untranslatable conditions read all partitions, except nulls, which Spark excludes.
     "upper(country) = 'US'": 9,
     "try_cast(country AS int) = 5": 9,
     "n % 2 = 1": 12,
@@ -147,7 +147,7 @@ EVENTS = {
 JOINS = {
     "SELECT * FROM shop.orders o JOIN shop.customers c ON o.country = c.country WHERE c.country = 'US'": [3, 3],
     "SELECT * FROM shop.orders o, shop.customers c WHERE o.id = c.customer AND o.n = 2 AND c.tier = 'b'": [4, 4],
-    # An outer join keeps the rows of one side whatever ON says of it.
+    # An outer join keeps all rows of one side, regardless of ON.
     "SELECT * FROM shop.orders o LEFT JOIN shop.customers c ON o.customer = c.customer AND c.tier = 'b' AND o.n = 1": [
         12,
         4,
@@ -162,7 +162,7 @@ JOINS = {
     "SELECT * FROM shop.orders o FULL JOIN shop.customers c ON o.id = c.id WHERE o.n = 1": [4, 12],
     "SELECT * FROM shop.orders o LEFT ANTI JOIN shop.customers c ON o.customer = c.customer AND c.tier = 'b'": [12, 4],
     "SELECT * FROM shop.orders o LEFT SEMI JOIN shop.customers c ON o.customer = c.customer AND o.n = 3": [4, 12],
-    # The same table twice, each occurrence by itself.
+    # The same table twice, pruned independently.
     "SELECT * FROM shop.orders a JOIN shop.orders b ON a.customer = b.customer WHERE a.n = 1 AND b.country = 'US'": [
         4,
         3,
@@ -198,13 +198,13 @@ SUBQUERIES = {
 }
 
 NAMES = {
-    # A common table expression, and an alias, that are named like a table.
+    # A common table expression, and an alias, with the name of a table.
     "WITH orders AS (SELECT * FROM shop.orders WHERE n = 1) SELECT * FROM orders a JOIN orders b USING (id)": [4],
     "WITH Days AS (SELECT * FROM shop.orders WHERE n = 1) SELECT * FROM days WHERE country = 'US'": [1],
     "WITH days AS (SELECT * FROM days WHERE id > 0) SELECT * FROM days WHERE day = '2024-01-03'": [1],
     "WITH x AS (SELECT * FROM shop.orders) SELECT * FROM x a JOIN x b ON a.id = b.id WHERE a.n = 1 AND b.n = 2": [8],
     "SELECT days.id FROM shop.orders AS days WHERE days.n = 1": [4],
-    # Without an alias a table goes by its name, with the database before it or not.
+    # Without an alias, a table is referred to by its name with or without the database.
     "SELECT shop.orders.id, orders.n FROM shop.orders WHERE shop.orders.n = 1 AND Orders.country = 'US'": [1],
     "SELECT shop.orders.* FROM shop.orders JOIN shop.customers ON orders.id = customers.id WHERE tier = 'b'": [12, 4],
     "SELECT `Orders`.`N` FROM `SHOP`.`Orders`\n  -- shop.orders in a comment\n WHERE '\n shop.orders' <> country": [9],
@@ -232,7 +232,7 @@ def test_texts_of_timestamps_are_of_the_sessions_zone(shop: Shop) -> None:
     try:
         sql = "SELECT count(*) FROM shop.events WHERE at >= timestamp'2024-01-03 12:00:00' AND x > 1"
         answer = prune_query(shop.spark, sql, catalog=shop.catalog)
-        # The moments do not say which texts are needed; the other keys do.
+        # The instants do not determine the strings; the other keys prune.
         assert answer.tables[0].partitions_read == 5
         assert [tuple(row) for row in answer.frame.collect()] == [(4,)]
     finally:
@@ -257,10 +257,10 @@ def test_names_mean_what_they_mean_to_spark(shop: Shop, sql: str) -> None:
 def test_blanks_at_the_end_of_a_char_do_not_count(shop: Shop) -> None:
     for literal in ("a", "a ", "a   "):
         for operator, partitions in (("=", 4), ("<>", 4), ("<", 0), (">=", 8)):
-            # The optimizer pads the column, not the literal, to more than the char's length: that prunes nothing.
+            # The optimizer pads the column, not the literal, to more than the char's length, which prevents pruning.
             count = partitions if len(literal) <= 3 else 8
             shop.check(f"SELECT * FROM shop.customers WHERE tier {operator} '{literal}'", [count])
-    # The optimizer makes it a comparison with a text that no char is as long as: that prunes nothing.
+    # The optimizer compares it with a string longer than the char, which prevents pruning.
     shop.check("SELECT * FROM shop.customers WHERE tier LIKE 'b '", [8])
     shop.check("SELECT * FROM shop.customers WHERE tier LIKE 'b  '", [4])
 
@@ -391,6 +391,6 @@ def test_any_join_under_any_conditions_answers_as_the_whole_tables_do(shop: Shop
     from spark_jobs.queries.query import query
 
     columns = "count(*), sum(l.id), sum(r.id), sum(l.id * r.id), count(l.id), count(r.id)"
-    # One statement for several joins, because each has its price.
+    # One statement for several joins, because each statement takes time.
     sql = " UNION ALL ".join(f"SELECT {n} AS number, {columns} {join}" for n, join in enumerate(joins))
     shop.check_rows(sql, query(shop.spark, sql, catalog=shop.catalog))

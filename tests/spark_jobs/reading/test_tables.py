@@ -46,7 +46,7 @@ class Given:
     """A partition to add, with its values as Python knows them.
 
     Attributes:
-        folder: Where it lies, below the test's folder; None for the table's own folder.
+        folder: Its location in the test's folder; None for its default folder.
         is_old: Its files were written before columns were added.
     """
 
@@ -136,7 +136,7 @@ class Lake:
         self.catalog.add_partitions(TABLE, new)
 
     def plain(self) -> DataFrame:
-        """Every row of the table, put together without Calve; chars have their blanks, and Spark knows them as such."""
+        """All rows of the table, built without Calve, with padded chars as Spark's char type."""
         from pyspark.sql import functions as f
 
         whole = None
@@ -209,7 +209,7 @@ def job_count(spark: SparkSession, action: Callable[[], object]) -> int:
 
 
 def counted(rows: Iterable[tuple[Any, ...]]) -> Counter[str]:
-    """Return each row, which may hold a list, with how often it comes."""
+    """Return the rows, which may contain lists, with their counts."""
     return Counter(repr(tuple(row)) for row in rows)
 
 
@@ -221,7 +221,7 @@ def check_format(lake: Lake, filters: Sequence[str]) -> None:
     found = plain.selectExpr("*", *conditions).collect()
     assert len(found) == 3 * len(PARTITIONS)
     assert counted(everything.selectExpr("*", *conditions).collect()) == counted(found)
-    # All in one job, because each has its price.
+    # All in one job, because each job takes time.
     answers = [
         lake.read(where).selectExpr(f"'{name}' AS name", "*") for where, name in zip(filters, names, strict=True)
     ]
@@ -304,7 +304,7 @@ def test_jobs_do_not_grow_with_the_partitions(spark: SparkSession, catalog: Cata
     listing = spark.conf.get("spark.sql.sources.parallelPartitionDiscovery.parallelism")
     few = job_count(spark, lambda: read_table(spark, TABLE, "n in (0, 140)", catalog=catalog).collect())
     everything = read_table(spark, TABLE, catalog=catalog)
-    # One more to list the folders, because they are many.
+    # One more job lists the folders, because there are many.
     assert job_count(spark, everything.collect) <= few + 1
     assert {row.n - row.id for row in everything.collect()} == {0, 100}
     assert everything.count() == 60
@@ -424,7 +424,7 @@ def test_csv_of_any_column_order_is_read_right_after_a_load(
 
 TYPED_KEYS = (("at", "timestamp"), ("price", "decimal(5,2)"), ("ok", "boolean"), ("x", "double"), ("f", "float"))
 TYPED = (
-    # Spellings that Spark reads right in paths, and others.
+    # Spellings that Spark parses correctly in paths, and others.
     (("2024-01-01 00:00:00", "1.50", "true", "0.1", "0.1"), (datetime(2024, 1, 1), "1.50", True, 0.1, 0.1)),
     (("2024-01-01 00:00:00.0", "1.5", "TRUE", "1", "1e2"), (datetime(2024, 1, 1), "1.50", True, 1.0, 100.0)),
     (("2024-01-02", "-7", "False", "NaN", "inf"), (datetime(2024, 1, 2), "-7.00", False, math.nan, math.inf)),
@@ -455,7 +455,7 @@ TYPED_FILTERS = (
 
 
 def typed_row(values: Sequence[str | None], told: Sequence[Any] | None) -> list[str]:
-    """Return what a row's keys are to show; where it is not told, what Spark's cast makes of the texts."""
+    """Return the expected keys of a row; by default, the result of Spark's casts of the strings."""
     return [
         f"cast({'null' if each is None else repr(str(each))} AS {kind})"
         for each, (_, kind) in zip(
@@ -502,6 +502,6 @@ def test_keys_of_every_type_are_read_as_their_values(
 
 
 def shown(frame: DataFrame) -> Counter[str]:
-    """Return the rows as texts, both zeros alike; Python would not take all moments."""
+    """Return the rows as strings, with equal zeros, because Python's range of timestamps is smaller."""
     texts = frame.withColumn("at", frame["at"].cast("string")).collect()
     return Counter(repr(tuple(row)).replace("-0.0", "0.0") for row in texts)

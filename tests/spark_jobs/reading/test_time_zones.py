@@ -1,4 +1,4 @@
-"""A filter on timestamps, given to `read_table`, means what it means to Spark in the session's time zone."""
+"""Filters on timestamps in `read_table` have Spark's meaning in the session's time zone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 ZONES = ["America/New_York", "Asia/Kathmandu", "+02:00"]
-# Around the hours at which the clocks of New York are put forward, and back.
+# Around the changes between standard and daylight saving time in New York.
 TIMES = [
     *("2024-03-09 23:30:00", "2024-03-10 01:30:00", "2024-03-10 02:30:00", "2024-03-10 03:00:00"),
     *("2024-03-10 03:30:00", "2024-11-03 00:30:00", "2024-11-03 01:30:00", "2024-11-03 02:30:00"),

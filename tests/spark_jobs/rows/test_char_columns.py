@@ -1,4 +1,4 @@
-"""Columns of type char(n) are read and compared as Spark does with tables of its own over the same files."""
+"""Columns of type char(n) are read and compared as in Spark's own tables over the same files."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Spark finds partitions, and the rows of filters, as Python does: of all types, whatever the session says.
+"""Spark and Python agree on the partitions of rows and on the rows of filters, for all types and session settings.
 
-CALVE_TEST_EXAMPLES=50 asks 2,000 filters.
+CALVE_TEST_EXAMPLES=50 runs 2,000 filters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 
 EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "2"))
 ROWS, FILTERS = 14, 40
-# The hash takes decimals of up to 33 digits, of which Spark tells the last ones only by some arithmetic.
+# The hash uses decimals of up to 33 digits, which Spark can only compute in several steps.
 DECIMALS = ("decimal(33,0)", "decimal(33,31)", "decimal(33,33)")
 KINDS = {f"c{number}": kind for number, kind in enumerate(TYPES)}
 SESSIONS = [("UTC", "true"), ("America/New_York", "false"), ("Asia/Kathmandu", "true")]
@@ -55,7 +55,7 @@ def spark_type(kind: str) -> str:
 
 
 def frame(spark: SparkSession, rows: Sequence[Row], kinds: dict[str, str]) -> DataFrame:
-    """Return rows in Spark, with their numbers; the texts that values are cast from mean UTC."""
+    """Return rows as a DataFrame, with their numbers; strings of timestamps are in UTC."""
     texts = [
         (number, *[None if row[name] is None else plain(row[name]) for name in kinds])
         for number, row in enumerate(rows)
@@ -100,11 +100,11 @@ def rows_of(kinds: dict[str, str]) -> st.SearchStrategy[list[Row]]:
 
 
 quick = settings(
-    # The first one is always of the simplest values.
+    # The first example always has the simplest values.
     max_examples=EXAMPLES + 1,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    # Each try to make an example smaller would be some jobs of Spark.
+    # Each shrinking step would run several Spark jobs.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 
@@ -170,7 +170,7 @@ def table_of(scheme: Scheme) -> Table:
 @pytest.mark.parametrize(
     ("name", "values", "wheres"),
     [
-        # Literals that no value of the column's type equals: more digits, and greater than all.
+        # Literals that equal no value of the column's type: with more digits, or out of range.
         (
             "decimal(38,38)",
             ["0." + "3" * 38, "0", None],

@@ -32,7 +32,7 @@ SAME = [
 
 
 def test_values_have_one_hash_only_if_they_are_equal(spark: SparkSession) -> None:
-    """Spark's hash skips nulls, and where arrays end."""
+    """Spark's hash ignores nulls and the ends of arrays."""
     from spark_jobs.rows.row_hashes import row_hash
 
     values = {value for pair in (*DIFFERENT, *SAME) for value in pair}

@@ -1,4 +1,4 @@
-"""Every way of writing rows refuses a value that does not fit its column, and loads nothing then."""
+"""All ways of writing rows refuse a value that is invalid for its column, and load nothing."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_rows_need_the_partition_column_and_no_other_names(spark: SparkSession, 
 
 
 def write_source(path: Path, source_format: str, column: str) -> Path:
-    """Write a source of two rows, the second of which has a value in one column that does not fit."""
+    """Write a source of two rows, the second of which has an invalid value in one column."""
     good = {"id": 1, "price": "1.5", "code": "abc", "country": "US", "day": 7}
     bad = {**good, **{"id": {"id": 5_000_000_000}, "price": {"price": "1.239"}, "code": {"code": "toolong"}}[column]}
     path.mkdir()

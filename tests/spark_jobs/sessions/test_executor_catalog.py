@@ -1,4 +1,4 @@
-"""Tasks carry no password of the catalog's database; executors have their own."""
+"""Tasks do not contain the password of the catalog's database; executors read it from their environment."""
 
 from __future__ import annotations
 

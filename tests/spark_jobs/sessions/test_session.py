@@ -26,7 +26,7 @@ on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
 @pytest.fixture
 def exits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The codes with which the process would have ended itself, with heartbeats all the time."""
+    """The recorded exit codes of the process, with frequent heartbeats."""
     from spark_jobs.sessions import session
 
     codes: list[int] = []
@@ -58,7 +58,7 @@ def test_a_process_that_has_committed_may_come_to_its_end(
     request = begin(catalog)
     with Heartbeat(catalog, request, ends_process=ends_process) as life:
         catalog.operations.finish_job("load", "commit", request.attempt, {"rows": 1})
-        # The thread ends by itself at the first beat that is refused.
+        # The thread ends at the first refused heartbeat.
         wait_for(lambda: not life._thread.is_alive())
     assert exits == []
 
@@ -73,7 +73,7 @@ def test_a_process_that_was_cancelled_ends_at_once(catalog: Catalog, exits: list
         with Heartbeat(catalog, request, ends_process=True):
             second = catalog.operations.start_job("load", "commit")
             catalog.operations.finish_job("load", "commit", second, {"rows": 1})
-            # Here the process goes on, because the exit is only recorded.
+            # The process continues, because the exit is only recorded.
             wait_for(lambda: bool(exits))
 
     with pytest.raises(FencedError):
@@ -82,13 +82,13 @@ def test_a_process_that_was_cancelled_ends_at_once(catalog: Catalog, exits: list
 
 
 def test_a_users_process_survives_a_fenced_attempt(catalog: Catalog, spark: SparkSession, exits: list[int]) -> None:
-    """Its Spark jobs are cancelled, and those of others in the same session are not."""
+    """Only its Spark jobs are cancelled, not those of others in the same session."""
     from pyspark import InheritableThread
 
     from spark_jobs.sessions.session import attempt_here
 
     context = spark.sparkContext
-    # A task that sees that it was cancelled: one that sleeps would keep its core.
+    # A task that notices its cancellation: a sleeping one would keep its core.
     endless = spark.range(0, 10**15, 1, numPartitions=1).where("id < 0")
     cancelled: list[Exception] = []
     # Other tests may have left a stage that Spark still counts as active.

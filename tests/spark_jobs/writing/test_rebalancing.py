@@ -1,4 +1,4 @@
-"""Rows are moved by an expression that knows only the partitions that they can go to, into a few files at a time."""
+"""Rows are moved by an expression over only their possible target partitions, into a few files at a time."""
 
 from __future__ import annotations
 

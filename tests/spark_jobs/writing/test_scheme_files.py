@@ -1,4 +1,4 @@
-"""What loads and changes leave on disk: files of a sensible size, with statistics that prune, all or none of them."""
+"""Files of loads and changes: target sizes, pruning statistics, and atomicity."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TARGET = 100_000
 
 @pytest.fixture
 def catalog(sqlite_url: str, tmp_path: Any) -> Iterator[Catalog]:
-    """A catalog on SQLite: what is on disk does not depend on the database."""
+    """A catalog on SQLite, because the files do not depend on the database."""
     with Catalog.open(sqlite_url, warehouse=str(tmp_path / "warehouse")) as opened:
         opened.create_database("demo")
         yield opened
@@ -46,7 +46,7 @@ def make_table(catalog: Catalog) -> Callable[..., str]:
 
 
 def rows(spark: SparkSession, count: int, partition: str, *, first: int = 0, tasks: int = 4) -> DataFrame:
-    """Return rows that hardly compress; `partition` is the expression of the partition column."""
+    """Return incompressible rows; `partition` is the expression of the partition column."""
     return spark.range(first, first + count, 1, tasks).selectExpr(
         "id as n",
         "timestamp_micros(1000000 * id) as at",
@@ -66,7 +66,7 @@ def files(catalog: Catalog, where: str | None = None) -> list[DataFile]:
 
 
 def check_sizes(found: list[DataFile]) -> None:
-    """Expect several files of about the target size; one of them may be the rest."""
+    """Check that there are several files of about the target size; one may be smaller."""
     sizes = sorted(each.size_bytes for each in found)
     assert len(sizes) > 2
     assert all(size > TARGET // 4 for size in sizes[1:]), sizes
@@ -205,7 +205,7 @@ def test_a_load_with_one_row_that_cannot_be_read_leaves_nothing(
     with pytest.raises(Exception, match="CAST_INVALID_INPUT"):
         load(spark, catalog, wrong)
     assert files(catalog) == []
-    # The same operation, with what it needed.
+    # The same operation with the required setting.
     assert load(spark, catalog, rows(spark, 100, "id"))["rows_loaded"] == 100
     assert sum(each.row_count for each in files(catalog)) == 100
 

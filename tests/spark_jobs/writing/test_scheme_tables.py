@@ -1,4 +1,4 @@
-"""Whatever is loaded and changed: no row is lost or doubled, each is in its partition, and readers get all they ask.
+"""Loads and changes never lose or duplicate rows, rows are in their partitions, and readers return all matching rows.
 
 Each example is a table with some loads and changes. CALVE_TEST_EXAMPLES=100 makes as many on each database.
 """
@@ -31,11 +31,11 @@ TYPES = (
     *("double", "float", "boolean"),
 )
 quick = settings(
-    # The first one is always of the simplest values.
+    # The first example always has the simplest values.
     max_examples=EXAMPLES + 1,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    # Each try to make an example smaller would be dozens of jobs of Spark.
+    # Each shrinking step would run dozens of Spark jobs.
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     print_blob=True,
 )
@@ -43,7 +43,7 @@ quick = settings(
 
 @st.composite
 def rows_of(draw: st.DrawFn, kinds: dict[str, str], usual: dict[str, Sequence[Any]], *, is_narrow: bool) -> list[Row]:
-    """Some rows, or none; a narrow partition column has no other values than the usual ones."""
+    """Random rows, or none; a narrow partition column has only typical values."""
 
     def column(name: str) -> st.SearchStrategy[Any]:
         some = st.sampled_from(usual[name])

@@ -1,4 +1,4 @@
-"""Rows are added to partitions that exist and to new ones: all of them or none, whoever is killed when."""
+"""Rows are added to existing and new partitions atomically, also if processes are killed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def create(catalog: Catalog, **definition: Any) -> None:
 
 
 def rows(spark: SparkSession, *values: tuple[Any, ...], names: str = "id int, country string, day int") -> DataFrame:
-    # What a statement makes of VALUES: no task in Python.
+    # The DataFrame of VALUES in a statement, which needs no Python task.
     literals = ", ".join("(" + ", ".join("null" if v is None else repr(v) for v in row) + ")" for row in values)
     columns = [each.split() for each in names.split(", ")]
     text = ", ".join(f"cast(col{n + 1} AS {kind}) AS {name}" for n, (name, kind) in enumerate(columns))
@@ -75,7 +75,7 @@ def ids_in(folder: str | Path) -> list[int]:
 
 
 def state(catalog: Catalog) -> State:
-    """What each partition has, read without Spark; no file may be anywhere else."""
+    """Return the rows of each partition, read without Spark; check that there are no other files."""
     table = catalog.get_table(TABLE)
     partitions = list(catalog.get_partitions(TABLE))
     for index in catalog.get_partition_indexes(TABLE):
@@ -115,7 +115,7 @@ def test_rows_go_to_new_partitions_and_to_those_that_exist(spark: SparkSession, 
         sum(path.stat().st_size for path in Path(each.location).glob("*.parquet"))
         for each in catalog.get_partitions(TABLE, "country = 'a'")
     }
-    # Done again, it is the same.
+    # It is idempotent.
     assert append(spark, catalog, "2", rows(spark, (5, "a", 1))) == second
     assert catalog.operations.get("2").state is OperationState.CLEANED
     assert not (Path(catalog.get_table(TABLE).location) / "_calve_staging").exists()
@@ -217,7 +217,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark: SparkSession,
     with pytest.raises(InvalidPartitionError, match=r"'a.x01'.*expected string because partition index"):
         append(spark, sqlite_catalog, "index", reserved)
     assert state(sqlite_catalog) == {}
-    # A failed append holds nobody up.
+    # A failed append does not block others.
     assert append(spark, sqlite_catalog, "right", rows(spark, (1, "a", 1)))["rows"] == 1
 
 
@@ -341,7 +341,7 @@ def test_partitions_of_other_formats_are_read_together(
 
 
 class Killed(BaseException):
-    """What nothing catches."""
+    """An error that nothing catches."""
 
 
 def die(*_: object, **__: object) -> None:
@@ -374,11 +374,11 @@ KILLS: dict[str, tuple[str, Any]] = {
     "all moved": ("catalog.operations.journal.Operations.finish_job", die),
     "committed": ("catalog.files.filesystem.Folder.delete", dying_while_staging_is_deleted(Folder.delete)),
 }
-"""Point of an append → what makes the process die there."""
+"""Point of an append → how to end the process there."""
 
 
 def append_and_die(spark: SparkSession, catalog: Catalog, point: str, frame: DataFrame) -> None:
-    """Let an append, whose operation has the name of the point, die there."""
+    """Interrupt an append at a point, which is the name of its operation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(*KILLS[point])
         with pytest.raises(Killed):

@@ -58,7 +58,7 @@ def parquet(
     java: bool = True,
     **options: Any,
 ) -> Path:
-    """Write a file as the Java library does: with its name, and keys of its own."""
+    """Write a file with the metadata of the Java library: its name and additional keys."""
     table = pyarrow.table({"c": pyarrow.array(values, kind)})
     pyarrow.parquet.write_table(table.replace_schema_metadata(metadata), path, **options)
     if java:
@@ -114,7 +114,7 @@ def test_old_timestamps_of_parquet_files_are_refused(zone: str | None, first: st
     assert not undated(recent, FileFormat.PARQUET, TimestamptzType())
     old = parquet(tmp_path / "old", [noon(day - datetime.timedelta(1))], MOMENT, metadata)
     assert f"column 'c' has timestamps before {first}" in refusal(old, FileFormat.PARQUET, TimestamptzType())
-    # Neither Hive nor Spark converts those of other files.
+    # Hive and Spark do not convert values of other files.
     assert not undated(parquet(tmp_path / "f", [noon(BEFORE)], MOMENT, {}), FileFormat.PARQUET, TimestamptzType())
 
 
@@ -139,7 +139,7 @@ def test_dates_without_statistics_are_left_to_the_comparison_if_that_can_tell(tm
 
 
 def orc(path: Path, values: list[Any], kind: pyarrow.DataType, calendar: int | None) -> Path:
-    """Write a file whose footer says a calendar."""
+    """Write a file whose footer declares a calendar."""
     pyarrow.orc.write_table(pyarrow.table({"c": pyarrow.array(values, kind)}), path, compression="uncompressed")
     if calendar is not None:
         content = path.read_bytes()

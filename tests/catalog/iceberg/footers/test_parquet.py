@@ -202,7 +202,7 @@ def test_a_column_without_statistics_in_one_row_group_has_no_bounds(tmp_path: Pa
 
 @pytest.mark.parametrize("group", [1, 2, 3])
 def test_a_column_without_null_counts_has_no_bounds(group: int, tmp_path: Path) -> None:
-    """As some writers leave them out; with bounds and no count, a delete by metadata alone would remove the nulls."""
+    """Some writers omit null counts; with bounds and no count, a metadata delete would remove the nulls."""
     kinds: dict[str, IcebergType] = {"a": LongType(), "b": StringType()}
     path = write(
         tmp_path / "f", {"a": pyarrow.array([5, None, 7]), "b": pyarrow.array(["x", "y", None])}, row_group_size=group
