@@ -118,7 +118,7 @@ def test_interrupted_initialisation_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_second_server_in_the_same_folder_is_refused(server: PostgresServer) -> None:
-    with pytest.raises(PostgresError, match="belongs to another running process"):
+    with pytest.raises(PostgresError, match="belongs to another process"):
         PostgresServer(server.data_dir).start()
     assert server.is_running
 

@@ -352,7 +352,7 @@ def test_file_that_is_gone_is_an_error(lake: Lake) -> None:
     frame = read_scan(lake.spark, scan)
     joined = frame.alias("l").join(frame.alias("r"), on="k")
     (Path(scan.table.location) / scan.files[3].path).unlink()
-    with pytest.raises(VerificationFailedError, match=r"lake\.gone: 1 of \d+ data files are not there"):
+    with pytest.raises(VerificationFailedError, match=r"lake\.gone: 1 of \d+ data files no longer exist"):
         join_partition_wise(joined, [Source(frame, scan)])
 
 

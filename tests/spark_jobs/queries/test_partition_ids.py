@@ -60,8 +60,8 @@ STATEMENTS = {
     ),
 }
 REFUSED = {
-    "SELECT _partition_id FROM shop.sales a JOIN shop.costs b ON a.id = b.id": "may be a._partition_id, b",
-    "SELECT * FROM shop.sales JOIN shop.costs USING (_partition_id)": "no column of the tables",
+    "SELECT _partition_id FROM shop.sales a JOIN shop.costs b ON a.id = b.id": "write one of a._partition_id, b",
+    "SELECT * FROM shop.sales JOIN shop.costs USING (_partition_id)": "is not a stored column",
     "SELECT struct(*) FROM shop.sales WHERE _partition_id = 1": "name the columns",
 }
 
