@@ -15,12 +15,12 @@ from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
-from calve_airflow.submitting.job_process import JobProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.operations.records import JobRun
     from catalog.rebalancing.advising import Advice
 
 JOB = "count_values"
@@ -94,10 +94,9 @@ class CountValuesOperator(SparkJobOperator):
         # The counts stay with the operation: they are too large for an XCom.
         return {"operation_id": self.operation_id}
 
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.job)
-        # Counts from before this task was cleared may be out of date.
-        return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return False, because counts from before this task was cleared may be out of date."""
+        return False
 
 
 class ProposeOperator(FormOperator):

@@ -13,7 +13,8 @@ from calve_airflow.forms.operator import FormOperator
 from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.rebalancing import size
-from calve_airflow.operators.staged import StagingJobOperator, VerifyStagedOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator, markdown_table
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ class PlanMigrationsOperator(FormOperator):
         return {**planned, "plan": plan.as_json()}
 
 
-class StageMigrationOperator(StagingJobOperator):
+class StageMigrationOperator(SparkJobOperator):
     """Task that begins the operation, which locks the table, and runs the Spark job that reads the footers.
 
     It makes a new plan from the current table. A dry run also reads the footers, but stages nothing.

@@ -13,7 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, D
 from calve_airflow.catalog_access import open_catalog
 from calve_airflow.forms.operator import FormOperator
 from calve_airflow.operators.approval import Question, asked_by, code, find_approval, operation_of, require_approval
-from calve_airflow.operators.staged import StagingJobOperator, VerifyStagedOperator
+from calve_airflow.operators.spark_job import SparkJobOperator
+from calve_airflow.operators.staged import VerifyStagedOperator
 from calve_airflow.operators.summary import markdown_table
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class PlanRebalanceOperator(FormOperator):
             raise AirflowFailException(f"{field}: {type(error).__name__}: {error}") from error
 
 
-class RewritePartitionsOperator(StagingJobOperator):
+class RewritePartitionsOperator(SparkJobOperator):
     """Task that begins the operation, which locks the table, and runs the Spark job that writes the new files.
 
     The change is planned again from the run's form, because users may write XComs and run a task of a dry run.

@@ -92,6 +92,10 @@ class SparkJobOperator(BaseOperator):
             raise job_error(self.job, job.error_class, job.error_message)
         return dict(job.result or {})
 
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return whether the result of a job that succeeded is still valid; otherwise the job runs again."""
+        return True
+
     def on_kill(self) -> None:
         """Cancel the attempt, so that it can no longer commit, and end its process."""
         if self._followed is None:
@@ -115,6 +119,9 @@ class SparkJobOperator(BaseOperator):
             process.terminate()
             return None
         if job.state == "SUCCEEDED":
+            if not self.is_current(catalog, job):
+                self.log.info("The result of attempt %d of Spark job %s is outdated", job.attempt, self.job)
+                return None
             self.log.info("Attempt %d of Spark job %s has already succeeded", job.attempt, self.job)
         elif _is_running(job, process):
             self.log.info("Joining attempt %d of Spark job %s, which is still running", job.attempt, self.job)

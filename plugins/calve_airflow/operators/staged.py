@@ -1,4 +1,4 @@
-"""Base classes of operators whose Spark jobs stage files, or verify staged files before a later task commits them."""
+"""Base class of operators whose Spark jobs verify staged files before a later task commits them."""
 
 from __future__ import annotations
 
@@ -12,27 +12,16 @@ from calve_airflow.operators.spark_job import SparkJobOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from calve_airflow.submitting.job_process import JobProcess
     from catalog import Catalog
     from catalog.operations.records import JobRun
 
 
-class StagingJobOperator(SparkJobOperator):
-    """Task that runs a job whose result is valid only while the files that it staged or verified remain staged."""
+class VerifyStagedOperator(SparkJobOperator):
+    """Task that runs a job that verifies staged files, and discards them if they differ."""
 
     @abstractmethod
     def is_current(self, catalog: Catalog, job: JobRun) -> bool:
-        """Return whether the result of a job that succeeded is still valid; otherwise the job runs again."""
-
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.step)
-        if job is not None and job.state == "SUCCEEDED" and not self.is_current(catalog, job):
-            return None
-        return super()._existing_job(catalog)
-
-
-class VerifyStagedOperator(StagingJobOperator):
-    """Task that runs a job that verifies staged files, and discards them if they differ."""
+        """Return whether the files that a job verified are still the staged ones."""
 
     @abstractmethod
     def discard(self, catalog: Catalog, reason: str) -> None:

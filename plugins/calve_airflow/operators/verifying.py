@@ -13,12 +13,12 @@ from calve_airflow.forms.templates import for_mapped_tasks
 from calve_airflow.operators.approval import operation_of
 from calve_airflow.operators.spark_job import SparkJobOperator
 from calve_airflow.operators.summary import Outcome, SummaryOperator
-from calve_airflow.submitting.job_process import JobProcess
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from catalog import Catalog
+    from catalog.operations.records import JobRun
 
 JOB = "verify_partition_index"
 
@@ -101,10 +101,9 @@ class VerifyIndexOperator(SparkJobOperator):
         self.log.info("%s", result["message"])
         return result
 
-    def _existing_job(self, catalog: Catalog) -> tuple[int, JobProcess] | None:
-        job = catalog.operations.get_job(self.operation_id, self.job)
-        # A result from before this task was cleared may be out of date.
-        return None if job is not None and job.state == "SUCCEEDED" else super()._existing_job(catalog)
+    def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+        """Return False, because a result from before this task was cleared may be out of date."""
+        return False
 
 
 class SummariseVerificationOperator(SummaryOperator):

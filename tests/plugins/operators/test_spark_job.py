@@ -277,6 +277,17 @@ def test_a_repeated_task_takes_the_result_of_the_job_that_succeeded(jobs: Jobs) 
     assert jobs.runs == [1]
 
 
+def test_a_repeated_task_repeats_a_job_whose_result_is_outdated(jobs: Jobs) -> None:
+    class OutdatedOperator(SparkJobOperator):
+        def is_current(self, catalog: Catalog, job: JobRun) -> bool:
+            return bool(job.attempt > 1)
+
+    jobs.write("catalog.operations.finish_job(*attempt, {'rows': request['attempt']})")
+    task = OutdatedOperator(task_id="task", **jobs.arguments())
+    assert [task.execute(context()) for _ in range(3)] == [{"rows": 1}, {"rows": 2}, {"rows": 2}]
+    assert jobs.runs == [1, 2]
+
+
 def test_a_retry_joins_the_job_that_outlived_the_killed_task(jobs: Jobs, capsys: pytest.CaptureFixture[str]) -> None:
     jobs.write(
         """
