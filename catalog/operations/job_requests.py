@@ -15,6 +15,9 @@ from catalog.settings.fields import whole_number
 
 _MOST_PARTITIONS = 1_000_000_000
 
+_TYPES: dict[str, type[JobRequest]] = {}
+"""Script → the request type that declares it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
@@ -31,6 +34,12 @@ class JobRequest:
     step: str
     attempt: int
     table: str
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the request type of a script."""
+        super().__init_subclass__(**kwargs)
+        if "script" in vars(cls):
+            _TYPES[cls.script] = cls
 
     def to_json(self) -> str:
         """Return the request as JSON."""
@@ -229,34 +238,15 @@ class CheckQualityJob(JobRequest):
     rules: Mapping[str, Any] = field(default_factory=dict)
 
 
-_TYPES: Mapping[str, type[JobRequest]] = {
-    request.script: request
-    for request in (
-        ValidateSourceJob,
-        WritePartitionsJob,
-        BuildPartitionIndexJob,
-        VerifyPartitionIndexJob,
-        RewritePartitionsJob,
-        VerifyRewriteJob,
-        StageMigrationJob,
-        VerifyMigrationJob,
-        MaintainIcebergJob,
-        RunStatementJob,
-        CountValuesJob,
-        CheckQualityJob,
-    )
-}
-
-
-def request_json(script: str, values: Mapping[str, Any]) -> str:
-    """Return the JSON of a job's request, checked by the class that the job will read it with.
+def check_request(script: str, values: Mapping[str, Any]) -> None:
+    """Check a job's request with the class that the job will read it with.
 
     Args:
-        script: The job's script, without `.py`; a request to a script of somebody else is not checked.
+        script: The job's script, without `.py`; the request of a script that is not Calve's is not checked.
+        values: All fields but the number of the attempt, which is not started yet.
 
     Raises:
         InvalidRequestError: A field is missing, unknown or wrong.
     """
-    text = json.dumps(values)
-    request = _TYPES.get(script)
-    return text if request is None else request.from_json(text).to_json()
+    if script in _TYPES:
+        _TYPES[script].from_json(json.dumps({**values, "attempt": 1}))

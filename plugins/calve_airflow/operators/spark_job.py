@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -131,11 +132,11 @@ class SparkJobOperator(BaseOperator):
         return job.attempt, process
 
     def _submit(self, catalog: Catalog) -> tuple[int, JobProcess]:
-        from catalog.operations.job_requests import request_json
+        from catalog.operations.job_requests import check_request
 
         values = {**self.request, "operation_id": self.operation_id, "step": self.step}
         # Checked before the attempt starts, so that an invalid request starts none.
-        request_json(self.job, {**values, "attempt": 1})
+        check_request(self.job, values)
         command = submit_command(
             job_script(self.job),
             name=f"calve {self.job} {self.operation_id}",
@@ -146,7 +147,7 @@ class SparkJobOperator(BaseOperator):
         process = JobProcess.in_new_folder(operation_folder, f"{self.job}-")
         attempt = catalog.operations.start_job(self.operation_id, self.step, log_path=str(process.log_path))
         self._followed = attempt, process
-        request = process.write_request(request_json(self.job, {**values, "attempt": attempt}))
+        request = process.write_request(json.dumps({**values, "attempt": attempt}))
         process.start([*command, str(request)], submit_environment())
         self.log.info("Submitted attempt %d of Spark job %s; its log is %s", attempt, self.job, process.log_path)
         return attempt, process

@@ -18,7 +18,7 @@ from catalog.operations.job_requests import (
     VerifyMigrationJob,
     VerifyPartitionIndexJob,
     WritePartitionsJob,
-    request_json,
+    check_request,
 )
 
 COMMON: dict[str, Any] = {"operation_id": "run-1", "step": "write", "attempt": 3, "table": "demo.t"}
@@ -73,7 +73,18 @@ def test_every_request_is_checked_before_its_job_is_submitted() -> None:
     scripts = {request.script for request in _subclasses(JobRequest) if "script" in vars(request)}
     for script in scripts:
         with pytest.raises(InvalidRequestError, match="unknown_field"):
-            request_json(script, {**COMMON, "unknown_field": 1})
+            check_request(script, {**COMMON, "unknown_field": 1})
+
+
+def test_a_request_is_checked_before_its_attempt_has_a_number() -> None:
+    values = {name: value for name, value in COMMON.items() if name != "attempt"}
+    check_request("build_partition_index", {**values, "index": "by_a"})
+    with pytest.raises(InvalidRequestError, match="index"):
+        check_request("build_partition_index", values)
+
+
+def test_the_request_of_a_script_that_is_not_calves_is_not_checked() -> None:
+    check_request("no_job_of_calve", {"unknown_field": 1})
 
 
 def _subclasses(request: type[JobRequest]) -> list[type[JobRequest]]:
