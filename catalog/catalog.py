@@ -70,7 +70,6 @@ from catalog.tables.altering import TableChange, alter_table
 from catalog.tables.definitions import (
     ColumnLike,
     Definitions,
-    normalise_columns,
     parse_format,
 )
 from catalog.tables.dropping import drop_table, finish_drop, finish_drops
@@ -390,15 +389,15 @@ class Catalog:
                 columns.
         """
         change = TableChange(
-            rename_to,
-            normalise_columns(add_columns),
-            change_columns or {},
-            tuple(drop_columns),
-            column_order,
-            key_order,
-            properties,
-            location,
-            description,
+            rename_to=rename_to,
+            add_columns=add_columns,
+            change_columns=change_columns,
+            drop_columns=drop_columns,
+            column_order=column_order,
+            key_order=key_order,
+            properties=properties,
+            location=location,
+            description=description,
         )
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
 
 from sqlalchemy import ColumnElement, Connection, Text, func, literal, select, update
 
@@ -32,33 +32,63 @@ from catalog.types.key_types import parse_key_type
 _SHOWN = 5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """The requested changes of a table; `Catalog.alter_table` describes the attributes."""
+    """The requested changes of a table, normalised; `Catalog.alter_table` describes the arguments.
+
+    Raises:
+        InvalidRequestError: A name, type, property or location is not allowed in any table.
+    """
 
     rename_to: str | None = None
-    add_columns: Sequence[Column] = ()
-    change_columns: Mapping[str, ColumnLike] = field(default_factory=dict)
-    drop_columns: Sequence[str] = ()
+    add_columns: InitVar[Iterable[ColumnLike]] = ()
+    change_columns: InitVar[Mapping[str, ColumnLike] | None] = None
+    drop_columns: InitVar[Iterable[str]] = ()
     column_order: Sequence[str] | None = None
     key_order: Sequence[str] | None = None
     properties: Mapping[str, str | None] | None = None
     location: str | None = None
     description: str | None = None
 
+    added: tuple[Column, ...] = field(init=False)
+    changed: Mapping[str, Column] = field(init=False)
+    dropped: tuple[str, ...] = field(init=False)
+
+    def __post_init__(
+        self,
+        add_columns: Iterable[ColumnLike],
+        change_columns: Mapping[str, ColumnLike] | None,
+        drop_columns: Iterable[str],
+    ) -> None:
+        """Check and normalise what depends on no table."""
+        refuse_records(self.properties)
+        names, columns = (change_columns or {}).keys(), (change_columns or {}).values()
+        normalised = {
+            "added": normalise_columns(add_columns),
+            "changed": dict(zip(_column_names(names), normalise_columns(columns), strict=True)),
+            "dropped": _column_names(drop_columns),
+            "rename_to": None if self.rename_to is None else normalise_identifier(self.rename_to, "table"),
+            "location": None if self.location is None else normalise_location(self.location),
+        }
+        for name, value in normalised.items():
+            object.__setattr__(self, name, value)
+
     @property
-    def moves_rows(self) -> bool:
+    def is_structural(self) -> bool:
         """Return whether anything changes besides the name, added columns, properties and the description."""
         reordered = self.column_order is not None or self.key_order is not None
-        return bool(self.change_columns or self.drop_columns or reordered or self.location is not None)
+        return bool(self.changed or self.dropped or reordered or self.location is not None)
+
+
+def _column_names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(normalise_identifier(name, "column") for name in names)
 
 
 def alter_table(connection: Connection, definitions: Definitions, table: Table, change: TableChange) -> str:
     """Change a table that the caller's transaction has locked, and return its name; see `Catalog.alter_table`."""
-    refuse_records(change.properties)
-    if change.add_columns or change.moves_rows:
+    if change.added or change.is_structural:
         refuse_view(table, "has no columns, keys or location of its own to change")
-    if change.moves_rows or change.rename_to is not None:
+    if change.is_structural or change.rename_to is not None:
         definitions.refuse_if_busy(connection, table)
     knows_files = bool(table.partition_keys) or table.scheme is not None
     columns, keys = changed_columns(
@@ -68,7 +98,7 @@ def alter_table(connection: Connection, definitions: Definitions, table: Table, 
         check_columns(table.full_name, columns.columns, columns.keys)
     prepare_key_changes(connection, definitions, table, keys)
     location, kind = _moved(connection, definitions, table, change.location)
-    name = table.name if change.rename_to is None else normalise_identifier(change.rename_to, "table")
+    name = change.rename_to or table.name
     definitions.update_table(
         connection,
         table,
@@ -93,7 +123,6 @@ def _moved(
         raise InvalidTableError(
             f"table {table.full_name} has partitions below {table.location}; drop them before you change its location"
         )
-    location = normalise_location(location)
     is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
     return location, table.kind if is_own else TableKind.EXTERNAL
 
@@ -108,29 +137,24 @@ def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tup
         InvalidTableError: A change names an unknown column, or a new order does not list each name once.
         UnsupportedChangeError: Existing files cannot be read as the new type, or the table needs a dropped column.
     """
-    changes = {
-        normalise_identifier(name, "column"): column
-        for name, column in zip(change.change_columns, normalise_columns(change.change_columns.values()), strict=True)
-    }
     before = TableColumns.of(table)
     known = {column.name: column for column in (*table.columns, *table.partition_keys)}
-    if unknown := [name for name in changes if name not in known]:
+    if unknown := [name for name in change.changed if name not in known]:
         raise InvalidTableError(
             f"table {table.full_name} has no column {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
-    refuse_scheme_columns(table, changes)
+    refuse_scheme_columns(table, change.changed)
     for column in table.columns:
-        if column.name in changes:
-            new_type = changes[column.name].type
+        if column.name in change.changed:
+            new_type = change.changed[column.name].type
             check_type_change(table.full_name, column.name, column.type, new_type, is_empty=is_empty)
     order = _order(table.full_name, "partition keys", table.key_names, change.key_order)
-    changed = {name: before.renamed(column, changes.get(name, column)) for name, column in known.items()}
+    changed = {name: before.renamed(column, change.changed.get(name, column)) for name, column in known.items()}
     keys = {name: changed[name] for name in order}
     _refuse_names_in_files(table, keys)
-    dropped_names = [normalise_identifier(name, "column") for name in change.drop_columns]
-    refuse_used_columns(table, dropped_names)
-    after = before.dropping(dropped_names)
-    columns = (*(changed[column.name] for column in after.columns), *change.add_columns)
+    refuse_used_columns(table, change.dropped)
+    after = before.dropping(change.dropped)
+    columns = (*(changed[column.name] for column in after.columns), *change.added)
     if change.column_order is not None:
         by_name = {column.name: column for column in columns}
         columns = tuple(
@@ -141,7 +165,7 @@ def changed_columns(table: Table, change: TableChange, *, is_empty: bool) -> tup
 
 
 def _order(table: str, what: str, names: Sequence[str], order: Sequence[str] | None) -> Sequence[str]:
-    new = names if order is None else [normalise_identifier(name, "column") for name in order]
+    new = names if order is None else _column_names(order)
     if sorted(new) != sorted(names):
         raise InvalidTableError(
             f"the new order of the {what} of {table} is ({', '.join(new)}); it must list each of "

@@ -11,6 +11,7 @@ from catalog.errors import (
     IndexedKeyError,
     InvalidIdentifierError,
     InvalidKeyTypeError,
+    InvalidRequestError,
     InvalidTableError,
     LocationTakenError,
     PartitionAlreadyExistsError,
@@ -71,6 +72,26 @@ def test_a_change_that_cannot_be_is_refused_and_changes_nothing(
     with pytest.raises(error, match=named):
         catalog.alter_table(TABLE, add_columns=[("new", "int")], **change)  # type: ignore[arg-type]
     assert catalog.get_table(TABLE) == table
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"properties": {"calve.source": "hms://host:9083/sales.orders"}},
+        {"rename_to": "a/b"},
+        {"add_columns": [("a/b", "int")]},
+        {"add_columns": [("a", "no type")]},
+        {"change_columns": {"v": ("a/b", "int")}},
+        {"drop_columns": ["a/b"]},
+        {"location": " "},
+    ],
+)
+def test_a_change_that_fits_no_table_is_refused_before_a_transaction_starts(
+    catalog: Catalog, change: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(type(catalog.storage), "write")
+    with pytest.raises(InvalidRequestError):
+        catalog.alter_table("demo.gone", **change)  # type: ignore[arg-type]
 
 
 def test_a_table_on_which_an_operation_works_keeps_its_columns(catalog: Catalog, table: Table) -> None:
