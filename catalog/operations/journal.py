@@ -33,19 +33,19 @@ from catalog.operations.records import (
     OperationState,
 )
 from catalog.operations.rows import (
-    existing,
-    fenced,
+    fenced_error,
     hold_table,
     hold_table_of,
     is_abandoned,
-    job_of,
-    operation_of,
+    operation_row,
     require_same,
     select_job,
     select_operation,
     select_operations,
     set_state,
-    untouched,
+    silence,
+    to_job,
+    to_operation,
     update_job,
 )
 from catalog.operations.tables import belongs_to, find_table_id
@@ -111,7 +111,7 @@ class Operations:
                 )
             elif row.state in (*UNFINISHED, OperationState.FAILED):
                 self._begin_again(connection, row, table_id, dict(request or {}))
-            operation = operation_of(connection.execute(select_operation(operation_id)).one())
+            operation = to_operation(connection.execute(select_operation(operation_id)).one())
         reached(Point.JOURNALED)
         return operation
 
@@ -145,13 +145,13 @@ class Operations:
                 heartbeat_at_ms=CurrentMs(),
             )
         )
-        return operation_of(existing(connection, operation_id))
+        return to_operation(operation_row(connection, operation_id))
 
     def committed(self, kind: OperationKind) -> list[Operation]:
         """Return the operations of a kind that have work left after their commit, oldest first."""
         query = select_operations().where(OperationRow.kind == kind, OperationRow.state == OperationState.COMMITTED)
         with self._storage.read() as connection:
-            return [operation_of(row) for row in connection.execute(query.order_by(OperationRow.number))]
+            return [to_operation(row) for row in connection.execute(query.order_by(OperationRow.number))]
 
     def get(self, operation_id: str) -> Operation:
         """Return an operation.
@@ -160,19 +160,19 @@ class Operations:
             OperationNotFoundError: There is no operation of this id.
         """
         with self._storage.read() as connection:
-            return operation_of(existing(connection, operation_id))
+            return to_operation(operation_row(connection, operation_id))
 
     def find(self, operation_id: str) -> Operation | None:
         """Return an operation; None when there is no operation of this id."""
         with self._storage.read() as connection:
             row = connection.execute(select_operation(operation_id)).one_or_none()
-        return None if row is None else operation_of(row)
+        return None if row is None else to_operation(row)
 
     def find_by_number(self, number: int) -> Operation | None:
         """Return the operation of a number; None when there is none."""
         with self._storage.read() as connection:
             row = connection.execute(select_operations().where(OperationRow.number == number)).one_or_none()
-        return None if row is None else operation_of(row)
+        return None if row is None else to_operation(row)
 
     def list(self, table: str | None = None, *, limit: int = 50) -> list[Operation]:
         """Return the latest operations, newest first; of all tables, or of one (`database.name`).
@@ -184,12 +184,12 @@ class Operations:
             if table is not None:
                 is_its = OperationRow.table_id == find_table_id(connection, table)
                 query = query.where(or_(OperationRow.table_name == str(TableName.parse(table)), is_its))
-            return [operation_of(row) for row in connection.execute(query)]
+            return [to_operation(row) for row in connection.execute(query)]
 
     def fail(self, operation_id: str, code: str, detail: str) -> None:
         """Fail an unfinished operation, so that none of its jobs can commit. A retry resumes it."""
         with self._storage.write() as connection:
-            row = existing(connection, operation_id)
+            row = operation_row(connection, operation_id)
             if row.state in UNFINISHED:
                 self._fail(connection, row.number, code, detail)
 
@@ -199,7 +199,7 @@ class Operations:
         Raises:
             ConflictError: Its current state does not allow the transition.
         """
-        row = existing(connection, operation_id)
+        row = operation_row(connection, operation_id)
         if row.state != state:
             set_state(connection, row.number, OperationState(row.state), state)
 
@@ -224,7 +224,7 @@ class Operations:
         """
         query = select_operations().where(is_abandoned()).order_by(OperationRow.number)
         with self._storage.read() as connection:
-            return [operation_of(row) for row in connection.execute(query)]
+            return [to_operation(row) for row in connection.execute(query)]
 
     def fail_if_abandoned(self, operation: Operation) -> bool:
         """Fail an operation if it is still abandoned; return whether it was."""
@@ -232,9 +232,7 @@ class Operations:
             query = select_operation(operation.id).where(is_abandoned()).with_for_update()
             row = connection.execute(query).one_or_none()
             if row is not None:
-                self._fail(
-                    connection, row.number, ABANDONED, untouched(read_clock_ms(connection) - row.heartbeat_at_ms)
-                )
+                self._fail(connection, row.number, ABANDONED, silence(read_clock_ms(connection) - row.heartbeat_at_ms))
         return row is not None
 
     # --- jobs ---------------------------------------------------------------------------------------------------
@@ -248,10 +246,10 @@ class Operations:
             TableNotFoundError: The table was dropped since the operation started.
         """
         with self._storage.write() as connection:
-            row = hold_table_of(connection, existing(connection, operation_id))
+            row = hold_table_of(connection, operation_row(connection, operation_id))
             if row.is_exclusive and row.state not in FINISHED:
                 self._fail_abandoned(connection, row.table_id, row.current_name or row.table_name, operation_id)
-            row = existing(connection, operation_id, lock=True)
+            row = operation_row(connection, operation_id, lock=True)
             if row.state in (OperationState.PLANNED, OperationState.FAILED):
                 set_state(connection, row.number, OperationState(row.state), OperationState.RUNNING)
             job = connection.execute(select_job(row.number, step).with_for_update()).one_or_none()
@@ -299,10 +297,10 @@ class Operations:
             OperationNotFoundError: There is no operation of this id.
         """
         with self._storage.read() as connection:
-            number = existing(connection, operation_id).number
+            number = operation_row(connection, operation_id).number
             silent_ms = (CurrentMs() - JobRow.heartbeat_at_ms).label("silent_ms")
             row = connection.execute(select_job(number, step).add_columns(silent_ms)).one_or_none()
-        return None if row is None else job_of(operation_id, row)
+        return None if row is None else to_job(operation_id, row)
 
     def heartbeat(
         self,
@@ -323,7 +321,7 @@ class Operations:
         changed = {name: value for name, value in progress.items() if value is not None}
         with self._storage.write() as connection:
             # Lock the operation's row before the job's, as everywhere: two different orders could deadlock.
-            number = existing(connection, operation_id, lock=True).number
+            number = operation_row(connection, operation_id, lock=True).number
             connection.execute(
                 update(OperationRow).where(OperationRow.number == number).values(heartbeat_at_ms=CurrentMs(), **changed)
             )
@@ -333,7 +331,7 @@ class Operations:
                 .values(state=JobState.RUNNING, heartbeat_at_ms=CurrentMs())
             )
             if updated.rowcount == 0:
-                raise fenced(operation_id, step, attempt)
+                raise fenced_error(operation_id, step, attempt)
 
     def guard(
         self, connection: Connection, operation_id: str, step: str, attempt: int, *, hold: bool = True
@@ -347,13 +345,13 @@ class Operations:
         Raises:
             FencedError: The attempt is fenced, or the operation has failed.
         """
-        operation = existing(connection, operation_id, lock=hold)
+        operation = operation_row(connection, operation_id, lock=hold)
         query = select_job(operation.number, step)
         job = connection.execute(query.with_for_update() if hold else query).one_or_none()
         is_live = operation.state not in (OperationState.PLANNED, OperationState.FAILED)
         if job is None or job.attempt != attempt or job.state not in ALIVE or not is_live:
-            raise fenced(operation_id, step, attempt)
-        return operation_of(operation)
+            raise fenced_error(operation_id, step, attempt)
+        return to_operation(operation)
 
     def finish_job(
         self,
@@ -381,7 +379,7 @@ class Operations:
     def fail_job(self, operation_id: str, step: str, attempt: int, error_class: str, error_message: str) -> None:
         """Record that an attempt failed; do nothing if it has ended or a later one has started."""
         with self._storage.write() as connection:
-            number = existing(connection, operation_id).number
+            number = operation_row(connection, operation_id).number
             connection.execute(
                 update_job(number, step)
                 .where(JobRow.attempt == attempt, JobRow.state.in_(ALIVE))
@@ -405,9 +403,7 @@ class Operations:
             OperationConflictError: Another one is still running.
         """
         for other in self._others(connection, table_id, table, operation_id):
-            self._fail(
-                connection, other.number, ABANDONED, untouched(read_clock_ms(connection) - other.heartbeat_at_ms)
-            )
+            self._fail(connection, other.number, ABANDONED, silence(read_clock_ms(connection) - other.heartbeat_at_ms))
 
     @staticmethod
     def _others(

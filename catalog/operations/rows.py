@@ -26,7 +26,7 @@ from catalog.storage.clock import CurrentMs
 from catalog.storage.schema import CatalogRow, JobRow, OperationRow
 
 
-def untouched(age_ms: int) -> str:
+def silence(age_ms: int) -> str:
     """Return the time since the last heartbeat, in words."""
     return f"no heartbeat for {age_ms // 60_000} minutes"
 
@@ -56,7 +56,7 @@ def hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
     hold_name(connection, row.current_name or row.table_name)
     if row.table_id is not None:
         hold_operations(connection, row.table_id)
-    row = existing(connection, row.id)
+    row = operation_row(connection, row.id)
     if row.is_exclusive and row.table_id is not None and row.current_name is None and row.state not in FINISHED:
         raise TableNotFoundError(
             f"table {row.table_name}, on which operation {row.id} was started, was dropped; start a new operation"
@@ -66,7 +66,7 @@ def hold_table_of(connection: Connection, row: Row[Any]) -> Row[Any]:
 
 @cache
 def select_operations() -> Any:
-    """Return the query of operations, whose rows `operation_of` converts."""
+    """Return the query of operations, whose rows `to_operation` converts."""
     catalog = select(CatalogRow.identity).scalar_subquery().label("catalog")
     return select(OperationRow.__table__, current_name(), catalog)
 
@@ -76,7 +76,7 @@ def select_operation(operation_id: str) -> Any:
     return select_operations().where(OperationRow.id == operation_id)
 
 
-def existing(connection: Connection, operation_id: str, *, lock: bool = False) -> Row[Any]:
+def operation_row(connection: Connection, operation_id: str, *, lock: bool = False) -> Row[Any]:
     """Return the row of an operation.
 
     Args:
@@ -131,7 +131,7 @@ def update_job(number: int, step: str) -> Any:
     return update(JobRow).where(JobRow.operation_number == number, JobRow.step == step)
 
 
-def fenced(operation_id: str, step: str, attempt: int) -> FencedError:
+def fenced_error(operation_id: str, step: str, attempt: int) -> FencedError:
     """Return the error for an attempt that may not commit."""
     return FencedError(
         f"attempt {attempt} at step {step} of operation {operation_id} is fenced; nothing was committed. "
@@ -139,7 +139,7 @@ def fenced(operation_id: str, step: str, attempt: int) -> FencedError:
     )
 
 
-def operation_of(row: Row[Any]) -> Operation:
+def to_operation(row: Row[Any]) -> Operation:
     """Return the operation of a row."""
     return Operation(
         id=row.id,
@@ -162,7 +162,7 @@ def operation_of(row: Row[Any]) -> Operation:
     )
 
 
-def job_of(operation_id: str, row: Row[Any]) -> JobRun:
+def to_job(operation_id: str, row: Row[Any]) -> JobRun:
     """Return the job of a row."""
     return JobRun(
         operation_id=operation_id,
