@@ -71,7 +71,7 @@ def step_of(number: int) -> str:
     return f"statement-{number}"
 
 
-def operation_of(operation_id: str, number: int) -> str:
+def statement_operation_id(operation_id: str, number: int) -> str:
     """Return the id for an operation that a script's statement creates."""
     return f"{operation_id}/{step_of(number)}"
 
@@ -84,7 +84,7 @@ def _run_once(
     if job is not None and job.state is JobState.SUCCEEDED and not _is_of_session(text):
         return dict(job.result)
     with catalog.operations.attempt(operation_id, step) as attempt:
-        answer = session.execute(text.text, operation_id=operation_of(operation_id, number))
+        answer = session.execute(text.text, operation_id=statement_operation_id(operation_id, number))
         outcome = Outcome(text, answer=answer).as_dict(most_rows=MOST_ROWS)
         catalog.operations.finish_job(operation_id, step, attempt, outcome)
     return outcome

@@ -154,11 +154,11 @@ class RunStatementOperator(SparkJobOperator):
         from catalog.rebalancing.changes import DropPartitions
         from catalog.statements.model import DropSchemePartitions
         from catalog.statements.parser import parse_statement
-        from catalog.statements.scripts import operation_of
+        from catalog.statements.scripts import statement_operation_id
 
         user = context["dag_run"].triggering_user_name
         statement = parse_statement(self.statement)
-        own_operation = operation_of(self.operation_id, 1)
+        own_operation = statement_operation_id(self.operation_id, 1)
         if isinstance(statement, DropSchemePartitions) and statement.with_data:
             # The operation locks the table, so that the deletion that is checked here is the one that will run.
             change = DropPartitions(statement.partition_ids, with_data=True)
@@ -211,11 +211,11 @@ def statement_question(catalog: Catalog, context: Context) -> Question | None:
 def fail_statement(context: Context) -> None:
     """Fail the operation of a failed run's statement, so that it unlocks its table; for `on_failure_callback`."""
     from catalog import Catalog
-    from catalog.statements.scripts import operation_of
+    from catalog.statements.scripts import statement_operation_id
 
     run = context["dag_run"]
     with Catalog.open() as catalog:
-        operation = catalog.operations.find(operation_of(f"{run.dag_id}/{run.run_id}", 1))
+        operation = catalog.operations.find(statement_operation_id(f"{run.dag_id}/{run.run_id}", 1))
         if operation is not None:
             catalog.operations.fail(operation.id, "RUN_FAILED", f"run {run.run_id} of {run.dag_id} failed")
 
