@@ -1,0 +1,124 @@
+"""Types of partition keys whose values are dates or timestamps."""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from catalog.errors import PartitionProblem
+from catalog.types.key_types.base import SIGN_BIT, KeyType, KeyValue, KeyValueError, unfit
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DateType(KeyType):
+    """date: proleptic Gregorian, 0000-01-01 … 9999-12-31 (year 0 is a leap year, as ISO 8601 counts)."""
+
+    name = "date"
+    width = 3
+    _TEXT = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})", re.ASCII)
+    _LITERAL = re.compile(r"([0-9]{1,4})-([0-9]{1,2})-([0-9]{1,2})", re.ASCII)
+    _TOP_BIT = 1 << 23
+
+    def parse(self, text: str) -> int:
+        """Return the date as an int that sorts as dates do; the string is yyyy-MM-dd."""
+        return self._read(self._TEXT, text)
+
+    def parse_literal(self, text: str) -> int:
+        """Return the date; month and day may have one digit."""
+        return self._read(self._LITERAL, text)
+
+    def _read(self, pattern: re.Pattern[str], text: str) -> int:
+        match = pattern.fullmatch(text)
+        if match is None:
+            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text[:40]!r} is not a date in the form yyyy-MM-dd")
+        year, month, day = (int(part) for part in match.groups())
+        if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
+            raise KeyValueError(PartitionProblem.INVALID_TYPE, f"{text!r} is not a valid date")
+        return year << 9 | month << 5 | day
+
+    def format(self, value: KeyValue) -> str:
+        """Return the date in quotes, as yyyy-MM-dd."""
+        number = int(value)
+        return f"'{number >> 9:04}-{number >> 5 & 15:02}-{number & 31:02}'"
+
+    def encode(self, value: KeyValue) -> bytes:
+        """Return 3 bytes."""
+        return (int(value) | self._TOP_BIT).to_bytes(3)
+
+    def decode(self, key: bytes, start: int) -> tuple[int, int]:
+        """Return the date and the position after it."""
+        return int.from_bytes(key[start : start + 3]) ^ self._TOP_BIT, start + 3
+
+
+def _days(year: int, month: int) -> int:
+    return calendar.monthrange(year, month)[1]
+
+
+class TimestampType(KeyType):
+    """timestamp: 0001-01-01 00:00:00 … 9999-12-31 23:59:59.999999.
+
+    Hive's timestamp has no time zone; Spark's is an instant that is formatted in the session's zone. Here a string is a
+    UTC time, because Calve's own sessions use UTC. Hive counts nanoseconds; Spark, Iceberg and Calve count
+    microseconds.
+    """
+
+    name = "timestamp"
+    width = 9
+    _TEXT = re.compile(
+        r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[ T]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?)?", re.ASCII
+    )
+    _LITERAL = re.compile(
+        r"([0-9]{1,4})[-/]([0-9]{1,2})[-/]([0-9]{1,2})"
+        r"(?:[ T]([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{1,9}))?)?)?Z?",
+        re.ASCII,
+    )
+
+    def parse(self, text: str) -> int:
+        """Return the timestamp of yyyy-MM-dd or yyyy-MM-dd HH:mm:ss[.f…]; trailing zeros are ignored."""
+        return self._read(self._TEXT, text)
+
+    def parse_literal(self, text: str) -> int:
+        """Return the timestamp; parts may have one digit, time or seconds may be omitted, and slashes are allowed."""
+        return self._read(self._LITERAL, text.strip())
+
+    @staticmethod
+    def _read(pattern: re.Pattern[str], text: str) -> int:
+        match = pattern.fullmatch(text)
+        if match is None:
+            raise unfit(f"{text[:40]!r} is not a timestamp in the form yyyy-MM-dd HH:mm:ss.ffffff")
+        *whole, fraction = match.groups()
+        year, month, day, hour, minute, second = (int(part or 0) for part in whole)
+        digits = (fraction or "").rstrip("0").ljust(6, "0")
+        if len(digits) > 6:
+            raise unfit(f"{text[:40]!r} is more precise than a microsecond, which is not supported")
+        try:
+            moment = datetime(year, month, day, hour, minute, second, int(digits), tzinfo=UTC)
+        except ValueError as error:
+            raise unfit(f"{text[:40]!r} is not a valid timestamp: {error}") from None
+        return (moment - _EPOCH) // timedelta(microseconds=1)
+
+    def format(self, value: KeyValue) -> str:
+        """Return the timestamp in quotes, as yyyy-MM-dd HH:mm:ss[.ffffff]."""
+        moment = (_EPOCH + timedelta(microseconds=int(value))).replace(tzinfo=None)
+        return f"'{moment.isoformat(sep=' ')}'"
+
+    def encode(self, value: KeyValue) -> bytes:
+        """Return `01` and 8 bytes."""
+        return b"\x01" + (int(value) + SIGN_BIT).to_bytes(8)
+
+    def decode(self, key: bytes, start: int) -> tuple[int, int]:
+        """Return the timestamp and the position after it."""
+        return int.from_bytes(key[start + 1 : start + 9]) - SIGN_BIT, start + 9
+
+
+def moment_of(local: int, zone: tzinfo | None) -> int:
+    """Return the instant, in microseconds since 1970 UTC, of a zone's local time (also in microseconds since 1970).
+
+    As in Java, an ambiguous local time is the earlier instant, and one inside a gap is shifted by the length of the
+    gap.
+    """
+    shown = (_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone)
+    offset = shown.utcoffset() or timedelta()
+    return local - offset // timedelta(microseconds=1)
