@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
 
-from catalog.statements.model import Literal, LiteralKind
+from catalog.statements.terms import Literal, LiteralKind
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import (
     DateType,

@@ -12,7 +12,8 @@ from catalog.errors import CatalogError
 from catalog.model.identifiers import DEFAULT_DATABASE
 from catalog.operations.confirmation import Confirmation
 from catalog.statements.engine import Engine, NewOperation
-from catalog.statements.model import Statement, TableReference
+from catalog.statements.model import Statement
+from catalog.statements.terms import TableReference
 
 
 @contextmanager

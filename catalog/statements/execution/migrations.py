@@ -10,6 +10,7 @@ from catalog.operations.records import OperationKind
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import StatementResult
+from catalog.statements.terms import TableReference
 
 _COLUMNS = ("table", "files", "rows", "bytes", "partitions_verified", "metadata_location")
 
@@ -78,7 +79,7 @@ def _request(statement: m.MigrationStatement, kind: OperationKind, **fields: Any
 
 
 def _migrate(
-    context: Context, statement: m.MigrationStatement, source: m.TableReference, request: MigrationRequest
+    context: Context, statement: m.MigrationStatement, source: TableReference, request: MigrationRequest
 ) -> StatementResult:
     """Plan, stage, verify and flip; refuse tables that cannot be migrated before Spark is started."""
     catalog = context.catalog

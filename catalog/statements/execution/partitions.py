@@ -12,6 +12,7 @@ from catalog.schemes.model import SchemeType
 from catalog.statements import model as m
 from catalog.statements.context import Context
 from catalog.statements.results import DONE, Cell, StatementResult
+from catalog.statements.terms import KeyCondition
 from catalog.types.key_types import KeyType, KeyValue
 from catalog.types.memo import Memo
 
@@ -124,13 +125,13 @@ def condition_of(table: Table, statement: m.DropValuePartitions) -> str:
     return " or ".join(f"({_condition(table, conditions)})" for conditions in statement.partitions)
 
 
-def _condition(table: Table, conditions: Sequence[m.KeyCondition]) -> str:
+def _condition(table: Table, conditions: Sequence[KeyCondition]) -> str:
     """Return the filter for the partitions of one PARTITION (…)."""
     spec_values(table, {condition.key: None for condition in conditions})
     return " and ".join(f"`{condition.key}` {_compared(condition)}" for condition in conditions)
 
 
-def _compared(condition: m.KeyCondition) -> str:
+def _compared(condition: KeyCondition) -> str:
     if condition.literal.text is None:
         return "is null" if condition.operator == "=" else "is not null"
     text = condition.literal.text.replace("\\", "\\\\").replace("'", "''")

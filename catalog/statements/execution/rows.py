@@ -12,6 +12,7 @@ from catalog.statements import model as m
 from catalog.statements.cells import CellError, cell_text
 from catalog.statements.context import Context
 from catalog.statements.results import StatementResult
+from catalog.statements.terms import Literal
 from catalog.tables.checks import refuse_iceberg, refuse_view, require_readable_format
 
 
@@ -102,7 +103,7 @@ def _rows(text: str, table: Table, statement: m.InsertValues) -> list[list[str |
     return rows
 
 
-def _cells(text: str, number: int, row: Sequence[m.Literal], columns: Sequence[Column]) -> list[str | None]:
+def _cells(text: str, number: int, row: Sequence[Literal], columns: Sequence[Column]) -> list[str | None]:
     if len(row) != len(columns):
         raise InvalidValueError(
             f"row {number} has {len(row)} values for {len(columns)} columns ({', '.join(c.name for c in columns)})",

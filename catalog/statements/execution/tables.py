@@ -14,6 +14,7 @@ from catalog.model import Column, FileFormat, Table, TableKind
 from catalog.statements import model as m
 from catalog.statements.context import Context, pointing_at
 from catalog.statements.results import DONE, StatementResult
+from catalog.statements.terms import TableReference
 from catalog.tables.definitions import parse_format
 from catalog.tables.own_files import OthersFiles
 from catalog.tables.schemes import SCHEME_PROPERTIES, scheme_from_properties
@@ -155,7 +156,7 @@ def _drop(context: Context, statement: m.TableStatement, *, must_be_view: bool, 
     return context.catalog.drop_table(table.full_name, purge=purge, confirmation=context.confirmation)
 
 
-def _find(context: Context, table: m.TableReference) -> Table | None:
+def _find(context: Context, table: TableReference) -> Table | None:
     try:
         return context.catalog.get_table(context.name(table))
     except NotFoundError:

@@ -9,6 +9,7 @@ from lark.visitors import v_args
 
 from catalog.model import Column
 from catalog.statements import model as m
+from catalog.statements.terms import TableReference
 from catalog.statements.translation.words import Clause, Placed, TypeName, Words, made, together
 
 Change = tuple[type[m.TableStatement], dict[str, Any]]
@@ -18,7 +19,7 @@ Change = tuple[type[m.TableStatement], dict[str, Any]]
 class Changes(Words):
     """ALTER TABLE; each change returns the class of the statement, and its fields."""
 
-    def alter_table(self, table: Placed[m.TableReference], change: Change) -> m.Statement:
+    def alter_table(self, table: Placed[TableReference], change: Change) -> m.Statement:
         kind, fields = change
         return made(kind, table=table, **fields)
 
@@ -49,7 +50,7 @@ class Changes(Words):
     def drop_named_columns(self, *names: Placed[str]) -> Change:
         return self.drop_columns(together(names))
 
-    def rename_table(self, new_table: Placed[m.TableReference]) -> Change:
+    def rename_table(self, new_table: Placed[TableReference]) -> Change:
         return m.RenameTable, {"new_table": new_table}
 
     def set_location(self, location: Placed[str]) -> Change:

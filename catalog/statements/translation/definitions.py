@@ -10,6 +10,7 @@ from lark.visitors import v_args
 from catalog.errors import UnsupportedStatementError
 from catalog.model import Buckets, Column, FileFormat, IndexDefinition
 from catalog.statements import model as m
+from catalog.statements.terms import TableReference
 from catalog.statements.translation.words import Clause, Placed, Words, made, together
 
 # Hive's own classes, as its SHOW CREATE TABLE writes them → the format. Source: Hive's `StorageFormatDescriptor`s.
@@ -53,17 +54,17 @@ class Definitions(Words):
     def show_tables(self, database: Placed[str] | None) -> m.Statement:
         return made(m.ShowTables, database=database)
 
-    def describe_table(self, detail: Token | None, table: Placed[m.TableReference]) -> m.Statement:
+    def describe_table(self, detail: Token | None, table: Placed[TableReference]) -> m.Statement:
         return made(m.DescribeTable, table=table, is_formatted=detail is not None)
 
-    def show_create_table(self, table: Placed[m.TableReference]) -> m.Statement:
+    def show_create_table(self, table: Placed[TableReference]) -> m.Statement:
         return made(m.ShowCreateTable, table=table)
 
     def create_table(
         self,
         external: Token | None,
         exists: bool | None,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         columns: Placed[tuple[Column, ...]] | None,
         *clauses: Clause,
     ) -> m.Statement:
@@ -172,7 +173,7 @@ class Definitions(Words):
         self,
         replace: Token | None,
         exists: bool | None,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         columns: tuple[tuple[str, str | None], ...] | None,
         *rest: Any,
     ) -> m.Statement:
@@ -193,8 +194,8 @@ class Definitions(Words):
     def view_column(self, name: Placed[str], comment: Clause | None) -> tuple[str, str | None]:
         return name.value, None if comment is None else comment.fields["comment"]
 
-    def drop_table(self, exists: bool | None, table: Placed[m.TableReference], purge: Token | None) -> m.Statement:
+    def drop_table(self, exists: bool | None, table: Placed[TableReference], purge: Token | None) -> m.Statement:
         return made(m.DropTable, table=table, if_exists=exists, purge=purge is not None)
 
-    def drop_view(self, exists: bool | None, table: Placed[m.TableReference]) -> m.Statement:
+    def drop_view(self, exists: bool | None, table: Placed[TableReference]) -> m.Statement:
         return made(m.DropView, table=table, if_exists=exists)

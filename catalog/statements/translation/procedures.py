@@ -16,13 +16,14 @@ from lark.visitors import v_args
 from catalog.errors import InvalidIdentifierError, ProcedureArgumentError, UnknownProcedureError
 from catalog.model.identifiers import normalise_identifier
 from catalog.statements import model as m
+from catalog.statements.terms import Literal, LiteralKind, TableReference
 from catalog.statements.translation.changes import Change
 from catalog.statements.translation.words import Placed, Properties, Words, made
 
 _CATALOGS = ("iceberg", "calve")
 _SCHEMA = "system"
 
-Map = Sequence[tuple[m.Literal, m.Literal]]
+Map = Sequence[tuple[Literal, Literal]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Argument:
     """
 
     name: Placed[str] | None
-    value: m.Literal | Placed[Map]
+    value: Literal | Placed[Map]
 
     @property
     def position(self) -> int:
@@ -50,7 +51,7 @@ class _UnfitError(Exception):
         self.position = position
 
 
-Read = Callable[[m.Literal | Placed[Map]], Any]
+Read = Callable[[Literal | Placed[Map]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +72,15 @@ class Parameter:
 # --- values -----------------------------------------------------------------------------------------------------------
 
 
-def _text(value: m.Literal | Placed[Map]) -> str:
-    if not isinstance(value, m.Literal) or value.kind is not m.LiteralKind.TEXT or value.text is None:
+def _text(value: Literal | Placed[Map]) -> str:
+    if not isinstance(value, Literal) or value.kind is not LiteralKind.TEXT or value.text is None:
         raise _UnfitError("must be a string in quotes", value.position)
     if "\0" in value.text:
         raise _UnfitError("contains U+0000, which the catalog cannot store", value.position)
     return value.text
 
 
-def _identifier(value: m.Literal | Placed[Map]) -> str:
+def _identifier(value: Literal | Placed[Map]) -> str:
     try:
         return normalise_identifier(_text(value), "a")
     except InvalidIdentifierError as error:
@@ -87,9 +88,9 @@ def _identifier(value: m.Literal | Placed[Map]) -> str:
 
 
 def _choice(*choices: str) -> Read:
-    def read(value: m.Literal | Placed[Map]) -> str:
-        is_boolean = isinstance(value, m.Literal) and value.kind is m.LiteralKind.BOOLEAN and "true" in choices
-        text = str(value.text) if is_boolean and isinstance(value, m.Literal) else _text(value)
+    def read(value: Literal | Placed[Map]) -> str:
+        is_boolean = isinstance(value, Literal) and value.kind is LiteralKind.BOOLEAN and "true" in choices
+        text = str(value.text) if is_boolean and isinstance(value, Literal) else _text(value)
         if text.lower() not in choices:
             raise _UnfitError(f"must be one of {', '.join(map(repr, choices))}, not {text[:40]!r}", value.position)
         return text.lower()
@@ -97,19 +98,19 @@ def _choice(*choices: str) -> Read:
     return read
 
 
-def _boolean(value: m.Literal | Placed[Map]) -> bool:
+def _boolean(value: Literal | Placed[Map]) -> bool:
     return bool(_choice("true", "false")(value) == "true")
 
 
-def _count(value: m.Literal | Placed[Map]) -> int:
-    text = value.text if isinstance(value, m.Literal) and value.kind is m.LiteralKind.NUMBER else None
+def _count(value: Literal | Placed[Map]) -> int:
+    text = value.text if isinstance(value, Literal) and value.kind is LiteralKind.NUMBER else None
     if text is None or not text.isdecimal() or len(text) > 9 or int(text) < 1:
         raise _UnfitError("must be a whole number of at least 1", value.position)
     return int(text)
 
 
-def _partition_values(value: m.Literal | Placed[Map]) -> dict[str, str | None]:
-    if isinstance(value, m.Literal):
+def _partition_values(value: Literal | Placed[Map]) -> dict[str, str | None]:
+    if isinstance(value, Literal):
         raise _UnfitError("must be a map: map(ARRAY['key'], ARRAY['value'])", value.position)
     values: dict[str, str | None] = {}
     for key, cell in value.value:
@@ -117,7 +118,7 @@ def _partition_values(value: m.Literal | Placed[Map]) -> dict[str, str | None]:
         if name in values:
             raise _UnfitError(f"names {name!r} twice", key.position)
         # Trino accepts only strings; numbers and dates are unambiguous, too.
-        if cell.kind not in (m.LiteralKind.TEXT, m.LiteralKind.NUMBER, m.LiteralKind.DATE, m.LiteralKind.NULL):
+        if cell.kind not in (LiteralKind.TEXT, LiteralKind.NUMBER, LiteralKind.DATE, LiteralKind.NULL):
             raise _UnfitError("must have strings as values", cell.position)
         values[name] = cell.text
     return values
@@ -218,14 +219,14 @@ class Procedures(Words):
     def arguments(self, *arguments: Argument) -> Sequence[Argument]:
         return arguments
 
-    def argument(self, name: Placed[str] | None, value: m.Literal | Placed[Map]) -> Argument:
+    def argument(self, name: Placed[str] | None, value: Literal | Placed[Map]) -> Argument:
         return Argument(name, value)
 
     def map(
         self,
         word: Token,
-        keys: tuple[Token, Sequence[m.Literal]] | None,
-        values: tuple[Token, Sequence[m.Literal]] | None,
+        keys: tuple[Token, Sequence[Literal]] | None,
+        values: tuple[Token, Sequence[Literal]] | None,
     ) -> Placed[Map]:
         position = word.start_pos or 0
         if keys is None or values is None:
@@ -238,7 +239,7 @@ class Procedures(Words):
             )
         return Placed(tuple(zip(keys[1], values[1], strict=True)), position)
 
-    def array(self, word: Token, *literals: m.Literal) -> tuple[Token, Sequence[m.Literal]]:
+    def array(self, word: Token, *literals: Literal) -> tuple[Token, Sequence[Literal]]:
         return word, literals
 
     # --- arguments ----------------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ class Procedures(Words):
         for parameter in parameters:
             argument = named.get(parameter.name)
             is_null = argument is None or (
-                isinstance(argument.value, m.Literal) and argument.value.kind is m.LiteralKind.NULL
+                isinstance(argument.value, Literal) and argument.value.kind is LiteralKind.NULL
             )
             if argument is None or is_null:
                 if parameter.is_required:
@@ -288,9 +289,9 @@ class Procedures(Words):
         raise ProcedureArgumentError(problem, self.original, position)
 
 
-def _table(given: Given, schema: str, table: str) -> Placed[m.TableReference]:
+def _table(given: Given, schema: str, table: str) -> Placed[TableReference]:
     database = given[schema].value if schema in given else None
-    return Placed(m.TableReference(database, given[table].value), given[table].position)
+    return Placed(TableReference(database, given[table].value), given[table].position)
 
 
 def _how(given: Given) -> dict[str, Any]:

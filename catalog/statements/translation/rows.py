@@ -6,6 +6,7 @@ from lark import Token
 from lark.visitors import v_args
 
 from catalog.statements import model as m
+from catalog.statements.terms import Literal, TableReference
 from catalog.statements.translation.words import Placed, Words, made
 
 
@@ -15,13 +16,13 @@ class Rows(Words):
 
     def show_partitions(
         self,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         where: Token | None,
     ) -> m.Statement:
         return made(m.ShowPartitions, table=table, values=values, where=self._filter(where))
 
-    def explain_partitions(self, table: Placed[m.TableReference], where: Token | None) -> m.Statement:
+    def explain_partitions(self, table: Placed[TableReference], where: Token | None) -> m.Statement:
         return made(m.ExplainPartitions, table=table, where=self._filter(where))
 
     @staticmethod
@@ -29,35 +30,35 @@ class Rows(Words):
         """Return a filter from the text without comments, which the filter language does not support."""
         return None if token is None else Placed(token.rstrip(), token.start_pos or 0)
 
-    def repair_table(self, table: Placed[m.TableReference], mode: Token | None) -> m.Statement:
+    def repair_table(self, table: Placed[TableReference], mode: Token | None) -> m.Statement:
         return made(m.RepairTable, table=table, mode=None if mode is None else mode.lower())
 
     def create_index(
-        self, index: Placed[str], table: Placed[m.TableReference], keys: Placed[tuple[str, ...]]
+        self, index: Placed[str], table: Placed[TableReference], keys: Placed[tuple[str, ...]]
     ) -> m.Statement:
         return made(m.CreateIndex, table=table, index=index, keys=keys)
 
-    def drop_index(self, exists: bool | None, index: Placed[str], table: Placed[m.TableReference]) -> m.Statement:
+    def drop_index(self, exists: bool | None, index: Placed[str], table: Placed[TableReference]) -> m.Statement:
         return made(m.DropIndex, table=table, index=index, if_exists=exists)
 
-    def show_indexes(self, table: Placed[m.TableReference]) -> m.Statement:
+    def show_indexes(self, table: Placed[TableReference]) -> m.Statement:
         return made(m.ShowIndexes, table=table)
 
     def insert_values(
         self,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         columns: Placed[tuple[str, ...]] | None,
-        *rows: tuple[m.Literal, ...],
+        *rows: tuple[Literal, ...],
     ) -> m.Statement:
         return made(m.InsertValues, table=table, values=values, columns=columns, rows=rows)
 
-    def row(self, *literals: m.Literal) -> tuple[m.Literal, ...]:
+    def row(self, *literals: Literal) -> tuple[Literal, ...]:
         return literals
 
     def insert_query(
         self,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         columns: Placed[tuple[str, ...]] | None,
         query: Token,
@@ -71,7 +72,7 @@ class Rows(Words):
         self,
         path: Placed[str],
         overwrite: Token | None,
-        table: Placed[m.TableReference],
+        table: Placed[TableReference],
         values: Placed[dict[str, str | None]] | None,
         options: Placed[dict[str, str]] | None,
     ) -> m.Statement:

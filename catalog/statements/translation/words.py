@@ -13,6 +13,7 @@ from catalog.errors import InvalidIdentifierError, StatementSyntaxError, Unknown
 from catalog.model import Column
 from catalog.model.identifiers import normalise_identifier
 from catalog.statements import model as m
+from catalog.statements.terms import KeyCondition, Literal, LiteralKind, TableReference
 from catalog.types import names as types
 from catalog.types.literals import unquoted
 
@@ -132,10 +133,10 @@ class Words(Transformer_NonRecursive[Token, Any]):
     def names(self, *names: Placed[str]) -> Placed[tuple[str, ...]]:
         return together(names)
 
-    def table(self, first: Placed[str], second: Placed[str] | None) -> Placed[m.TableReference]:
+    def table(self, first: Placed[str], second: Placed[str] | None) -> Placed[TableReference]:
         if second is None:
-            return Placed(m.TableReference(None, first.value), first.position)
-        return Placed(m.TableReference(first.value, second.value), first.position)
+            return Placed(TableReference(None, first.value), first.position)
+        return Placed(TableReference(first.value, second.value), first.position)
 
     def string(self, token: Token) -> Placed[str]:
         text = self.said(token)
@@ -231,31 +232,31 @@ class Words(Transformer_NonRecursive[Token, Any]):
 
     # --- literals -----------------------------------------------------------------------------------------------
 
-    def text_literal(self, token: Token) -> m.Literal:
-        return m.Literal(m.LiteralKind.TEXT, self.said(token), token.start_pos or 0)
+    def text_literal(self, token: Token) -> Literal:
+        return Literal(LiteralKind.TEXT, self.said(token), token.start_pos or 0)
 
-    def number_literal(self, number: Placed[str]) -> m.Literal:
-        return m.Literal(m.LiteralKind.NUMBER, number.value, number.position)
+    def number_literal(self, number: Placed[str]) -> Literal:
+        return Literal(LiteralKind.NUMBER, number.value, number.position)
 
-    def typed_literal(self, word: Token, token: Token) -> m.Literal:
-        return m.Literal(m.LiteralKind(word.lower()), self.said(token), word.start_pos or 0)
+    def typed_literal(self, word: Token, token: Token) -> Literal:
+        return Literal(LiteralKind(word.lower()), self.said(token), word.start_pos or 0)
 
-    def binary_literal(self, token: Token) -> m.Literal:
+    def binary_literal(self, token: Token) -> Literal:
         digits = token[2:-1]
         if len(digits) % 2 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
             raise self.wrong("bytes are written as pairs of hexadecimal digits, for instance X'1A2B'", token.start_pos)
-        return m.Literal(m.LiteralKind.BINARY, digits.lower(), token.start_pos or 0)
+        return Literal(LiteralKind.BINARY, digits.lower(), token.start_pos or 0)
 
-    def true_literal(self, token: Token) -> m.Literal:
-        return m.Literal(m.LiteralKind.BOOLEAN, "true", token.start_pos or 0)
+    def true_literal(self, token: Token) -> Literal:
+        return Literal(LiteralKind.BOOLEAN, "true", token.start_pos or 0)
 
-    def false_literal(self, token: Token) -> m.Literal:
-        return m.Literal(m.LiteralKind.BOOLEAN, "false", token.start_pos or 0)
+    def false_literal(self, token: Token) -> Literal:
+        return Literal(LiteralKind.BOOLEAN, "false", token.start_pos or 0)
 
-    def null_literal(self, token: Token) -> m.Literal:
-        return m.Literal(m.LiteralKind.NULL, None, token.start_pos or 0)
+    def null_literal(self, token: Token) -> Literal:
+        return Literal(LiteralKind.NULL, None, token.start_pos or 0)
 
-    def values(self, *pairs: tuple[Placed[str], m.Literal]) -> Placed[dict[str, str | None]]:
+    def values(self, *pairs: tuple[Placed[str], Literal]) -> Placed[dict[str, str | None]]:
         texts: dict[str, str | None] = {}
         for name, literal in pairs:
             if name.value in texts:
@@ -263,15 +264,15 @@ class Words(Transformer_NonRecursive[Token, Any]):
             texts[name.value] = literal.text
         return Placed(texts, pairs[0][0].position)
 
-    def key_value(self, name: Placed[str], literal: m.Literal) -> tuple[Placed[str], m.Literal]:
+    def key_value(self, name: Placed[str], literal: Literal) -> tuple[Placed[str], Literal]:
         return name, literal
 
-    def conditions(self, *conditions: m.KeyCondition) -> tuple[m.KeyCondition, ...]:
+    def conditions(self, *conditions: KeyCondition) -> tuple[KeyCondition, ...]:
         return conditions
 
-    def condition(self, name: Placed[str], *rest: Any) -> m.KeyCondition:
+    def condition(self, name: Placed[str], *rest: Any) -> KeyCondition:
         operator, literal = rest if len(rest) == 2 else ("=", *rest)
-        return m.KeyCondition(name.value, str(operator), literal)
+        return KeyCondition(name.value, str(operator), literal)
 
     def ids(self, *tokens: Token) -> Placed[tuple[int, ...]]:
         return Placed(tuple(map(self.whole, tokens)), tokens[0].start_pos or 0)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.statements.cells import CellError, cell_text
-from catalog.statements.model import Literal, LiteralKind
+from catalog.statements.terms import Literal, LiteralKind
 
 TEXT, NUMBER, BOOLEAN = LiteralKind.TEXT, LiteralKind.NUMBER, LiteralKind.BOOLEAN
 

@@ -22,8 +22,8 @@ from catalog.errors import (
 )
 from catalog.model import Buckets, Column, IndexDefinition
 from catalog.statements import model as m
-from catalog.statements.model import Literal, LiteralKind, TableReference
 from catalog.statements.parser import MAXIMUM_LENGTH, MAXIMUM_TOKENS, parse_statement
+from catalog.statements.terms import KeyCondition, Literal, LiteralKind, TableReference
 from catalog.types.literals import quoted, unquoted
 
 T = TableReference(None, "t")
@@ -105,10 +105,10 @@ ADD_FILES = "ALTER TABLE i EXECUTE add_files_from_table"
                 table=T,
                 partitions=(
                     (
-                        m.KeyCondition("k", "=", Literal(LiteralKind.TEXT, "v")),
-                        m.KeyCondition("n", ">=", Literal(LiteralKind.NUMBER, "5")),
+                        KeyCondition("k", "=", Literal(LiteralKind.TEXT, "v")),
+                        KeyCondition("n", ">=", Literal(LiteralKind.NUMBER, "5")),
                     ),
-                    (m.KeyCondition("k", "=", Literal(LiteralKind.DATE, "2020-01-01")),),
+                    (KeyCondition("k", "=", Literal(LiteralKind.DATE, "2020-01-01")),),
                 ),
                 if_exists=True,
             ),
