@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import MigrationConflictError, VerificationFailedError
 from catalog.migration.migrations import FLIP, STAGE, VERIFY
-from catalog.migration.requests import MigrationRequest
+from catalog.migration.requests import MigrationOperation, MigrationRequest
 from catalog.model import FileFormat
 from catalog.operations.job_requests import StageMigrationJob, VerifyMigrationJob
-from catalog.operations.records import JobState, Operation
+from catalog.operations.records import JobState
 from spark_jobs.sessions.packages import require_packages
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.stage_migration import stage_migration
@@ -64,7 +64,7 @@ def migrate(
         if operation.is_committed:
             return dict(operation.report[FLIP])
         try:
-            return _migrate(spark, catalog, operation, verified_partitions)
+            return _migrate(spark, catalog, MigrationOperation.of(operation), verified_partitions)
         except MigrationConflictError:
             if number == _PLANS or request.fingerprint is not None:
                 raise
@@ -72,18 +72,18 @@ def migrate(
 
 
 def _migrate(
-    spark: SparkSession, catalog: Catalog, operation: Operation, verified_partitions: int | None
+    spark: SparkSession, catalog: Catalog, operation: MigrationOperation, verified_partitions: int | None
 ) -> dict[str, Any]:
     staged = _stage(spark, catalog, operation)
     names = ("partitions", "manifests", "warnings", "problem_count", "problems")
     report = {name: staged[name] for name in names if name in staged}
-    if MigrationRequest.from_json(operation.request).verify:
+    if operation.parsed_request.verify:
         verified = _verify(spark, catalog, operation, staged, verified_partitions)
         report |= {"partitions_verified": verified["partitions"], "partitions_total": verified["partitions_total"]}
     return catalog.migrations.flip(operation.id, report=report)
 
 
-def _stage(spark: SparkSession, catalog: Catalog, operation: Operation) -> Mapping[str, Any]:
+def _stage(spark: SparkSession, catalog: Catalog, operation: MigrationOperation) -> Mapping[str, Any]:
     if not catalog.migrations.is_staged(operation.id):
         with attempt_here(catalog, operation, STAGE) as attempt:
             job = StageMigrationJob(operation_id=operation.id, step=STAGE, attempt=attempt, table=operation.table)
@@ -94,7 +94,11 @@ def _stage(spark: SparkSession, catalog: Catalog, operation: Operation) -> Mappi
 
 
 def _verify(
-    spark: SparkSession, catalog: Catalog, operation: Operation, staged: Mapping[str, Any], partitions: int | None
+    spark: SparkSession,
+    catalog: Catalog,
+    operation: MigrationOperation,
+    staged: Mapping[str, Any],
+    partitions: int | None,
 ) -> Mapping[str, Any]:
     earlier = catalog.operations.get_job(operation.id, VERIFY)
     if earlier is not None and earlier.state is JobState.SUCCEEDED and earlier.result.get("folder") == staged["folder"]:
@@ -115,6 +119,6 @@ def _verify(
     return result
 
 
-def _has_avro(catalog: Catalog, operation: Operation) -> bool:
+def _has_avro(catalog: Catalog, operation: MigrationOperation) -> bool:
     pages = catalog.migrations.folders(operation)
     return any(folder.format is FileFormat.AVRO for page in pages for folder in page)

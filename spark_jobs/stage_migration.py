@@ -22,7 +22,6 @@ from pyspark.sql import functions as f
 from catalog import Catalog
 from catalog.errors import CatalogError, SharedLocationError
 from catalog.files.filesystem import Folder
-from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import Counted, ListingDigest, Staged, merged_spellings
 from catalog.operations.job_requests import StageMigrationJob
 from spark_jobs.migrating.footers import TOTALS, FileRange, Problems, StagedFiles, read_footers
@@ -66,17 +65,16 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
     """
     from catalog.iceberg.folders import Recursion
 
-    operation = catalog.operations.get(job.operation_id)
-    request = MigrationRequest.from_json(operation.request)
     migrations = catalog.migrations
+    operation = migrations.get(job.operation_id)
     table, target = catalog.get_table(job.table), migrations.target(operation)
     settings = StageSettings(
         folder=migrations.manifest_prefix(operation, job.attempt).rstrip("/"),
         layout=json.dumps(target.layout.as_json()),
-        recursion=Recursion(request.recursive_directory),
+        recursion=Recursion(operation.parsed_request.recursive_directory),
         skip=migrations.skipped_folders(operation),
         writes_manifests=not job.dry_run,
-        is_compared=request.verify,
+        is_compared=operation.parsed_request.verify,
         threads=job.threads,
     )
     usual = UsualLocation(table.location, table.key_names)

@@ -17,7 +17,6 @@ from catalog import Catalog, Table
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.migration.migrations import STAGE
-from catalog.migration.requests import MigrationRequest
 from catalog.model import FileFormat, Partition, PartitionState
 from catalog.model.partition_names import partition_path
 from catalog.operations.job_requests import VerifyMigrationJob
@@ -31,9 +30,9 @@ from spark_jobs.sessions.session import run_job
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
+    from catalog.migration.requests import MigrationOperation
     from catalog.migration.sources import SourceFolder
     from catalog.migration.staging import Staged
-    from catalog.operations.records import Operation
 
 log = logging.getLogger("spark_jobs.verify_migration")
 
@@ -60,7 +59,7 @@ def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigration
         VerificationFailedError: The tables differ, or the files were not staged.
         InvalidConfigurationError: Spark does not have Iceberg's runtime or a reader of the table's format.
     """
-    operation = catalog.operations.get(job.operation_id)
+    operation = catalog.migrations.get(job.operation_id)
     table = catalog.get_table(job.table)
     staged, metadata_location = catalog.migrations.staged(job.operation_id)
     chosen, total = _chosen(catalog, operation, job.partitions if table.partition_keys else None)
@@ -78,7 +77,7 @@ def verify_migration(spark: SparkSession, catalog: Catalog, job: VerifyMigration
     }
 
 
-def _chosen(catalog: Catalog, operation: Operation, count: int | None) -> tuple[list[SourceFolder], int]:
+def _chosen(catalog: Catalog, operation: MigrationOperation, count: int | None) -> tuple[list[SourceFolder], int]:
     """Return the partitions to compare, evenly spread, and the number of all partitions."""
     migrations = catalog.migrations
     if count is None:
@@ -89,8 +88,8 @@ def _chosen(catalog: Catalog, operation: Operation, count: int | None) -> tuple[
     return [folder for page in migrations.folders(operation) for folder in page if folder.ordinal in ordinals], total
 
 
-def _nested(catalog: Catalog, operation: Operation) -> Nested | None:
-    match MigrationRequest.from_json(operation.request).recursive_directory:
+def _nested(catalog: Catalog, operation: MigrationOperation) -> Nested | None:
+    match operation.parsed_request.recursive_directory:
         case "fail":
             # The stage refuses tables with subfolders under this rule.
             return None
@@ -99,7 +98,9 @@ def _nested(catalog: Catalog, operation: Operation) -> Nested | None:
 
 
 @contextmanager
-def _readable(catalog: Catalog, operation: Operation, staged: Staged, metadata_location: str | None) -> Iterator[str]:
+def _readable(
+    catalog: Catalog, operation: MigrationOperation, staged: Staged, metadata_location: str | None
+) -> Iterator[str]:
     """Yield the location of metadata that describes exactly the staged files."""
     if metadata_location is not None:
         yield metadata_location

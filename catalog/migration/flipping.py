@@ -16,7 +16,7 @@ from catalog.files.locations import comparable, is_within
 from catalog.iceberg.pointers import delete_pointer, find_pointer, insert_pointer, move_pointer, share_location
 from catalog.migration.duplicates import new_files
 from catalog.migration.planning import fingerprint_of
-from catalog.migration.requests import MigrationRequest, OnDuplicate
+from catalog.migration.requests import MigrationOperation, OnDuplicate
 from catalog.migration.reverting import OPERATION_MARK, Written, written_since_migration
 from catalog.migration.staging import Staged
 from catalog.migration.targets import Target
@@ -24,7 +24,7 @@ from catalog.model import Table, TableKind, TableType
 from catalog.operations.confirmation import Confirmation
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
-from catalog.operations.records import Operation, OperationKind, OperationState
+from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.schema import PartitionRow, TableRow
 from catalog.tables.definitions import Definitions
@@ -50,7 +50,7 @@ class Flipper:
 
     def flip(
         self,
-        operation: Operation,
+        operation: MigrationOperation,
         attempt: int,
         target: Target,
         staged: Staged,
@@ -58,7 +58,7 @@ class Flipper:
         report: Mapping[str, Any] | None,
     ) -> _Report:
         """Commit the change, the report and the state of an operation, all or nothing; see `Migrations.flip`."""
-        request = MigrationRequest.from_json(operation.request)
+        request = operation.parsed_request
         full_report: _Report = {
             "target": target.full_name,
             "files": staged.file_count,
@@ -87,13 +87,13 @@ class Flipper:
         self._operations.advance(connection, operation_id, OperationState.COMMITTED)
         reached(Point.CHANGED)
 
-    def _hold_as_planned(self, connection: Connection, operation: Operation) -> Table:
+    def _hold_as_planned(self, connection: Connection, operation: MigrationOperation) -> Table:
         """Return the table, locked until the transaction ends, after checking that it is still as planned.
 
         Raises:
             MigrationConflictError: The table changed after the plan was made.
         """
-        request = MigrationRequest.from_json(operation.request)
+        request = operation.parsed_request
         table = self._definitions.get_hive_table(operation.table, connection)
         # Locking checks the version again, because a transaction that held the lock before may have changed the table.
         is_held = self._storage.lock_table(connection, table.id, exclusive=True, version=table.version)
@@ -136,12 +136,14 @@ class Flipper:
         for location in (root, *sorted(folder for folder in elsewhere if not is_within(folder, root))):
             share_location(connection, *target.name, location)
 
-    def _append(self, operation: Operation, attempt: int, target: Target, staged: Staged, report: _Report) -> _Report:
+    def _append(
+        self, operation: MigrationOperation, attempt: int, target: Target, staged: Staged, report: _Report
+    ) -> _Report:
         """Add files to an Iceberg table on its current metadata, as engines do; retry after conflicting commits."""
         from catalog.iceberg.appending import completed_mapping, fits, layout_digest, mapping_of
         from catalog.iceberg.metadata import NAME_MAPPING, AddedFiles, read_metadata, write_append
 
-        request = MigrationRequest.from_json(operation.request)
+        request = operation.parsed_request
         stage = operation.report["stage"]
         folder = f"{stage['location']}/{stage['folder']}"
         for tried in range(_TRIES):
@@ -186,7 +188,7 @@ class Flipper:
         )
 
     def _commit_append(
-        self, operation: Operation, attempt: int, target: Target, before: str, after: str, report: _Report
+        self, operation: MigrationOperation, attempt: int, target: Target, before: str, after: str, report: _Report
     ) -> bool:
         with self._storage.write() as connection:
             self._operations.guard(connection, operation.id, FLIP, attempt)

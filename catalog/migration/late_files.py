@@ -17,12 +17,12 @@ from sqlalchemy import Connection
 from catalog.errors import ColumnsDifferError, NotIcebergTableError, TableNotFoundError
 from catalog.files.filesystem import FileInfo
 from catalog.migration.duplicates import take_staged
-from catalog.migration.requests import MigrationRequest
+from catalog.migration.requests import MigrationOperation, MigrationRequest
 from catalog.migration.sources import source_folders
 from catalog.migration.staging import ListingDigest, Staged
 from catalog.migration.targets import Target, committed_target, skipped_folders
 from catalog.model import Table
-from catalog.operations.records import Operation, OperationKind
+from catalog.operations.records import OperationKind
 from catalog.storage.bulk import batched
 from catalog.tables.definitions import Definitions
 
@@ -71,7 +71,7 @@ def late_files(files: Iterable[FileInfo], staged: Staged, target: Target) -> tup
 
 
 def late_report(
-    connection: Connection, definitions: Definitions, operation: Operation, staged: Staged
+    connection: Connection, definitions: Definitions, operation: MigrationOperation, staged: Staged
 ) -> dict[str, Any] | None:
     """Log and return late files: their `count`, the first `paths`, and `advice` on how to add them.
 
@@ -82,7 +82,7 @@ def late_report(
         None if the table was dropped or reverted, or the target's columns were changed since, so that the comparison
         no longer makes sense.
     """
-    request = MigrationRequest.from_json(operation.request)
+    request = operation.parsed_request
     try:
         table = definitions.get_table(operation.table, connection)
         target = committed_target(connection, definitions, table, request)

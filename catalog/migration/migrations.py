@@ -32,7 +32,7 @@ from catalog.iceberg.places import path_properties
 from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.late_files import digest_of, late_report, listed_files
 from catalog.migration.planning import MigrationPlan, make_plan
-from catalog.migration.requests import MigrationRequest, OnUnusable
+from catalog.migration.requests import MigrationOperation, MigrationRequest, OnUnusable
 from catalog.migration.reverting import OPERATION_MARK
 from catalog.migration.source_entries import ChangedEntry, SourceEntries, require_entry
 from catalog.migration.sources import SourceFolder, source_folders
@@ -147,9 +147,17 @@ class Migrations:
             requested_by=requested_by,
         )
 
+    def get(self, operation_id: str) -> MigrationOperation:
+        """Return the operation of a migration.
+
+        Raises:
+            OperationNotFoundError: It does not exist.
+        """
+        return MigrationOperation.of(self._operations.get(operation_id))
+
     # --- stage ------------------------------------------------------------------------------------------------------
 
-    def target(self, operation: Operation) -> Target:
+    def target(self, operation: MigrationOperation) -> Target:
         """Return the target table of an operation.
 
         Raises:
@@ -158,11 +166,11 @@ class Migrations:
         with self._storage.read() as connection:
             return self._target(connection, operation)
 
-    def layout(self, operation: Operation) -> Layout:
+    def layout(self, operation: MigrationOperation) -> Layout:
         """Return the schema and partition spec under which the target table reads the files."""
         return self.target(operation).layout
 
-    def folders(self, operation: Operation, page_size: int = 1_000) -> Iterator[Sequence[SourceFolder]]:
+    def folders(self, operation: MigrationOperation, page_size: int = 1_000) -> Iterator[Sequence[SourceFolder]]:
         """Yield pages of the folders to list, in the order of the typed partition values.
 
         A table without partition keys is one folder. All pages show one state of the catalog, and no connection stays
@@ -176,11 +184,11 @@ class Migrations:
             first = list(islice(folders, 1))
         yield from batched(chain(first, folders), page_size)
 
-    def skipped_folders(self, operation: Operation) -> frozenset[str]:
+    def skipped_folders(self, operation: MigrationOperation) -> frozenset[str]:
         """Return the folders that listings of the table's files skip."""
         return skipped_folders(self._definitions.get_table(operation.table))
 
-    def manifest_prefix(self, operation: Operation, attempt: int) -> str:
+    def manifest_prefix(self, operation: MigrationOperation, attempt: int) -> str:
         """Return the prefix of the paths of all manifests of an attempt at the stage; it ends with a slash."""
         target = self.target(operation)
         return f"{target.location}/{attempt_name(target.metadata_folder, operation, attempt)}/"
@@ -208,8 +216,8 @@ class Migrations:
         """
         from catalog.iceberg.appending import layout_digest
 
-        operation = self._operations.get(operation_id)
-        request = MigrationRequest.from_json(operation.request)
+        operation = self.get(operation_id)
+        request = operation.parsed_request
         _check(operation.table, request, staged)
         table = self._definitions.get_table(operation.table)
         target = self.target(operation)
@@ -242,16 +250,15 @@ class Migrations:
         return result
 
     @staticmethod
-    def _write_metadata(operation: Operation, table: Table, target: Target, staged: Staged, name: str) -> str:
+    def _write_metadata(operation: MigrationOperation, table: Table, target: Target, staged: Staged, name: str) -> str:
         from catalog.iceberg.metadata import AddedFiles, write_table
 
-        request = MigrationRequest.from_json(operation.request)
+        is_snapshot = operation.parsed_request.kind is OperationKind.SNAPSHOT
         return write_table(
             target.layout,
             target.location,
             staged.manifests,
-            table_properties(table, target.location, is_snapshot=request.kind is OperationKind.SNAPSHOT)
-            | staged.reading_properties,
+            table_properties(table, target.location, is_snapshot=is_snapshot) | staged.reading_properties,
             target.layout.name_mapping(staged.spellings, staged.unknown),
             AddedFiles(staged.size_bytes, staged.partition_count, {OPERATION_MARK: str(operation.number)}),
             folder=f"{target.location}/{name}",
@@ -264,10 +271,12 @@ class Migrations:
         Raises:
             VerificationFailedError: The result is missing, or belongs to another request.
         """
-        operation = self._operations.get(operation_id)
-        job = self._operations.get_job(operation_id, STAGE)
-        request = MigrationRequest.from_json(operation.request)
-        if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != request.fingerprint:
+        return self._staged(self.get(operation_id))
+
+    def _staged(self, operation: MigrationOperation) -> tuple[Staged, str | None]:
+        job = self._operations.get_job(operation.id, STAGE)
+        fingerprint = operation.parsed_request.fingerprint
+        if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != fingerprint:
             raise VerificationFailedError(
                 f"table {operation.table}: its files were not staged for this migration; nothing was changed. Run the "
                 "operation from its step stage on"
@@ -307,15 +316,15 @@ class Migrations:
             SourceError, SourceEntryChangedError: The table is an Iceberg table in the catalog, but its entry in the
                 metastore could not be switched; call again to retry only that.
         """
-        operation = self._operations.get(operation_id)
+        operation = self.get(operation_id)
         flipped = self._flipped(operation, listing, relist, report)
         late = self._late_report(operation_id) if listing is not None or relist else operation.report.get(LATE)
-        if MigrationRequest.from_json(operation.request).flip_source:
+        if operation.parsed_request.flip_source:
             self._sources.flip(operation_id)
         return {**flipped, LATE: late} if late and late["count"] else flipped
 
     def _flipped(
-        self, operation: Operation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
+        self, operation: MigrationOperation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         operation_id = operation.id
         if operation.is_committed:
@@ -333,12 +342,12 @@ class Migrations:
             raise
 
     def _flip(
-        self, operation: Operation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
+        self, operation: MigrationOperation, listing: str | None, relist: bool, report: Mapping[str, Any] | None
     ) -> dict[str, Any]:
         with self._operations.attempt(operation.id, FLIP) as attempt:
-            staged, metadata_location = self.staged(operation.id)
+            staged, metadata_location = self._staged(operation)
             self._require_verified(operation, metadata_location)
-            if MigrationRequest.from_json(operation.request).flip_source:
+            if operation.parsed_request.flip_source:
                 assert metadata_location is not None
                 self._sources.prepare(operation, metadata_location)
             target = self.target(operation)
@@ -354,12 +363,12 @@ class Migrations:
 
     def _late_report(self, operation_id: str) -> Mapping[str, Any] | None:
         """Return the report of late files; compute and journal it unless an earlier call has done so."""
-        operation = self._operations.get(operation_id)
+        operation = self.get(operation_id)
         if LATE in operation.report:
             return dict(operation.report[LATE])
         if not self.is_staged(operation_id):
             return None
-        staged, _ = self.staged(operation_id)
+        staged, _ = self._staged(operation)
         with self._storage.read() as connection:
             late = late_report(connection, self._definitions, operation, staged)
         if late is not None:
@@ -367,7 +376,7 @@ class Migrations:
                 self._operations.finish_job(operation_id, LATE, attempt, late)
         return late
 
-    def _list_now(self, operation: Operation) -> str:
+    def _list_now(self, operation: MigrationOperation) -> str:
         try:
             return str(self.list_again(operation))
         except NestedFolderError as error:
@@ -381,15 +390,15 @@ class Migrations:
         attempt = self._operations.start_job(operation_id, STAGE)
         self._operations.fail_job(operation_id, STAGE, attempt, MigrationConflictError.__name__, reason)
 
-    def list_again(self, operation: Operation) -> ListingDigest:
+    def list_again(self, operation: MigrationOperation) -> ListingDigest:
         """List the table's files in this process, and return their digest."""
-        request = MigrationRequest.from_json(operation.request)
         with self._storage.read() as connection:
             table = self._definitions.get_hive_table(operation.table, connection)
-            return digest_of(listed_files(connection, table, request, self._target(connection, operation)))
+            target = self._target(connection, operation)
+            return digest_of(listed_files(connection, table, operation.parsed_request, target))
 
-    def _require_verified(self, operation: Operation, metadata_location: str | None) -> None:
-        if not MigrationRequest.from_json(operation.request).verify:
+    def _require_verified(self, operation: MigrationOperation, metadata_location: str | None) -> None:
+        if not operation.parsed_request.verify:
             return
         job = self._operations.get_job(operation.id, VERIFY)
         if (
@@ -481,10 +490,9 @@ class Migrations:
         if isinstance(error, MigrationConflictError) or not is_retryable:
             self._operations.fail(operation_id, type(error).__name__, str(error))
 
-    def _target(self, connection: Connection, operation: Operation) -> Target:
-        request = MigrationRequest.from_json(operation.request)
+    def _target(self, connection: Connection, operation: MigrationOperation) -> Target:
         table = self._definitions.get_table(operation.table, connection)
-        return find_target(connection, self._definitions, table, request)
+        return find_target(connection, self._definitions, table, operation.parsed_request)
 
 
 def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:

@@ -1,14 +1,14 @@
-"""The journaled request of a migration."""
+"""The journaled request of a migration, and the operation that has it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
 from catalog.errors import InvalidRequestError
-from catalog.operations.records import OperationKind
+from catalog.operations.records import Operation, OperationKind
 
 RecursiveDirectory = Literal["true", "false", "fail"]
 """The handling of nested folders: include their files, ignore them, or refuse the migration."""
@@ -108,7 +108,7 @@ class MigrationRequest:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Return the request that `as_json` has stored, ignoring unknown fields."""
-        known = {field.name for field in fields(cls)}
+        known = {known_field.name for known_field in fields(cls)}
         arguments = {name: value for name, value in values.items() if name in known}
         return cls(
             **{
@@ -118,6 +118,18 @@ class MigrationRequest:
                 "duplicate_files": OnDuplicate(arguments["duplicate_files"]),
             }
         )
+
+
+@dataclass(frozen=True)
+class MigrationOperation(Operation):
+    """The operation of a migration, with its request parsed for all steps."""
+
+    parsed_request: MigrationRequest = field(kw_only=True)
+
+    @classmethod
+    def of(cls, operation: Operation) -> Self:
+        """Return the operation of a migration with its parsed request."""
+        return cls(**vars(operation), parsed_request=MigrationRequest.from_json(operation.request))
 
 
 def _choose(name: str, value: object, choices: tuple[object, ...]) -> None:

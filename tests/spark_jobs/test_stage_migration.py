@@ -121,10 +121,10 @@ def test_nothing_but_manifests_and_counts_is_left(migrator: Migrator, orders: Pa
 def test_the_digest_of_a_listing_is_that_of_its_files(migrator: Migrator, orders: Path) -> None:
     operation_id = migrator.begin(NAME)
     report = migrator.stage(operation_id)
-    again = migrator.catalog.migrations.list_again(migrator.catalog.operations.get(operation_id))
+    again = migrator.catalog.migrations.list_again(migrator.catalog.migrations.get(operation_id))
     assert report["listing"] == str(again)
     write_file(orders / "day=2" / "new.parquet", [1])
-    assert str(migrator.catalog.migrations.list_again(migrator.catalog.operations.get(operation_id))) != str(again)
+    assert str(migrator.catalog.migrations.list_again(migrator.catalog.migrations.get(operation_id))) != str(again)
     assert ListingDigest(str(again)).file_count == 9
 
 

@@ -429,7 +429,7 @@ def _metadata_over_copies(
     if copies != orders:
         shutil.copytree(orders, copies, ignore=shutil.ignore_patterns("metadata"))
     migrations = migrator.catalog.migrations
-    operation = migrator.catalog.operations.get(operation_id)
+    operation = migrations.get(operation_id)
     layout = migrations.layout(operation)
     reader = FooterReader(layout, FileFormat.PARQUET)
     with ManifestWriter(layout, f"{copies}/_m") as writer:

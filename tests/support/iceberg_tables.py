@@ -67,12 +67,13 @@ def stage(catalog: Catalog, operation: Operation, problems: Sequence[RefusedFile
 def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems: Sequence[RefusedFile] = ()) -> Staged:
     """Write the manifests of an attempt."""
     migrations = catalog.migrations
-    layout = migrations.layout(operation)
+    migration = migrations.get(operation.id)
+    layout = migrations.layout(migration)
     listing, totals, spellings, unknown = ListingDigest(), [], [], set()
-    recursion = Recursion(MigrationRequest.from_json(operation.request).recursive_directory)
-    skipped = migrations.skipped_folders(operation)
-    with ManifestWriter(layout, migrations.manifest_prefix(operation, attempt), 1_000) as writer:
-        for folder in (each for page in migrations.folders(operation, 2) for each in page):
+    recursion = Recursion(migration.parsed_request.recursive_directory)
+    skipped = migrations.skipped_folders(migration)
+    with ManifestWriter(layout, migrations.manifest_prefix(migration, attempt), 1_000) as writer:
+        for folder in (each for page in migrations.folders(migration, 2) for each in page):
             partition, reader = layout.partition_record(folder.values), FooterReader(layout, folder.format)
             files = rows = size = 0
             for file in data_files(folder.location, recursion, skipped):

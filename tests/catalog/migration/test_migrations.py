@@ -209,7 +209,8 @@ def test_folders_come_in_the_order_of_typed_values_whatever_fits_into_memory(
     make_orders(catalog, partitions={})
     values = [(country, str(year)) for country in ("b", "a", None) for year in (10, 9, 100, -1)]
     catalog.add_partitions(NAME, [NewPartition(each) for each in values])
-    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    catalog.migrations.begin("m1", NAME, REQUEST)
+    operation = catalog.migrations.get("m1")
     monkeypatch.setattr("catalog.migration.sources._RUN", 5)
     pages = list(catalog.migrations.folders(operation, 7))
     assert [len(page) for page in pages] == [7, 5]
@@ -227,7 +228,8 @@ def test_many_listings_under_way_hold_no_connection(
 ) -> None:
     make_orders(catalog, partitions={})
     catalog.add_partitions(NAME, [NewPartition(("a", str(year))) for year in range(10)])
-    operation = catalog.migrations.begin("m1", NAME, REQUEST)
+    catalog.migrations.begin("m1", NAME, REQUEST)
+    operation = catalog.migrations.get("m1")
     monkeypatch.setattr("catalog.migration.sources._RUN", 100 if fits_into_memory else 5)
     listings = [catalog.migrations.folders(operation, 2) for _ in range(40)]
     assert [len(next(pages)) for pages in listings] == [2] * 40
@@ -477,7 +479,7 @@ def test_a_listing_from_elsewhere_is_compared(catalog: Catalog) -> None:
     make_orders(catalog)
     operation = catalog.migrations.begin("m1", NAME, REQUEST)
     listing = stage(catalog, operation)["listing"]
-    assert str(catalog.migrations.list_again(operation)) == listing
+    assert str(catalog.migrations.list_again(catalog.migrations.get("m1"))) == listing
     with pytest.raises(MigrationConflictError, match="changed since they were listed"):
         catalog.migrations.flip("m1", listing="4-00")
     assert migrate(catalog)["files"] == 4
