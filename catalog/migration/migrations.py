@@ -22,17 +22,14 @@ from sqlalchemy import Connection
 from catalog.errors import (
     CatalogError,
     FencedError,
-    FileProblem,
     MigrationConflictError,
     NestedFolderError,
-    UnusableFilesError,
     VerificationFailedError,
 )
-from catalog.iceberg.places import path_properties
 from catalog.migration.flipping import REVERT, Flipper
 from catalog.migration.late_files import digest_of, late_report, listed_files
 from catalog.migration.planning import MigrationPlan, make_plan
-from catalog.migration.requests import MigrationOperation, MigrationRequest, OnUnusable
+from catalog.migration.requests import MigrationOperation, MigrationRequest
 from catalog.migration.reverting import OPERATION_MARK
 from catalog.migration.source_entries import ChangedEntry, SourceEntries, require_entry
 from catalog.migration.sources import SourceFolder, source_folders
@@ -43,9 +40,16 @@ from catalog.migration.staging import (
     attempt_name,
     is_staged,
     read_staged,
+    require_complete,
     write_staged,
 )
-from catalog.migration.targets import Target, find_target, refuse_taken_metadata_folder, skipped_folders
+from catalog.migration.targets import (
+    Target,
+    find_target,
+    refuse_taken_metadata_folder,
+    skipped_folders,
+    table_properties,
+)
 from catalog.model import Table
 from catalog.operations.confirmation import Confirmation
 from catalog.operations.failpoints import Point, reached
@@ -61,11 +65,9 @@ if TYPE_CHECKING:
 STAGE, VERIFY, FLIP, LATE = "stage", "verify", "flip", "late_files"
 """The steps of a migration; the last one reports files that arrived during its commit."""
 
-_SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _REPORTED = 1_000
 """The number of unusable files that a report names; it counts all of them."""
 
-_NOT_COPIED = ("path", "transient_lastddltime", "serialization.format")
 _USUAL_REQUEST = MigrationRequest()
 
 
@@ -218,7 +220,7 @@ class Migrations:
 
         operation = self.get(operation_id)
         request = operation.parsed_request
-        _check(operation.table, request, staged)
+        require_complete(operation.table, request, staged)
         table = self._definitions.get_table(operation.table)
         target = self.target(operation)
         name = attempt_name(target.metadata_folder, operation, attempt)
@@ -493,36 +495,3 @@ class Migrations:
     def _target(self, connection: Connection, operation: MigrationOperation) -> Target:
         table = self._definitions.get_table(operation.table, connection)
         return find_target(connection, self._definitions, table, operation.parsed_request)
-
-
-def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:
-    """Return the properties of a migrated table or snapshot.
-
-    These are the Hive table's, except three that Hive sets itself. Source: Trino's `MigrateProcedure` and
-    Iceberg's `MigrateTableSparkAction`, `SnapshotTableSparkAction`.
-
-    Args:
-        location: The location of the Iceberg table.
-    """
-    kept = {name: value for name, value in table.properties.items() if name.lower() not in _NOT_COPIED}
-    if table.description is not None:
-        kept.setdefault("comment", table.description)
-    kept["write.format.default"] = table.format.value
-    kept |= path_properties(location, is_partitioned=bool(table.partition_keys))
-    if is_snapshot:
-        return {**kept, "snapshot": "true", "gc.enabled": "false"}
-    return {**kept, "migrated": "true"}
-
-
-def _check(table: str, request: MigrationRequest, staged: Staged) -> None:
-    is_skipped = request.unusable_files is OnUnusable.SKIP
-    skippable = _SKIPPABLE if is_skipped else ()
-    if refused := [file for file in staged.problems if file.problem not in skippable]:
-        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
-    files = sum(manifest.file_count for manifest in staged.manifests)
-    rows = sum(manifest.row_count for manifest in staged.manifests)
-    if (files, rows) != (staged.file_count, staged.row_count):
-        raise VerificationFailedError(
-            f"table {table}: the manifests have {files:,} file(s) with {rows:,} row(s), but {staged.file_count:,} with "
-            f"{staged.row_count:,} were counted; nothing was changed. Run the operation again"
-        )

@@ -17,9 +17,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from catalog.errors import FileProblem, RefusedFile, VerificationFailedError
+from catalog.errors import FileProblem, RefusedFile, UnusableFilesError, VerificationFailedError
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
+from catalog.migration.requests import MigrationRequest, OnUnusable
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
@@ -34,6 +35,7 @@ VECTORIZATION = "read.parquet.vectorization.enabled"
 Source: https://iceberg.apache.org/docs/latest/configuration/#read-properties
 """
 
+_SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _PREFIX = "calve-"
 _STAGED = "staged.json"
 _END = "end"
@@ -258,6 +260,26 @@ def merged_spellings(spellings: Iterable[tuple[int, str]]) -> dict[int, tuple[st
     for field, name in spellings:
         names.setdefault(field, set()).add(name)
     return {field: tuple(sorted(spellings)) for field, spellings in sorted(names.items())}
+
+
+def require_complete(table: str, request: MigrationRequest, staged: Staged) -> None:
+    """Check that the manifests have all files that the request does not skip.
+
+    Raises:
+        UnusableFilesError: Some files cannot be part of the table, and the request does not skip them.
+        VerificationFailedError: Manifests and totals differ.
+    """
+    is_skipped = request.unusable_files is OnUnusable.SKIP
+    skippable = _SKIPPABLE if is_skipped else ()
+    if refused := [file for file in staged.problems if file.problem not in skippable]:
+        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
+    files = sum(manifest.file_count for manifest in staged.manifests)
+    rows = sum(manifest.row_count for manifest in staged.manifests)
+    if (files, rows) != (staged.file_count, staged.row_count):
+        raise VerificationFailedError(
+            f"table {table}: the manifests have {files:,} file(s) with {rows:,} row(s), but {staged.file_count:,} with "
+            f"{staged.row_count:,} were counted; nothing was changed. Run the operation again"
+        )
 
 
 def write_staged(location: str, name: str, staged: Staged, metadata_location: str | None) -> None:

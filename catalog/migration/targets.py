@@ -17,7 +17,7 @@ from catalog.errors import (
     TableNotFoundError,
 )
 from catalog.files.filesystem import Folder
-from catalog.iceberg.places import METADATA, metadata_folder
+from catalog.iceberg.places import METADATA, metadata_folder, path_properties
 from catalog.iceberg.pointers import find_pointer
 from catalog.migration.refusals import refuse_shared_location, refuse_table
 from catalog.migration.requests import MigrationRequest
@@ -36,6 +36,8 @@ _METADATA_FILE = re.compile(
     r".*\.metadata\.json(\.gz)?|snap-.*\.avro|.*-m\d+\.avro|.*\.(stats|puffin)|version-hint\.text"
 )
 """The names of Iceberg's metadata files."""
+
+_NOT_COPIED = ("path", "transient_lastddltime", "serialization.format")
 
 
 @dataclass(frozen=True)
@@ -183,3 +185,22 @@ def refuse_taken_metadata_folder(table: Table, request: MigrationRequest) -> Non
 def skipped_folders(table: Table) -> frozenset[str]:
     """Return the folders that listings of a table's files skip."""
     return frozenset((f"{table.location}/{METADATA}",))
+
+
+def table_properties(table: Table, location: str, *, is_snapshot: bool) -> dict[str, str]:
+    """Return the properties of a migrated table or snapshot.
+
+    These are the Hive table's, except three that Hive sets itself. Source: Trino's `MigrateProcedure` and
+    Iceberg's `MigrateTableSparkAction`, `SnapshotTableSparkAction`.
+
+    Args:
+        location: The location of the Iceberg table.
+    """
+    kept = {name: value for name, value in table.properties.items() if name.lower() not in _NOT_COPIED}
+    if table.description is not None:
+        kept.setdefault("comment", table.description)
+    kept["write.format.default"] = table.format.value
+    kept |= path_properties(location, is_partitioned=bool(table.partition_keys))
+    if is_snapshot:
+        return {**kept, "snapshot": "true", "gc.enabled": "false"}
+    return {**kept, "migrated": "true"}
