@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# `catalog.iceberg.footers` also reads Parquet footers, but its facts do not suffice here: it has no bounds of
+# floating-point numbers, nor of columns whose null count is missing, and it refuses files that do not fit an Iceberg
+# table, such as those with timestamps in milliseconds. Files of schemes are pruned by the bounds of all these columns.
 import json
 from collections.abc import Mapping, Sequence
 from datetime import date
