@@ -22,7 +22,7 @@ from catalog.errors import (
     UnsupportedIcebergTypeError,
 )
 from catalog.iceberg.metrics import metrics_modes
-from catalog.iceberg.types import HiveTypeError, Loss, convert, spelled
+from catalog.iceberg.types import HiveTypeError, Loss, convert, fields_inside, spelled
 from catalog.iceberg.values import PartitionValue, value_reader
 from catalog.model import FileFormat, Table
 from catalog.model.partition_names import NULL_VALUE
@@ -315,20 +315,8 @@ def _full_names(fields: Iterable[NestedField]) -> Iterator[str]:
     """Yield the paths by which Iceberg finds fields; a dot in a name and one between names are not distinguished."""
     for field in fields:
         yield field.name
-        for inner in _full_names(_fields_inside(field.field_type)):
+        for inner in _full_names(fields_inside(field.field_type)):
             yield f"{field.name}.{inner}"
-
-
-def _fields_inside(kind: IcebergType) -> tuple[NestedField, ...]:
-    match kind:
-        case StructType():
-            return kind.fields
-        case ListType():
-            return (kind.element_field,)
-        case MapType():
-            return (kind.key_field, kind.value_field)
-        case _:
-            return ()
 
 
 def _identity_spec(keys: Sequence[NestedField]) -> PartitionSpec:
@@ -361,7 +349,7 @@ def _mapped(
             raise ValueError(f"field {field.field_id} cannot have the name {min(conflicts)!r}, which another field has")
         taken.update(names)
         entry: dict[str, Any] = {"field-id": field.field_id, "names": names}
-        parts = _fields_inside(field.field_type)
+        parts = fields_inside(field.field_type)
         if inside := _mapped(parts, spellings, _ELEMENT_NAMES if isinstance(field.field_type, ListType) else ()):
             entry["fields"] = inside
         mapped.append(entry)

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table.sorting import SortOrder
-from pyiceberg.types import BinaryType, IcebergType, ListType, MapType, NestedField, StringType, StructType
+from pyiceberg.types import BinaryType, IcebergType, StringType, StructType
 
 from catalog.iceberg.bounds import CUT_LENGTH, cut_binary_lower, cut_binary_upper, cut_text_lower, cut_text_upper
+from catalog.iceberg.types import fields_inside
 
 if TYPE_CHECKING:
     from catalog.iceberg.footers.facts import FileFacts
@@ -89,27 +90,16 @@ def _valid(text: str) -> str | None:
     return mode if mode in ("none", "counts", "full") else None
 
 
-def _fields(kind: IcebergType) -> tuple[NestedField, ...]:
-    match kind:
-        case StructType():
-            return kind.fields
-        case ListType():
-            return (kind.element_field,)
-        case MapType():
-            return (kind.key_field, kind.value_field)
-    return ()
-
-
 def _leaves(kind: IcebergType) -> Iterator[int]:
     """Yield the ids of primitive columns: those of a struct before those nested in its fields."""
-    fields = _fields(kind)
+    fields = fields_inside(kind)
     yield from (field.field_id for field in fields if field.field_type.is_primitive)
     for field in fields:
         yield from _leaves(field.field_type)
 
 
 def _leaves_and_structs(kind: IcebergType) -> Iterator[int]:
-    for field in _fields(kind):
+    for field in fields_inside(kind):
         if field.field_type.is_primitive or isinstance(field.field_type, StructType):
             yield field.field_id
         yield from _leaves_and_structs(field.field_type)

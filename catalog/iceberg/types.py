@@ -267,3 +267,16 @@ class _Reader:
         return HiveTypeError(
             "this is not a Hive type: " + (f"{rest!r} cannot be read" if rest else "its end is missing")
         )
+
+
+def fields_inside(kind: IcebergType) -> tuple[NestedField, ...]:
+    """Return the fields directly inside a struct, list or map; none for other types."""
+    match kind:
+        case StructType():
+            return kind.fields
+        case ListType():
+            return (kind.element_field,)
+        case MapType():
+            return (kind.key_field, kind.value_field)
+        case _:
+            return ()
