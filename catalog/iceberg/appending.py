@@ -12,7 +12,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, LongType
+from pyiceberg.types import IcebergType, IntegerType, LongType, NestedField
 
 from catalog.errors import ColumnsDifferError
 from catalog.iceberg.layout import Layout, highest_mapped_id, map_unknown
@@ -36,13 +36,35 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
         ColumnsDifferError: The target is partitioned by other keys, lacks a column of the source, or has a key of
             another type or one that is NOT NULL.
     """
+    _require_columns_by_name(source, source_layout, target)
+    schema, spec = metadata.schema(), metadata.spec()
+    keys = [schema.find_field(part.source_id) for part in spec.fields]
+    _require_partition_keys(source, target, metadata, keys)
+    _require_columns(source, source_layout, target, schema)
+    types = {field.name: field.field_type for field in source_layout.schema.fields}
+    _require_key_types(source, target, keys, types)
+    ids = {key.field_id for key in keys}
+    fields = [*(field for field in schema.fields if field.field_id not in ids), *keys]
+    hive_types = dict(zip(types, source_layout.hive_types, strict=True))
+    return Layout(
+        Schema(*fields, schema_id=schema.schema_id),
+        PartitionSpec(*spec.fields, spec_id=spec.spec_id),
+        len(keys),
+        tuple(hive_types.get(field.name.lower(), str(field.field_type)) for field in fields),
+        metrics=metrics_modes(metadata.properties, schema, metadata.sort_order()),
+    )
+
+
+def _require_columns_by_name(source: Table, source_layout: Layout, target: str) -> None:
     if source_layout.file_names:
         raise ColumnsDifferError(
             f"columns of {source.full_name} were renamed or dropped, and its files have their earlier names, "
             f"which could be those of other columns in {target}; copy the rows instead"
         )
+
+
+def _require_partition_keys(source: Table, target: str, metadata: TableMetadata, keys: Sequence[NestedField]) -> None:
     schema, spec = metadata.schema(), metadata.spec()
-    keys = [schema.find_field(part.source_id) for part in spec.fields]
     source_keys = list(source.key_names)
     is_identity = all(isinstance(part.transform, IdentityTransform) for part in spec.fields)
     if not is_identity or sorted(key.name.lower() for key in keys) != sorted(source_keys):
@@ -51,7 +73,10 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             f"Iceberg table {target} is partitioned by {parts or 'nothing'}, and {source.full_name} by "
             f"{', '.join(source_keys) or 'nothing'}; files are added only between tables partitioned by the same keys"
         )
-    known = {field.name.lower(): field for field in schema.fields}
+
+
+def _require_columns(source: Table, source_layout: Layout, target: str, schema: Schema) -> None:
+    known = {field.name.lower() for field in schema.fields}
     if missing := [column.name for column in source.columns if column.name not in known]:
         raise ColumnsDifferError(
             f"Iceberg table {target} has no column {', '.join(missing)}, which {source.full_name} has; add it there "
@@ -63,13 +88,22 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
             f"column {', '.join(empty)} of the Iceberg table {target} is NOT NULL, and {source.full_name} has no such "
             "column; make it optional there first"
         )
+
+
+def _require_key_types(
+    source: Table, target: str, keys: Sequence[NestedField], types: Mapping[str, IcebergType]
+) -> None:
+    """Check the types of the target's partition keys.
+
+    Args:
+        types: Column of the source → its type as an Iceberg column.
+    """
     if required := [key.name for key in keys if key.required]:
         raise ColumnsDifferError(
             f"partition key {', '.join(required)} of the Iceberg table {target} is NOT NULL, and a Hive table's files "
             "do not have their partition keys: some readers (PyIceberg) refuse the table then. Make it optional there "
             f"first: ALTER TABLE {target} ALTER COLUMN {required[0]} DROP NOT NULL"
         )
-    types = {field.name: field.field_type for field in source_layout.schema.fields}
     for key in keys:
         source_type = types[key.name.lower()]
         is_wider = isinstance(source_type, IntegerType) and isinstance(key.field_type, LongType)
@@ -79,16 +113,6 @@ def target_layout(source: Table, source_layout: Layout, target: str, metadata: T
                 f"{source_type} from {source.full_name}; files can only be added between tables with keys of the same "
                 "types"
             )
-    ids = {key.field_id for key in keys}
-    fields = [*(field for field in schema.fields if field.field_id not in ids), *keys]
-    hive_types = dict(zip(types, source_layout.hive_types, strict=True))
-    return Layout(
-        Schema(*fields, schema_id=schema.schema_id),
-        PartitionSpec(*spec.fields, spec_id=spec.spec_id),
-        len(keys),
-        tuple(hive_types.get(field.name.lower(), str(field.field_type)) for field in fields),
-        metrics=metrics_modes(metadata.properties, schema, metadata.sort_order()),
-    )
 
 
 def fits(layout: Layout, metadata: TableMetadata) -> bool:
