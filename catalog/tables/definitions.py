@@ -89,6 +89,22 @@ def check_columns(table: str, columns: Sequence[Column], keys: Sequence[Column])
         parse_key_type(key.type)
 
 
+def _new_location(usual: str, location: str | None, kind: TableKind) -> tuple[str, TableKind]:
+    """Return the location of a new table, and its kind, which says whether Calve owns its files.
+
+    Args:
+        usual: The location of a table that is created without one.
+        location: The requested location.
+    """
+    if kind is TableKind.VIEW:
+        return "", kind
+    location = normalise_location(usual if location is None else location)
+    if location != usual:
+        require_location(location)
+    is_own = kind is not TableKind.MANAGED or is_own_folder(location, is_usual=location == usual)
+    return location, kind if is_own else TableKind.EXTERNAL
+
+
 def normalise_location(location: str) -> str:
     """Return a location without a trailing slash, and as an absolute path.
 
@@ -223,18 +239,9 @@ class Definitions:
         name = connection.execute(_NAME, {**table._asdict(), "full_name": str(table)}).one()
         if name.is_taken:
             raise TableAlreadyExistsError(f"table {table} exists; choose another name, or drop it first")
-        usual = f"{database.location}/{table.name}"
-        location = (
-            ""
-            if kind is TableKind.VIEW
-            else normalise_location(usual if definition["location"] is None else definition["location"])
-        )
-        if kind is not TableKind.VIEW and location != usual:
-            require_location(location)
         properties = _changed_properties({}, definition["properties"])
         require_properties(properties)
-        if kind is TableKind.MANAGED and not is_own_folder(location, is_usual=location == usual):
-            kind = TableKind.EXTERNAL
+        location, kind = _new_location(f"{database.location}/{table.name}", definition["location"], kind)
         row = connection.execute(
             _NEW_TABLE,
             {
