@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from uuid import uuid4
 
 import pytest
 
@@ -23,6 +22,7 @@ from standalone.state import write_private
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.emptied_database import EmptiedDatabase
     from tests.support.glue_endpoint import GlueEndpoint
     from tests.support.hive_metastore import HiveMetastoreServer
 
@@ -39,14 +39,13 @@ os.environ.update(AIRFLOW)
 
 CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
-_END_TO_END = "tests/end_to_end/"
-_ON_BOTH_DATABASES = (
-    "tests/catalog/",
-    f"{_END_TO_END}test_add_partitions.py",
-    f"{_END_TO_END}test_build_partition_index.py",
-    "tests/spark_jobs/test_killed_",
-)
-"""Tests that run on both databases in `make test`; others run on PostgreSQL, and on SQLite in `make test-all`."""
+_LONGEST = ("tests/end_to_end/", "tests/spark_jobs/")
+"""Folders whose tests share what is slow to start: each is run by one process, and these come first."""
+_ON_BOTH_DATABASES = "tests/catalog/"
+"""In `make test`, tests of these run on both databases, if they have several cases, each on one of the two in turn.
+
+Others run on PostgreSQL only, but for those marked `smoke`.
+"""
 
 
 def pytest_unconfigure() -> None:
@@ -60,21 +59,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Sharing(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _END_TO_END if nodeid.startswith(_END_TO_END) else str(super()._split_scope(nodeid))
+            return next(filter(nodeid.startswith, _LONGEST), None) or str(super()._split_scope(nodeid))
 
     return Sharing(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as long what `make test` runs on PostgreSQL only; in one of several processes, begin with the slowest."""
-    names = {item.nodeid for item in items}
-    for item in items:
-        on_postgresql = item.nodeid.replace("sqlite", "postgresql")
-        if on_postgresql != item.nodeid and on_postgresql in names and not item.nodeid.startswith(_ON_BOTH_DATABASES):
-            item.add_marker(pytest.mark.long)
+    """Mark as long what `make test` leaves out; in one of several processes, begin with the slowest."""
+    for function, cases in _cases_on_both_databases(items).items():
+        for number, (on_sqlite, on_postgresql) in enumerate(cases):
+            if not function.startswith(_ON_BOTH_DATABASES):
+                if not on_sqlite.get_closest_marker("smoke"):
+                    on_sqlite.add_marker(pytest.mark.long)
+            elif len(cases) > 2:
+                (on_sqlite, on_postgresql)[number % 2].add_marker(pytest.mark.long)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: not item.nodeid.startswith(_END_TO_END))
+        items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in _LONGEST])
+
+
+def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[pytest.Item, pytest.Item]]]:
+    """Return, by function, each case that runs on SQLite and on PostgreSQL."""
+    by_name = {item.nodeid: item for item in items}
+    cases: dict[str, list[tuple[pytest.Item, pytest.Item]]] = {}
+    for item in items:
+        other = by_name.get(item.nodeid.replace("sqlite", "postgresql"), item)
+        if other is not item:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append((item, other))
+    return cases
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -143,13 +155,21 @@ def sqlite_url(sqlite_template: Path, tmp_path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+@pytest.fixture(scope="session")
+def postgres_database(postgres: PostgresServer, postgres_template: str) -> Iterator[EmptiedDatabase]:
+    """The database that is every test's catalog on PostgreSQL in turn."""
+    from tests.support.emptied_database import EmptiedDatabase
+
+    database = EmptiedDatabase(postgres, postgres_template, CATALOG_OWNER)
+    yield database
+    database.drop()
+
+
 @pytest.fixture
-def postgres_url(postgres: PostgresServer, postgres_template: str) -> Iterator[str]:
+def postgres_url(postgres_database: EmptiedDatabase) -> str:
     """URL of a fresh, initialised catalog on PostgreSQL."""
-    name = f"calve_{uuid4().hex}"
-    postgres.create_database(name, owner=CATALOG_OWNER, template=postgres_template)
-    yield postgres.url(name, user=CATALOG_OWNER)
-    postgres.drop_database(name)
+    postgres_database.prepare()
+    return postgres_database.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
