@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.synchronize import Barrier
 
 from catalog import Catalog, IndexState, NewPartition
@@ -16,7 +16,7 @@ ROUND_TIMEOUT_SECONDS = 120
 _barrier: Barrier
 
 
-def new_barrier(context: SpawnContext, parties: int) -> Barrier:
+def new_barrier(context: ForkServerContext, parties: int) -> Barrier:
     """Return a barrier for `join`."""
     return context.Barrier(parties, timeout=ROUND_TIMEOUT_SECONDS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from threading import Barrier, BrokenBarrierError, Thread
@@ -12,7 +11,9 @@ import pytest
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition
 from tests.support import workers
+from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item
+from tests.support.processes import context
 
 KEYS = [("s", "string"), ("n", "int")]
 TABLE = "demo.t"
@@ -22,7 +23,6 @@ Task = tuple[Callable[..., Any], tuple[Any, ...]]
 
 def run_together(url: str, rounds: int, tasks: Sequence[Task]) -> list[Any]:
     """Run each task in a separate process, in synchronised rounds; return their results."""
-    context = multiprocessing.get_context("spawn")
     barrier = workers.new_barrier(context, len(tasks))
     with ProcessPoolExecutor(len(tasks), context, workers.join, (barrier,)) as pool:
         futures = [pool.submit(do, url, rounds, *rest) for do, rest in tasks]
@@ -39,7 +39,7 @@ def values(catalog: Catalog, table: str, expression: str) -> list[tuple[str | No
 
 @pytest.mark.slow
 def test_indexes_are_complete_while_partitions_come_and_go(catalog: Catalog, catalog_url: str) -> None:
-    rounds, batches = 8, 8
+    rounds, batches = effort(2, 8), 8
     old = [NewPartition(["drop" if number % 2 else "keep", str(number - 300)]) for number in range(300)]
     for number in range(rounds):
         table = workers.table_name(number)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -18,19 +16,17 @@ from catalog import Catalog, IndexState, NewPartition, PartitionIndex
 from catalog.errors import PartitionProblem
 from catalog.indexes import building
 from tests.support import killed_builders
+from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item, stored_items
 from tests.support.killed_builders import PARTITIONS
+from tests.support.processes import context
 
-ROUNDS = int(os.environ.get("KILLED_BUILDS", "6"))
+ROUNDS = effort(1, 6)
 """Builds that are killed, each several times, on each database."""
 
-SEED = int(os.environ.get("KILLED_BUILDS_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+SEED = random.SystemRandom().randrange(1, 1_000_000)
 RANGE_SIZE = 100
 WRITERS = 2
-
-# Processes that are started and killed often are forked from one that has imported all modules.
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["catalog.catalog", killed_builders.__name__])
 
 
 @contextmanager
@@ -88,7 +84,7 @@ def test_a_build_killed_again_and_again_ends_well(
     catalog: Catalog, catalog_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "RANGE_SIZE", RANGE_SIZE)
-    print(f"KILLED_BUILDS_SEED={SEED}")
+    print(f"seed {SEED}")
     choose, interrupted = random.Random(SEED), 0
     for number in range(ROUNDS):
         table, has_unfit = f"demo.round_{number}", number % 3 == 2

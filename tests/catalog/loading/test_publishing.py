@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import re
 import shutil
 import signal
@@ -47,17 +45,15 @@ from tests.catalog.loading.test_loading import load as load
 from tests.catalog.loading.test_loading import table as table
 from tests.catalog.operations.test_stopped_processes import end, wait_until_stopped
 from tests.support import stopped_loads
+from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item
+from tests.support.processes import context
 from tests.support.stopped_loads import FENCED, REFUSED
 
-ALL = os.environ.get("CALVE_TEST_KILLS") == "all"
 NOW = timedelta(0)
 OTHER: dict[tuple[str | None, ...], int] = {("JFK", "1"): 11, ("JFK", "2"): 12}
 BEFORE_COMMIT = (Point.PARTLY_RESERVED, Point.RESERVED, Point.PARTLY_MOVED, Point.MOVED)
 WITHDRAWING = (Point.WITHDRAWN, Point.STAGED_DATA_DELETED, Point.MOVES_UNDONE)
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["catalog.catalog", stopped_loads.__name__])
 
 
 @pytest.fixture
@@ -214,7 +210,7 @@ NEXT = (publish_again, load_others, stage_again, repair, vacuum)
 KILLS = (*BEFORE_COMMIT, Point.CHANGED)
 
 
-@pytest.mark.parametrize(("point", "go_on"), product(KILLS, NEXT) if ALL else zip(KILLS, NEXT, strict=True))
+@pytest.mark.parametrize(("point", "go_on"), effort(list(zip(KILLS, NEXT, strict=True)), list(product(KILLS, NEXT))))
 def test_a_publish_that_is_killed_is_done_again_or_undone(
     staged: Load, catalog_url: str, point: Point, go_on: Callable[[Load], None]
 ) -> None:
@@ -280,7 +276,7 @@ MEANWHILE = (publish_again, load_others, stage_again, repair, vacuum, drop_and_c
 
 
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-@pytest.mark.parametrize("point", BEFORE_COMMIT if ALL else [Point.PARTLY_MOVED])
+@pytest.mark.parametrize("point", effort([Point.PARTLY_MOVED], list(BEFORE_COMMIT)))
 def test_a_stopped_publisher_that_continues_late_does_no_harm(
     staged: Load, catalog: Catalog, catalog_url: str, point: Point, meanwhile: Callable[[Load], None]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import shutil
 import signal
 from datetime import timedelta
@@ -31,9 +30,7 @@ from tests.support.iceberg_tables import (
     migrate,
     write_rows,
 )
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["catalog.catalog", killed_migrations.__name__])
+from tests.support.processes import context
 
 POINTS = (Point.JOURNALED, Point.METADATA_WRITTEN, Point.STAGED, Point.STARTED, Point.CHANGED, Point.COMMITTED)
 ADDING = (Point.JOURNALED, Point.STAGED, Point.STARTED, Point.METADATA_WRITTEN, Point.CHANGED, Point.COMMITTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -16,14 +15,12 @@ from catalog import Catalog, IndexState, NewPartition
 from catalog.indexes import building
 from tests.support import stopped_processes
 from tests.support.index_items import assert_every_partition_has_its_item
+from tests.support.processes import context
 from tests.support.stopped_processes import BUILD_ENDED, Moment
 
 TABLE = "demo.t"
 PARTITIONS = 300
 TIMEOUT_SECONDS = 240
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["catalog.catalog", stopped_processes.__name__])
 
 
 @pytest.fixture

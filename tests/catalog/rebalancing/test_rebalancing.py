@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,9 +42,7 @@ from catalog.storage.schema import OperationRow
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
 from tests.support.killed_changes import contents, load, rewrite, write_files
-
-context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["catalog.catalog", killed_changes.__name__])
+from tests.support.processes import context
 
 TABLE = "demo.t"
 SPLIT = SplitPartition(2, ("15", "20"))
