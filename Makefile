@@ -3,7 +3,7 @@ PYTHON ?= python3
 SCALE ?= full
 AUDIT ?= pypi
 BIN := .calve/venv/bin
-IN_TWO_PROCESSES := --numprocesses 2 --no-loadscope-reorder --durations 50 --durations-min 5
+IN_PARALLEL := --numprocesses 3 --no-loadscope-reorder --durations 50 --durations-min 5
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url
 
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
@@ -26,12 +26,11 @@ down: ## Stop the stack
 status: setup ## Show the state of the stack
 	@$(BIN)/python -m standalone status
 
-test: check ## Run the checks and the tests, in two processes
-	$(BIN)/pytest $(IN_TWO_PROCESSES) -m "not long"
+test: check ## Run the checks and the tests, in three processes
+	$(BIN)/pytest $(IN_PARALLEL) -m "not long"
 
 test-all: check ## Run the checks, the tests and the long tests, which take hours
-	CALVE_TEST_KILLS=all CALVE_TEST_SEQUENCES=500 CALVE_TEST_TABLES=300 CALVE_TEST_STRESS_SECONDS=300 \
-		$(BIN)/pytest $(IN_TWO_PROCESSES)
+	CALVE_TEST_EFFORT=all $(BIN)/pytest $(IN_PARALLEL)
 
 bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)

@@ -54,7 +54,7 @@ def expected_names() -> Iterator[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 class TestRun:
     def test_yields_every_figure_once(self, figures: list[dict[str, Any]]) -> None:
         assert sorted(figure["name"] for figure in figures) == sorted(expected_names())

@@ -11,10 +11,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from catalog import Catalog, Table
+from tests.support.effort import effort
 
 set_hypothesis_home_dir(Path(__file__).parents[2] / ".calve" / "hypothesis")
 # The machine may be busy: slow examples are not failures.
-settings.register_profile("calve", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "calve",
+    deadline=None,
+    max_examples=effort(25, 100),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.register_profile("quick", settings.get_profile("calve"), max_examples=5)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "calve"))
 

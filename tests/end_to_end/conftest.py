@@ -48,6 +48,7 @@ PLANTED = {
 
 _BUNDLES = "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST"
 _PARSING_PAUSE = "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL"
+_SCHEDULING_PAUSE = "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME"
 
 
 @pytest.fixture(scope="package", params=["postgresql", "sqlite"])
@@ -61,7 +62,7 @@ def stack(
     from standalone.stack import Stack
 
     local = "airflow.dag_processing.bundles.local.LocalDagBundle"
-    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 10}
+    test_dags = {"path": str(Path(__file__).parent / "dags"), "refresh_interval": 3600}
     bundles = [
         {"name": "dags-folder", "classpath": local, "kwargs": {}},
         {"name": "end-to-end", "classpath": local, "kwargs": test_dags},
@@ -70,7 +71,13 @@ def stack(
     tables = home / "tables.yaml"
     tables.write_text((REPOSITORY / "tables.yaml").read_text() + f"  {ADVISED}:\n    rebalance: {{apply: true}}\n")
     # No file changes, and parsing them as often as usual takes half of a core.
-    environment = {_BUNDLES: json.dumps(bundles), _PARSING_PAUSE: "120", "CALVE_TABLES": str(tables), **PLANTED}
+    environment = {
+        _BUNDLES: json.dumps(bundles),
+        _PARSING_PAUSE: "3600",
+        _SCHEDULING_PAUSE: "0.5",
+        "CALVE_TABLES": str(tables),
+        **PLANTED,
+    }
     environment["CALVE_ALLOWED_LOCATIONS"] = str(tmp_path_factory.getbasetemp())
     catalog_url = f"sqlite:///{home}/catalog.db" if request.param == "sqlite" else None
     environment["SPARK_CONF_DIR"] = str(spark_configuration)
@@ -130,7 +137,7 @@ class Run:
                 return
             assert time.monotonic() < deadline, f"{task_id} is {task['state']}, try {task['try_number']}"
             assert task["state"] not in {"success", "failed", "upstream_failed", "skipped"}, task["state"]
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     def question(self) -> tuple[str, str]:
         """Wait until the run asks a person something; return subject and body."""
@@ -151,7 +158,7 @@ class Run:
             if state == "awaiting_input":
                 time.sleep(2)
                 self.api.patch(self._approval, {"chosen_options": [option], "params_input": {}})
-            time.sleep(0.1)
+            time.sleep(0.3)
 
     @property
     def _approval(self) -> str:

@@ -153,6 +153,7 @@ def test_no_partition_was_visible_without_its_files(disturbed: Disturbed) -> Non
     assert disturbed.tables[REGISTER].visible.keys() <= folders
 
 
+@pytest.mark.long
 def test_cancelled_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
     """The job is stopped while another attempt takes over, and then continued."""
     table, index, operation_id, step = "killed.events", "by_month", "cancelled/1", "build_partition_index"

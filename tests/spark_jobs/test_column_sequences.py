@@ -2,12 +2,11 @@
 
 A model knows what each row has in each column. After every few steps the rows that Spark reads are compared with it,
 and so are those that DuckDB reads from the Parquet files by the field ids in their footers, without the catalog's
-columns. CALVE_TEST_SEQUENCES=500 runs that many sequences, every fourth of them on PostgreSQL.
+columns. `make test-all` runs 500 sequences, every fourth of them on PostgreSQL.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -27,10 +26,11 @@ from spark_jobs.sessions.session import configure
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
+from tests.support.effort import effort
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-SEQUENCES = int(os.environ.get("CALVE_TEST_SEQUENCES", "3"))
+SEQUENCES = effort(3, 500)
 STEPS = 9
 STEPS_BETWEEN_READS = 3
 NAMES = ("a", "b", "c", "d")

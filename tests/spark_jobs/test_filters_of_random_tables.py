@@ -1,6 +1,6 @@
 """Random tables with files of different writers: three readers return the expected rows for filters.
 
-`CALVE_TEST_TABLES=300` runs as many tables, and has Hive write some of them.
+`make test-all` asks 300 tables, and has Hive write some of them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pyiceberg.table import StaticTable
 from catalog.iceberg.layout import Layout
 from catalog.model import FileFormat
 from tests.support import hive_files
+from tests.support.effort import IS_THOROUGH, effort
 from tests.support.iceberg_files import layout, write_metadata
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import SparkSession
 
-TABLES = int(os.environ.get("CALVE_TEST_TABLES", "4"))
+TABLES = effort(4, 300)
 TABLES_A_JOB = 25
 REPOSITORY = Path(__file__).parent.parent.parent
 NAN = float("nan")
@@ -197,7 +198,7 @@ WRITERS: tuple[tuple[FileFormat, Callable[[Path, Sequence[Kind], Rows, random.Ra
     (FileFormat.ORC, _write_pyorc),
     (FileFormat.AVRO, _write_avro),
 )
-if "CALVE_TEST_TABLES" in os.environ:
+if IS_THOROUGH:
     WRITERS += tuple((stored, _prepare_for_hive) for stored in (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO))
 
 

@@ -1,6 +1,6 @@
 """A migration that is killed in any step and run again ends like an undisturbed one; of two concurrent ones, one ends.
 
-CALVE_TEST_KILLS=all kills the jobs of each step on both databases.
+`make test-all` kills the jobs of each step on both databases.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-IS_LONG = os.environ.get("CALVE_TEST_KILLS") == "all"
 REPOSITORY = Path(__file__).parents[2]
 PARTITIONS: dict[tuple[str | None, str | None], list[int]] = {
     (f"c{number}", None if number == 0 else "2025"): [number, 100 + number] for number in range(24)
@@ -156,26 +155,23 @@ def test_processes_that_are_killed_in_any_step_are_succeeded_by_others(
     iceberg_spark: SparkSession, migrator: Migrator, catalog: Catalog, catalog_url: str, orders: Table, tmp_path: Path
 ) -> None:
     """The jobs while they run; the flip, which is not a job, during its transaction and after it."""
-    is_sqlite = catalog_url.startswith("sqlite")
     operations, request = catalog.operations, MigrationRequest()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with ends_as_if_undisturbed(catalog, catalog_url, orders):
         catalog.migrations.begin("m1", NAME, request)
-        if is_sqlite or IS_LONG:
-            attempt = operations.start_job("m1", STAGE)
-            stage = StageMigrationJob(operation_id="m1", step=STAGE, attempt=attempt, table=NAME, files_a_task=1)
-            # One of its tasks has written a manifest.
-            kill_job(stage, catalog_url, scratch, lambda: any(Path(orders.location, "metadata").glob("calve-*/*.avro")))
-            assert not catalog.migrations.is_staged("m1")
-            with pytest.raises(OperationConflictError, match="operation m1"):
-                catalog.migrations.begin("m2", NAME, request)
+        attempt = operations.start_job("m1", STAGE)
+        stage = StageMigrationJob(operation_id="m1", step=STAGE, attempt=attempt, table=NAME, files_a_task=1)
+        # One of its tasks has written a manifest.
+        kill_job(stage, catalog_url, scratch, lambda: any(Path(orders.location, "metadata").glob("calve-*/*.avro")))
+        assert not catalog.migrations.is_staged("m1")
+        with pytest.raises(OperationConflictError, match="operation m1"):
+            catalog.migrations.begin("m2", NAME, request)
         migrator.stage("m1")
-        if not is_sqlite or IS_LONG:
-            attempt = operations.start_job("m1", VERIFY)
-            verify = VerifyMigrationJob(operation_id="m1", step=VERIFY, attempt=attempt, table=NAME)
-            # One of its tasks has read rows.
-            kill_job(verify, catalog_url, scratch, lambda: any(scratch.rglob("shuffle_*.data")))
+        attempt = operations.start_job("m1", VERIFY)
+        verify = VerifyMigrationJob(operation_id="m1", step=VERIFY, attempt=attempt, table=NAME)
+        # One of its tasks has read rows.
+        kill_job(verify, catalog_url, scratch, lambda: any(scratch.rglob("shuffle_*.data")))
         migrator.verify("m1")
         for point in (Point.STARTED, Point.CHANGED, Point.COMMITTED):
             assert not catalog.get_table(NAME).is_iceberg

@@ -1,6 +1,6 @@
 """A load or change that is killed at any point and run again ends like an undisturbed one; readers are not affected.
 
-CALVE_TEST_KILLS=all kills each operation at each point on a table of its own, on both databases, by `kill -9` too.
+`make test-all` kills each operation at each point on a table of its own, on both databases, by `kill -9` too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from catalog.rebalancing.changes import (
 )
 from catalog.storage.schema import JobRow, OperationRow
 from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import sampled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
-IS_LONG = os.environ.get("CALVE_TEST_KILLS") == "all"
 REPOSITORY = Path(__file__).parents[2]
 TABLE = "demo.t"
 POINTS = (
@@ -220,14 +220,11 @@ def fresh(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
         yield catalog
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sampled(CASES, ["load", "split a range", "set the number", "drop with data", "merge"]))
 def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_nobody_disturbed(
     spark: SparkSession, fresh: Catalog, catalog_url: str, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Changes without Spark run on both databases in all cases; with Spark, half of the cases on each."""
     scheme, change, points = case = CASES[name]
-    if not IS_LONG and len(points) > len(CATALOG_POINTS) and is_for_other_database(name, catalog_url):
-        pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
     after, lines = undisturbed(spark, catalog_url, tmp_path, case)
     make_table(spark, fresh, scheme)
     before = contents(fresh)
@@ -242,11 +239,7 @@ def test_an_operation_that_dies_at_one_point_after_the_other_ends_as_one_that_no
     check_end(spark, fresh, after, lines)
 
 
-def is_for_other_database(name: str, url: str) -> bool:
-    return url.startswith("sqlite") != (list(CASES).index(name) % 2 == 0)
-
-
-@pytest.mark.parametrize(("name", "point"), EACH if IS_LONG else [("split a group", Point.MANIFEST_WRITTEN)])
+@pytest.mark.parametrize(("name", "point"), sampled(EACH, [("split a group", Point.MANIFEST_WRITTEN)]))
 def test_an_operation_that_dies_once_ends_as_one_that_nobody_disturbed(
     spark: SparkSession,
     fresh: Catalog,
@@ -266,20 +259,15 @@ def test_an_operation_that_dies_once_ends_as_one_that_nobody_disturbed(
     check_end(spark, fresh, after, lines)
 
 
-KILLS = [("split a range", Point.FILES_WRITTEN), ("load", Point.CHANGED)]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "point"),
-    EACH if IS_LONG else KILLS,
+    sampled(EACH, [("split a range", Point.FILES_WRITTEN)]),
 )
 def test_a_process_that_is_killed_is_succeeded_by_another(
     spark: SparkSession, fresh: Catalog, catalog_url: str, name: str, point: Point
 ) -> None:
     """With SIGKILL, a separate Spark session, and an open transaction."""
-    if not IS_LONG and catalog_url.startswith("sqlite") != (point is Point.FILES_WRITTEN):
-        pytest.skip("on the other database; CALVE_TEST_KILLS=all runs it on both")
     scheme, change, _ = CASES[name]
     make_table(spark, fresh, scheme)
     before = contents(fresh)

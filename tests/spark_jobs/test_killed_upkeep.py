@@ -17,6 +17,7 @@ from tests.support.iceberg_tables import make_orders, migrate
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.long
 def test_a_change_of_the_partition_spec_that_was_committed_is_not_made_again(
     sqlite_url: str, postgres_url: str, tmp_path: Path, iceberg_jar: Path
 ) -> None:

@@ -24,6 +24,7 @@ from catalog.errors import (
 )
 from catalog.files.filesystem import Folder
 from catalog.statements.session import Session
+from tests.support.effort import effort
 
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 TABLE = "demo.t"
@@ -168,7 +169,9 @@ ODD = st.one_of(
 
 @on_sqlite
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=effort(40, 150),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(
     st.sampled_from(sorted(set(main.commands) - {"advise", "init"})),

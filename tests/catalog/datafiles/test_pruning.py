@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -24,6 +23,7 @@ from catalog.indexes.keys import after_prefix
 from catalog.model import PARTITION_ID, Column, FileFormat, Table
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import KeyType
+from tests.support.effort import effort
 from tests.support.scheme_cases import COLUMN, cases, make, steps
 from tests.support.scheme_values import (
     DECIMALS,
@@ -41,7 +41,7 @@ from tests.support.scheme_values import (
     values_of,
 )
 
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
+EXAMPLES = effort(20, 300)
 few = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 

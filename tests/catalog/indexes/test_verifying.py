@@ -14,6 +14,7 @@ from catalog import Catalog, IndexDefinition, NewPartition, Table
 from catalog.errors import ConflictError, IndexNotFoundError
 from catalog.indexes import verifying
 from catalog.indexes.verifying import MAXIMUM_DIFFERENCES, Difference, DifferenceKind, Verification
+from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item, stored_items
 
 TABLE, INDEX = "demo.events", "by_number"
@@ -267,7 +268,7 @@ def test_repair_while_partitions_come_and_go_ends_exact(catalog: Catalog, events
     assert_every_partition_has_its_item(catalog, TABLE)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(5, 25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     damages=st.dictionaries(st.integers(0, 39), st.sampled_from(["take", "move", "add", "move and add"]), max_size=12),
     size=st.integers(1, 50),

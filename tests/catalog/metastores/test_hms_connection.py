@@ -151,7 +151,7 @@ def test_a_server_of_another_name_is_refused(tls_server: HiveMetastoreServer) ->
 def test_an_expired_certificate_is_refused(authority: Authority, serve: Callable[..., HiveMetastoreServer]) -> None:
     server = serve(authority.keystore(HOST, lifetime=timedelta(days=-1)))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "_answers", lambda: "certificate has expired" in _failure(server.source()))
+        patch.setattr(server, "_is_ready", lambda: "certificate has expired" in _failure(server.source()))
         with server:
             assert "certificate has expired" in refused(server.source())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +28,11 @@ from catalog.partitions.adding import PartitionAdder
 from catalog.storage.schema import IndexItemRow, PartitionIndexRow, TableRow
 from tests.catalog.loading.test_loading import ROWS, Load, assert_loaded
 from tests.catalog.loading.test_loading import TABLE as LOADED
+from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item
 
 FLIGHTS = "demo.flights"
-STRESS_SECONDS = float(os.environ.get("CALVE_TEST_STRESS_SECONDS", "3"))
+STRESS_SECONDS = effort(3.0, 300.0)
 THREADS = 8
 
 

@@ -1,11 +1,10 @@
 """GetPartitions returns the same partitions with any index, without an index, with a half-built one, and in SQLite.
 
-Each test runs about 20 filters for each example on both databases; CALVE_TEST_EXAMPLES=300, more than 20,000.
+Each test runs about 20 filters for each example on both databases; in `make test-all`, more than 20,000.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import count
 
@@ -13,10 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvalid
+from tests.support.effort import effort
 from tests.support.filters import Given, Oracle, cases, distinct, fits
 
 TABLE_NUMBERS = count()
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
+EXAMPLES = effort(9, 300)
 
 
 def create_table(catalog: Catalog, case: Given, *, with_indexes: bool) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -19,11 +18,12 @@ from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.tables.schemes import scheme_from_json, scheme_from_properties
 from catalog.types.key_types import KeyValue
+from tests.support.effort import effort
 from tests.support.scheme_cases import COLUMN, Case, cases, interval_cases, same_partitions, steps, undone
 from tests.support.scheme_model import HashModel, IntervalModel, Model
 from tests.support.scheme_values import comparison, filters, membership, order, plain, values_of
 
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "100"))
+EXAMPLES = effort(40, 300)
 few = settings(max_examples=EXAMPLES)
 
 

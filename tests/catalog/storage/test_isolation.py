@@ -98,7 +98,7 @@ for module in pkgutil.walk_packages(catalog.__path__, "catalog."):
     assert "catalog.catalog" in run_python(environment, "-c", program).splitlines()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_unit_tests_of_the_catalog_pass(environment: dict[str, str]) -> None:
     tests = [f"tests/catalog/{name}" for name in SELECTED]
     printed = run_python(environment, "-m", "pytest", "-q", "-k", "not postgresql", *tests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,6 +16,7 @@ from catalog.storage import Storage
 from catalog.storage.schema import Base, DataFileRow
 from catalog.storage.upgrade import _MIGRATIONS, downgrade, upgrade
 from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import effort
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -34,7 +36,7 @@ def test_every_revision_goes_back_and_forward_with_rows_in_every_table(catalog: 
     storage = catalog.storage
     newest = shape_of(storage)
     assert all(rows_of(storage)[table.name] for table in Base.metadata.sorted_tables)
-    for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions():
+    for script in islice(ScriptDirectory(str(_MIGRATIONS)).walk_revisions(), effort(6, None)):
         older = str(script.down_revision or "base")
         shape, rows = shape_of(storage), rows_of(storage)
         downgrade(storage, older)

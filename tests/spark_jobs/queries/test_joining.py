@@ -24,6 +24,7 @@ from catalog.errors import VerificationFailedError
 from catalog.model import Column
 from catalog.schemes.model import Scheme
 from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import effort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -374,7 +375,7 @@ JOINED = st.builds(
 )
 
 
-@settings(max_examples=2, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(1, 2), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(joins=st.lists(JOINED, min_size=4, max_size=4, unique=True))
 def test_any_join_under_any_conditions_answers_as_duckdb_does(lake: Lake, joins: list[str]) -> None:
     columns = "count(*), sum(l.id), sum(r.id), sum(l.id * r.id), count(l.id), count(r.k)"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from catalog import Catalog, NewPartition
 from catalog.errors import ExpressionSyntaxError, UnsupportedExpressionError
 from catalog.model.partition_names import partition_path
+from tests.support.effort import effort
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -385,7 +386,7 @@ JOINED = st.builds(
 )
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=effort(1, 3), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(joins=st.lists(JOINED, min_size=5, max_size=5, unique=True))
 def test_any_join_under_any_conditions_answers_as_the_whole_tables_do(shop: Shop, joins: list[str]) -> None:
     from spark_jobs.queries.query import query

@@ -12,6 +12,7 @@ import pytest
 from catalog import Catalog, NewPartition
 from catalog.model import Column
 from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import effort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 on_sqlite = pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 
-ZONES = ["America/New_York", "Asia/Kathmandu", "+02:00"]
+ZONES = effort(["America/New_York"], ["America/New_York", "Asia/Kathmandu", "+02:00"])
 # Around the changes between standard and daylight saving time in New York.
 TIMES = [
     *("2024-03-09 23:30:00", "2024-03-10 01:30:00", "2024-03-10 02:30:00", "2024-03-10 03:00:00"),
@@ -98,8 +99,10 @@ def check_keys(spark: SparkSession, catalog: Catalog) -> None:
     for name in ("UTC", *ZONES):
         with zone(spark, name):
             whole = read_table(spark, "shop.t", catalog=catalog)
-            for where in keys:
-                expected = sorted(row["n"] for row in whole.where(where).collect())
+            verdicts = [f"({where}) AS f{number}" for number, where in enumerate(keys)]
+            rows = whole.selectExpr("n", *verdicts).collect()
+            for number, where in enumerate(keys):
+                expected = sorted(row["n"] for row in rows if row[f"f{number}"])
                 answer = sorted(row["n"] for row in read_table(spark, "shop.t", where, catalog=catalog).collect())
                 assert answer == expected, (name, where)
 

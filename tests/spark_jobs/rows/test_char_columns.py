@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Iterable, Iterator
@@ -20,10 +19,11 @@ from spark_jobs.reading.tables import read_table
 from spark_jobs.sessions.session import configure
 from spark_jobs.writing.scheme_loading import load_rows
 from spark_jobs.writing.value_loading import append_rows
+from tests.support.effort import effort
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "60"))
+EXAMPLES = effort(24, 60)
 ROWS = 120
 IN_ONE_STATEMENT = 12
 
@@ -129,7 +129,7 @@ BOTH = pytest.mark.parametrize("tables", ["value_tables", "scheme_tables"], indi
 def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
     chosen = random.Random(tables.calve)
     assert answers(read_table(session, tables.calve, catalog=catalog)) == answers(session.table(tables.spark))
-    for _ in range(0, EXAMPLES, IN_ONE_STATEMENT):
+    for _ in range(0, effort(12, EXAMPLES), IN_ONE_STATEMENT):
         filters = [condition(chosen, tables.columns) for _ in range(IN_ONE_STATEMENT)]
         filters += [between_columns(chosen, tables.columns) for _ in range(2)]
         parts = [f"SELECT {n} AS n, * FROM {{table}} WHERE {where}" for n, where in enumerate(filters)]

@@ -1,11 +1,10 @@
 """Spark and Python agree on the partitions of rows and on the rows of filters, for all types and session settings.
 
-CALVE_TEST_EXAMPLES=50 runs 2,000 filters.
+`make test-all` runs 2,000 filters.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
 from catalog.types.column_types import parse_column_type
+from tests.support.effort import effort
 from tests.support.scheme_values import HASHED_TYPES, TYPES, Row, filters, order, plain, values_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "2"))
+EXAMPLES = effort(2, 50)
 ROWS, FILTERS = 14, 40
 # The hash uses decimals of up to 33 digits, which Spark can only compute in several steps.
 DECIMALS = ("decimal(33,0)", "decimal(33,31)", "decimal(33,33)")

@@ -1,11 +1,10 @@
 """Loads and changes never lose or duplicate rows, rows are in their partitions, and readers return all matching rows.
 
-Each example is a table with some loads and changes. CALVE_TEST_EXAMPLES=100 makes as many on each database.
+Each example is a table with some loads and changes. `make test-all` makes 100 on each database.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from catalog import Catalog
 from catalog.rebalancing.changes import DropPartitions
+from tests.support.effort import effort
 from tests.support.scheme_cases import COLUMN, Case, cases, interval_cases, make, same_partitions, steps, undone
 from tests.support.scheme_model import IntervalModel
 from tests.support.scheme_tables import SchemeTable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EXAMPLES = int(os.environ.get("CALVE_TEST_EXAMPLES", "3"))
+EXAMPLES = effort(3, 100)
 TYPES = (
     *("string", "char(3)", "varchar(4)", "int", "bigint", "decimal(10,2)", "decimal(38,38)", "date", "timestamp"),
     *("double", "float", "boolean"),
