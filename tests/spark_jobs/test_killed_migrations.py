@@ -150,7 +150,7 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
     assert is_time()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_that_are_killed_in_any_step_are_succeeded_by_others(
     iceberg_spark: SparkSession, migrator: Migrator, catalog: Catalog, catalog_url: str, orders: Table, tmp_path: Path
 ) -> None:

@@ -49,6 +49,7 @@ def catalog_url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return sqlite_url
 
 
+@pytest.mark.long
 def test_what_spark_made_is_imported_as_it_is(
     hive_metastore: HiveMetastoreServer, hive_spark: HiveSpark, catalog: Catalog
 ) -> None:

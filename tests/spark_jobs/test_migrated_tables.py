@@ -89,7 +89,7 @@ CASES = {
     )
     for each in FORMATS
 } | {"mixed": Case(FileFormat.ORC, {"id": "bigint", "name": "string"}, {"n": "int"})}
-SAMPLE = ["all_orc", "two_avro", "three_parquet"]
+SAMPLE = ["all_orc", "three_parquet"]
 MIXED_FORMATS = (FileFormat.PARQUET, None, FileFormat.AVRO)
 
 

@@ -215,6 +215,7 @@ def test_a_session_without_icebergs_runtime_is_refused_before_anything_is_begun(
 
 @on_sqlite
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_command_starts_spark_anew_with_what_a_migration_needs(catalog_url: str, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text(f"CREATE DATABASE shop; USE shop; {ORDERS}; {ROWS}; {MIGRATE};")
