@@ -15,7 +15,7 @@ from standalone.errors import AirflowApiError
 
 ENDED_STATES = frozenset({"success", "failed"})
 HEALTH_COMPONENTS = ("metadatabase", "scheduler", "triggerer", "dag_processor")
-_POLL_SECONDS = 0.3
+_POLL_SECONDS = 1.0
 
 
 class AirflowApi:

@@ -132,6 +132,7 @@ def provider(spark: HiveSpark) -> str:
     return str(found)
 
 
+@pytest.mark.long
 def test_spark_on_the_metastore_reads_a_migrated_table_as_iceberg_and_a_reverted_one_as_hive(
     hive_metastore: HiveMetastoreServer, hive_spark: HiveSpark, orders: str, catalog: Catalog, migrator: Migrator
 ) -> None:

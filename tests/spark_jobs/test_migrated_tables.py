@@ -28,7 +28,6 @@ from pyiceberg.types import DateType, IcebergType, ListType, MapType, StructType
 from catalog import Catalog, FileFormat, NewPartition
 from catalog.model.partition_names import NULL_VALUE
 from tests.support import hive_lake
-from tests.support.effort import effort, sampled
 from tests.support.iceberg_tables import sql_catalog
 
 if TYPE_CHECKING:
@@ -89,7 +88,6 @@ CASES = {
     )
     for each in FORMATS
 } | {"mixed": Case(FileFormat.ORC, {"id": "bigint", "name": "string"}, {"n": "int"})}
-SAMPLE = ["all_orc", "three_parquet"]
 MIXED_FORMATS = (FileFormat.PARQUET, None, FileFormat.AVRO)
 
 
@@ -100,7 +98,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     program = Path(hive_lake.__file__)
     done = subprocess.run(
-        [sys.executable, program, folder, *effort(SAMPLE, list(CASES))],
+        [sys.executable, program, folder, *CASES],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -272,7 +270,8 @@ def catalog_url(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return postgres_url
 
 
-@pytest.mark.parametrize("name", sampled(CASES, SAMPLE))
+@pytest.mark.long
+@pytest.mark.parametrize("name", CASES)
 def test_three_readers_read_what_hive_reads(
     name: str,
     lake: Path,
@@ -313,7 +312,8 @@ FILTERS = (
 )
 
 
-@pytest.mark.parametrize("name", sampled(["three_parquet", "three_orc"], SAMPLE))
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["three_parquet", "three_orc"])
 def test_filters_leave_files_out_and_no_rows(
     name: str,
     lake: Path,

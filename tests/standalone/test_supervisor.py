@@ -31,6 +31,7 @@ def postmaster(home: Path) -> int:
     return int((home / "postgres" / "cluster" / "postmaster.pid").read_text().split("\n", 1)[0])
 
 
+@pytest.mark.long
 def test_up_twice_is_one_stack_and_down_ends_what_a_killed_one_left(home: Path) -> None:
     first = run("up", home)
     assert first.returncode == 0, first.stdout + first.stderr
