@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 if not on_sqlite.get_closest_marker("smoke"):
                     on_sqlite.add_marker(pytest.mark.long)
             elif len(cases) > 2:
-                (on_sqlite, on_postgresql)[number % 2].add_marker(pytest.mark.long)
+                # The Thue-Morse sequence: by plain alternation, a value of a parameter would meet one database only.
+                (on_sqlite, on_postgresql)[number.bit_count() % 2].add_marker(pytest.mark.long)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in _LONGEST])
 

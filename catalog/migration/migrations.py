@@ -154,6 +154,7 @@ class Migrations:
 
         Raises:
             OperationNotFoundError: It does not exist.
+            OperationReusedError: It is of another kind.
         """
         return MigrationOperation.of(self._operations.get(operation_id))
 

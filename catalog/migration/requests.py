@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from catalog.errors import InvalidRequestError
+from catalog.errors import InvalidRequestError, OperationReusedError
 from catalog.operations.records import Operation, OperationKind
 
 RecursiveDirectory = Literal["true", "false", "fail"]
 """The handling of nested folders: include their files, ignore them, or refuse the migration."""
 
 Timestamps = Literal["with zone", "without zone"]
+
+_KINDS = (OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES)
 
 
 class OnUnusable(StrEnum):
@@ -70,7 +72,7 @@ class MigrationRequest:
         Raises:
             InvalidRequestError: A field has an unknown value, or does not apply to the kind.
         """
-        _choose("kind", self.kind, (OperationKind.MIGRATE, OperationKind.SNAPSHOT, OperationKind.ADD_FILES))
+        _choose("kind", self.kind, _KINDS)
         _choose("recursive_directory", self.recursive_directory, ("true", "false", "fail"))
         _choose("timestamps", self.timestamps, ("with zone", "without zone", None))
         _choose("unusable_files", self.unusable_files, tuple(OnUnusable))
@@ -107,17 +109,24 @@ class MigrationRequest:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the request that `as_json` has stored, ignoring unknown fields."""
+        """Return the request that `as_json` has stored, ignoring unknown fields.
+
+        Raises:
+            InvalidRequestError: It has a value that this version does not know.
+        """
         known = {known_field.name for known_field in fields(cls)}
         arguments = {name: value for name, value in values.items() if name in known}
-        return cls(
-            **{
-                **arguments,
+        try:
+            types = {
                 "kind": OperationKind(arguments["kind"]),
                 "unusable_files": OnUnusable(arguments["unusable_files"]),
                 "duplicate_files": OnDuplicate(arguments["duplicate_files"]),
             }
-        )
+        except ValueError as error:
+            raise InvalidRequestError(
+                f"the request of a migration cannot be read: {error}; use the version of Calve that started it"
+            ) from None
+        return cls(**{**arguments, **types})
 
 
 @dataclass(frozen=True)
@@ -128,7 +137,14 @@ class MigrationOperation(Operation):
 
     @classmethod
     def of(cls, operation: Operation) -> Self:
-        """Return the operation of a migration with its parsed request."""
+        """Return the operation of a migration with its parsed request.
+
+        Raises:
+            OperationReusedError: The operation is of another kind.
+            InvalidRequestError: The request has a value that this version does not know.
+        """
+        if operation.kind not in _KINDS:
+            raise OperationReusedError(operation.id, f"{operation.kind} of table {operation.table}")
         return cls(**vars(operation), parsed_request=MigrationRequest.from_json(operation.request))
 
 

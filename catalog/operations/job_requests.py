@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, Self
+from types import UnionType
+from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
 
 from catalog.errors import InvalidRequestError
 from catalog.settings.fields import whole_number
@@ -39,6 +40,8 @@ class JobRequest:
         """Register the request type of a script."""
         super().__init_subclass__(**kwargs)
         if "script" in vars(cls):
+            if cls.script in _TYPES and _TYPES[cls.script].__qualname__ != cls.__qualname__:
+                raise TypeError(f"script {cls.script} has the request type {_TYPES[cls.script].__qualname__}")
             _TYPES[cls.script] = cls
 
     def to_json(self) -> str:
@@ -50,15 +53,22 @@ class JobRequest:
         """Parse the JSON of `to_json`.
 
         Raises:
-            InvalidRequestError: It is not JSON with exactly this request's fields.
+            InvalidRequestError: It is not JSON with exactly this request's fields, or a field is of another type.
         """
+        types = get_type_hints(cls)
+        names = [known.name for known in fields(cls)]
         try:
-            return cls(**json.loads(text))
-        except (json.JSONDecodeError, TypeError) as error:
-            names = ", ".join(known.name for known in fields(cls))
-            raise InvalidRequestError(
-                f"{cls.__name__} cannot be parsed from {text[:200]!r}: {error}; its fields are {names}"
-            ) from None
+            values = json.loads(text)
+            unknown = [name for name in values if name not in names]
+            wrong = [name for name, value in values.items() if name in names and not _has_type(value, types[name])]
+            if not unknown and not wrong:
+                return cls(**values)
+            reason = f"unknown {', '.join(unknown)}" if unknown else f"{wrong[0]} is {values[wrong[0]]!r}"
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            reason = str(error)
+        raise InvalidRequestError(
+            f"{cls.__name__} cannot be parsed from {text[:200]!r}: {reason}; its fields are {', '.join(names)}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,4 +259,22 @@ def check_request(script: str, values: Mapping[str, Any]) -> None:
         InvalidRequestError: A field is missing, unknown or wrong.
     """
     if script in _TYPES:
-        _TYPES[script].from_json(json.dumps({**values, "attempt": 1}))
+        try:
+            text = json.dumps({**values, "attempt": 1})
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidRequestError(f"the request of {script} has a value that JSON does not have: {error}") from None
+        _TYPES[script].from_json(text)
+
+
+def _has_type(value: object, hint: Any) -> bool:
+    """Return whether a value from JSON is of an annotated type."""
+    origin, parameters = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_has_type(value, choice) for choice in parameters)
+    if origin is Mapping:
+        return isinstance(value, dict) and all(_has_type(item, parameters[1]) for item in value.values())
+    if origin is tuple:
+        return isinstance(value, list) and len(value) == len(parameters) and all(map(_has_type, value, parameters))
+    if origin in (Sequence, list):
+        return isinstance(value, list) and all(_has_type(item, parameters[0]) for item in value)
+    return hint is Any or type(value) is hint

@@ -50,7 +50,11 @@ def flag(field: str, value: object) -> bool:
         WrongFieldError: It is neither true nor false.
     """
     if not isinstance(value, bool):
-        raise WrongFieldError(field, f"{shown(value)} is neither true nor false; use one of them")
+        raise WrongFieldError(
+            field,
+            f"{shown(value)} is neither true nor false; use one of them (a template gives "
+            "a boolean in a DAG with render_template_as_native_obj=True)",
+        )
     return value
 
 

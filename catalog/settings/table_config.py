@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -309,7 +309,7 @@ def _read_fields(place: str, name: str, entry: Mapping[str, Any]) -> TableConfig
         source=str(entry.get("source") or ""),
         keys=keys,
         columns={normalise_identifier(key, "column"): text for key, text in _texts(place, entry, "columns").items()},
-        indexes=_indexes(place, entry),
+        indexes=_indexes(place, entry, keys),
         schedule=_schedule(place, entry),
         quality=quality,
         rebalance=rebalance,
@@ -352,13 +352,27 @@ def _one_of(place: str, entry: Mapping[str, Any], name: str, allowed: tuple[str,
     return str(entry[name])
 
 
-def _indexes(place: str, entry: Mapping[str, Any]) -> dict[str, list[str]]:
+def _indexes(place: str, entry: Mapping[str, Any], keys: Collection[str]) -> dict[str, list[str]]:
     indexes = entry.get("indexes") or {}
-    if not isinstance(indexes, dict) or not all(isinstance(keys, list) for keys in indexes.values()):
+    if not isinstance(indexes, dict) or not all(isinstance(index_keys, list) for index_keys in indexes.values()):
         raise InvalidConfigurationError(
             f"{place}: indexes is {indexes!r}, expected a mapping such as {{by_day: [year, day]}}"
         )
-    return {str(name): [normalise_identifier(str(key), "column") for key in keys] for name, keys in indexes.items()}
+    parsed = {
+        str(name): [normalise_identifier(str(key), "column") for key in index_keys]
+        for name, index_keys in indexes.items()
+    }
+    for name, index_keys in parsed.items():
+        unknown = ", ".join(repr(key) for key in index_keys if key not in keys)
+        if unknown and keys:
+            raise InvalidConfigurationError(
+                f"{place}: index {name} has {unknown}, not a partition key; the keys are {', '.join(keys)}"
+            )
+        if not index_keys or len(set(index_keys)) < len(index_keys):
+            raise InvalidConfigurationError(
+                f"{place}: index {name} is on {index_keys!r}; name one or more keys, each once"
+            )
+    return parsed
 
 
 def _schedule(place: str, entry: Mapping[str, Any]) -> str | None:

@@ -149,8 +149,8 @@ class PartitionRow(Base):
 class DataFileRow(Base):
     """A data file of a table with a partition scheme; readers see exactly the files that have a row.
 
-    `path` is relative to the table's location. `statistics` is JSON (`catalog.datafiles.files.FileStatistics`). As for
-    partitions, there is no foreign key to the table.
+    `path` is relative to the table's location. `statistics` is JSON (of `ColumnStatistics`, by column).
+    As for partitions, there is no foreign key to the table.
     """
 
     __tablename__ = "calve_data_file"

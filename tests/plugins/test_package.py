@@ -8,7 +8,9 @@ import pytest
 from airflow._shared.module_loading import find_path_from_directory
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
-MODULES = sorted(f"calve_airflow.{path.stem}" for path in (PLUGINS / "calve_airflow").glob("[!_]*.py"))
+MODULES = sorted(
+    ".".join(path.relative_to(PLUGINS).with_suffix("").parts) for path in (PLUGINS / "calve_airflow").rglob("[!_]*.py")
+)
 HEAVY = ("catalog.catalog", "pyspark", "great_expectations", "pyarrow", "airflow.providers.apache.spark.hooks")
 
 

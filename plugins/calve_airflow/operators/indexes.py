@@ -76,9 +76,10 @@ class CreatePartitionIndexOperator(FormOperator):
         """Create the index."""
         from catalog import IndexState
         from catalog.operations.records import OperationKind
+        from catalog.settings.fields import texts
 
-        request = {"index": self.index, "keys": list(self.keys)}
         with open_catalog() as catalog:
+            request = {"index": self.index, "keys": texts("keys", self.keys)}
             table = catalog.get_table(self.table).full_name
             catalog.operations.begin(
                 self.operation_id,

@@ -45,13 +45,13 @@ class VacuumOperator(FormOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Delete the files."""
         from catalog.maintenance.maintenance import GRACE
-        from catalog.settings.fields import hours
+        from catalog.settings.fields import flag, hours
 
         with open_catalog() as catalog:
-            grace = hours("grace_hours", self.grace_hours)
-            if grace < GRACE and not self.is_dry_run:
+            grace, is_dry_run = hours("grace_hours", self.grace_hours), flag("is_dry_run", self.is_dry_run)
+            if grace < GRACE and not is_dry_run:
                 grace += _since(require_approval(catalog, context, _key(VACUUM, grace)))
-            report = catalog.vacuum(grace=grace, dry_run=self.is_dry_run)
+            report = catalog.vacuum(grace=grace, dry_run=is_dry_run)
         for line in str(report).splitlines():
             self.log.info("%s", line)
         for problem in report.problems:
@@ -84,13 +84,13 @@ class ExpireOperationsOperator(FormOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """End and delete operations."""
         from catalog.maintenance.maintenance import RETENTION
-        from catalog.settings.fields import days
+        from catalog.settings.fields import days, flag
 
         with open_catalog() as catalog:
-            age = days("retention_days", self.retention_days)
-            if age < RETENTION and not self.is_dry_run:
+            age, is_dry_run = days("retention_days", self.retention_days), flag("is_dry_run", self.is_dry_run)
+            if age < RETENTION and not is_dry_run:
                 age += _since(require_approval(catalog, context, _key(EXPIRE, age)))
-            report = catalog.maintenance.expire_operations(older_than=age, dry_run=self.is_dry_run)
+            report = catalog.maintenance.expire_operations(older_than=age, dry_run=is_dry_run)
         for operation_id in report.abandoned:
             self.log.info("Operation %s is abandoned", operation_id)
         for problem in report.problems:
@@ -116,8 +116,10 @@ class ClearFailedBuildsOperator(FormOperator):
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Remove the leftovers."""
+        from catalog.settings.fields import flag
+
         with open_catalog() as catalog:
-            return catalog.maintenance.clear_failed_builds(dry_run=self.is_dry_run)
+            return catalog.maintenance.clear_failed_builds(dry_run=flag("is_dry_run", self.is_dry_run))
 
 
 class SummariseMaintenanceOperator(SummaryOperator):

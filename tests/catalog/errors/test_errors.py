@@ -44,6 +44,17 @@ from catalog.errors import (
 )
 
 CLASSES = [found for _, found in inspect.getmembers(errors, inspect.isclass) if issubclass(found, CatalogError)]
+
+
+def subclasses(base: type[CatalogError]) -> set[type[CatalogError]]:
+    return {base}.union(*(subclasses(found) for found in base.__subclasses__()))
+
+
+def test_every_class_is_exported() -> None:
+    own = {found for found in subclasses(CatalogError) if found.__module__.startswith("catalog.errors")}
+    assert own == set(CLASSES)
+
+
 REFUSED = RefusedPartition("n=foo", "n", "foo", "int", PartitionProblem.INVALID_TYPE, "by_n")
 
 

@@ -89,3 +89,28 @@ def test_the_request_of_a_script_that_is_not_calves_is_not_checked() -> None:
 
 def _subclasses(request: type[JobRequest]) -> list[type[JobRequest]]:
     return [request, *(each for child in request.__subclasses__() for each in _subclasses(child))]
+
+
+@pytest.mark.parametrize(
+    ("script", "values", "said"),
+    [
+        ("build_partition_index", {"table": 5, "index": "i"}, "table is 5"),
+        ("verify_partition_index", {"index": "i", "repair": "false"}, "repair is 'false'"),
+        ("validate_source", {"source_format": "csv", "keys": ["day date"]}, r"keys is \['day date'\]"),
+        ("validate_source", {"source_format": "csv", "columns": {"id": "bigint"}}, "columns is"),
+        ("stage_migration", {"threads": "many"}, "threads is 'many'"),
+        ("count_values", {"partition_ids": "12"}, "partition_ids is '12'"),
+        ("run_statement", {"statements": None}, "statements is None"),
+        ("build_partition_index", {"index": "i", "tabel": "x"}, "unknown tabel"),
+        ("build_partition_index", {"index": {1, 2}}, "that JSON does not have"),
+    ],
+)
+def test_a_field_of_another_type_is_refused_by_name(script: str, values: dict[str, Any], said: str) -> None:
+    common = {name: value for name, value in COMMON.items() if name != "attempt"}
+    with pytest.raises(InvalidRequestError, match=said):
+        check_request(script, {**common, **values})
+
+
+def test_a_script_has_one_request_type() -> None:
+    with pytest.raises(TypeError, match="RunStatementJob"):
+        type("OtherJob", (JobRequest,), {"script": "run_statement"})

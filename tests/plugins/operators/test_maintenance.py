@@ -177,3 +177,16 @@ def test_a_journal_kept_shorter_than_usual_waits_for_a_person(catalog: Catalog) 
     assert asked is not None
     assert asked.subject == "Delete ended operations after 0 days?"
     assert expire(False, 0)["removed"] == 1
+
+
+@pytest.mark.usefixtures("empty_catalog")
+def test_a_template_that_gave_a_string_is_refused() -> None:
+    """Which is true in Python, whatever it says: the run would delete nothing, and succeed."""
+    arguments: dict[str, Any] = {"is_dry_run": "False"}
+    for task in (
+        VacuumOperator(task_id=VACUUM, grace_hours=24, **arguments),
+        ExpireOperationsOperator(task_id=EXPIRE, retention_days=90, **arguments),
+        ClearFailedBuildsOperator(task_id=CLEAR, **arguments),
+    ):
+        with pytest.raises(AirflowFailException, match=r"is_dry_run.*'False' is neither true nor false"):
+            task.execute(context())

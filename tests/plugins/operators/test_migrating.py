@@ -240,6 +240,14 @@ def test_a_dry_run_reads_the_files_and_changes_nothing(catalog: Catalog, jobs: d
 
 
 @on_sqlite
+def test_a_cleared_dry_run_reads_the_files_again(catalog: Catalog, jobs: dict[str, Any]) -> None:
+    form = {"tables": [FIRST]}
+    run(form)
+    run(form)
+    assert jobs["ran"] == [("stage", FIRST), ("stage", FIRST)]
+
+
+@on_sqlite
 def test_a_dry_run_names_the_files_that_would_refuse_the_table(catalog: Catalog, jobs: dict[str, Any]) -> None:
     jobs["problems"] = [{"path": "/x/empty.parquet", "problem": "EMPTY", "message": "it has no bytes"}]
     said, outcomes = failed({"tables": [FIRST]})
