@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
-from catalog.errors import CatalogError, SharedLocationError
+from catalog.errors import CatalogError, CommitOutcomeUnknownError, SharedLocationError
 from catalog.files.filesystem import Folder
 from catalog.migration.staging import Counted, ListingDigest, Staged, merged_spellings
 from catalog.operations.job_requests import StageMigrationJob
@@ -82,6 +82,9 @@ def stage_migration(spark: SparkSession, catalog: Catalog, job: StageMigrationJo
         staged = stage_files(spark, settings, migrations.folders(operation), usual, job.files_a_task)
         if not job.dry_run:
             migrations.record_staged(job.operation_id, job.attempt, staged)
+    except CommitOutcomeUnknownError:
+        # The files may be staged: the next attempt uses them, or vacuum removes them.
+        raise
     except CatalogError:
         # A refused migration leaves nothing behind.
         Folder(settings.folder).delete("")

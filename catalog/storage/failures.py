@@ -111,7 +111,9 @@ def _read_only(message: str, shown: str) -> CatalogReadOnlyError:
 def _by_code(code: str, message: str, shown: str) -> CatalogError | None:
     """Return the error for a PostgreSQL error code or an SQLite message."""
     if code in _LOST_RACES or "database is locked" in message or "table is locked" in message:
-        return ConflictError(f"the catalog {shown} was locked by others: {message}; nothing was changed, try again")
+        return ConflictError(
+            f"the catalog {shown} was locked by others: {message}; the transaction changed nothing, try again"
+        )
     if code == "57014":
         return CatalogUnavailableError(
             f"the catalog {shown} ended a statement: {message}; try again, or allow more time (statement_timeout)"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog, Table
-from catalog.errors import FencedError, InvalidRowsError, VerificationFailedError
+from catalog.errors import CommitOutcomeUnknownError, FencedError, InvalidRowsError, VerificationFailedError
 from catalog.operations.records import OperationKind
 from catalog.operations.staging import STAGED_DATA
 from catalog.tables.checks import require_value_rows
@@ -81,7 +81,8 @@ def append_rows(
             staging = catalog.loading.staging_name(operation, attempt)
             _stage(spark, catalog, definition, staging, rows, columns)
             return catalog.loading.publish(operation_id, APPEND, attempt, staging, append=True)
-        except FencedError:
+        except (FencedError, CommitOutcomeUnknownError):
+            # The files may be another attempt's, or those of a commit that succeeded.
             raise
         except Exception:
             require_attempt()

@@ -16,11 +16,13 @@ from pyiceberg.table import StaticTable
 from catalog import Catalog, NewPartition
 from catalog.errors import (
     CatalogError,
+    CommitOutcomeUnknownError,
     NestedFolderError,
     SharedLocationError,
     UnusableFilesError,
     VerificationFailedError,
 )
+from catalog.migration.requests import MigrationRequest
 from catalog.migration.staging import ListingDigest
 
 if TYPE_CHECKING:
@@ -133,6 +135,22 @@ def test_a_dry_run_counts_the_same_and_writes_nothing(migrator: Migrator, orders
     report = migrator.stage(migrator.begin(NAME), dry_run=True)
     assert (report["files"], report["rows"], report["partitions"]) == (9, 16, 4)
     assert snapshot(orders) == before
+
+
+def test_a_stage_whose_commit_has_an_unknown_outcome_keeps_its_files(
+    migrator: Migrator, catalog: Catalog, orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = type(catalog.migrations).record_staged
+
+    def record_and_lose_the_connection(*arguments: Any) -> None:
+        record(*arguments)
+        raise CommitOutcomeUnknownError("the connection was lost during a commit")
+
+    monkeypatch.setattr(type(catalog.migrations), "record_staged", record_and_lose_the_connection)
+    catalog.migrations.begin("m1", NAME, MigrationRequest())
+    with pytest.raises(CommitOutcomeUnknownError):
+        migrator.stage("m1")
+    assert catalog.migrations.is_staged("m1")
 
 
 def test_many_files_in_one_folder_and_many_folders_make_tasks_alike() -> None:

@@ -101,7 +101,7 @@ def _subclasses(request: type[JobRequest]) -> list[type[JobRequest]]:
         ("stage_migration", {"threads": "many"}, "threads is 'many'"),
         ("count_values", {"partition_ids": "12"}, "partition_ids is '12'"),
         ("run_statement", {"statements": None}, "statements is None"),
-        ("build_partition_index", {"index": "i", "tabel": "x"}, "unknown tabel"),
+        ("build_partition_index", {"index": "i", "tables": "x"}, "unknown tables"),
         ("build_partition_index", {"index": {1, 2}}, "that JSON does not have"),
     ],
 )

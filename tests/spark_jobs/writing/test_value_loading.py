@@ -12,6 +12,7 @@ import pytest
 from catalog import Catalog, FileFormat, IndexDefinition, NewPartition
 from catalog.errors import (
     CatalogError,
+    CommitOutcomeUnknownError,
     ConflictError,
     InvalidPartitionError,
     InvalidRowsError,
@@ -436,3 +437,22 @@ def test_an_append_that_fails_is_undone_at_once(
     assert state(catalog) == started
     assert catalog.operations.get("1").state is OperationState.FAILED
     assert append(spark, catalog, "1", rows(spark, (3, "a", 1)))["rows"] == 1
+
+
+def test_an_append_whose_commit_has_an_unknown_outcome_says_so_and_is_not_undone(
+    spark: SparkSession, catalog: Catalog, started: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = type(catalog.loading).publish
+
+    def publish_and_lose_the_connection(*arguments: Any, **options: Any) -> None:
+        publish(*arguments, **options)
+        raise CommitOutcomeUnknownError("the connection was lost during a commit")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(catalog.loading), "publish", publish_and_lose_the_connection)
+        with pytest.raises(CommitOutcomeUnknownError):
+            append(spark, catalog, "1", rows(spark, (3, "a", 1)))
+    committed = state(catalog)
+    assert committed != started
+    assert append(spark, catalog, "1", rows(spark, (3, "a", 1)))["rows"] == 1
+    assert state(catalog) == committed
