@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -271,16 +271,18 @@ def hive_session(folder: Path) -> SparkSession:
     return builder.getOrCreate()
 
 
-def main(folder: Path, names: Sequence[str]) -> None:
+def main(folder: Path) -> None:
     spark = hive_session(folder)
     lake = Lake(spark, folder)
+    written = []
+    for stored in FORMATS:
+        for prefix, write in KINDS.items():
+            written.append(f"{prefix}_{stored.lower()}")
+            write(lake, written[-1], stored)
+    lake.mixed("mixed")
+    written.append("mixed")
     tables = {}
-    for name in names:
-        kind, _, stored = name.partition("_")
-        if stored:
-            KINDS[kind](lake, name, stored.upper())
-        else:
-            lake.mixed(name)
+    for name in written:
         is_partitioned = not name.startswith(("flat_", "capitals_"))
         tables[name] = {"partitions": list(lake.partitions(name)) if is_partitioned else None}
         # Hive's reader returns null for column names with capitals in ORC files; Spark's reader does not.
@@ -295,4 +297,4 @@ def main(folder: Path, names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))
