@@ -42,9 +42,9 @@ TEMPLATE_DATABASE = "calve_template"
 _LONGEST = ("tests/end_to_end/", "tests/spark_jobs/")
 """Folders whose tests share what is slow to start: each is run by one process, and these come first."""
 _ON_BOTH_DATABASES = "tests/catalog/"
-"""In `make test`, tests of these run on both databases, if they have several cases, each on one of the two in turn.
+"""Folder whose tests run on both databases in `make test`; of a test with several cases, each runs on one of the two.
 
-Others run on PostgreSQL only, but for those marked `smoke`.
+Tests of other folders run on PostgreSQL only, unless they are marked `smoke`.
 """
 
 
@@ -54,7 +54,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Share tests among processes by file; those that need the whole stack for long all go to one."""
+    """Distribute tests among the processes by file; all files of a folder of `_LONGEST` go to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class Sharing(LoadFileScheduling):

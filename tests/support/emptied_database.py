@@ -21,7 +21,7 @@ _FINGERPRINT = """
         (SELECT count(*) FROM pg_proc),
         (SELECT count(*) FROM pg_trigger),
         (SELECT count(*) FROM pg_statistic),
-        (SELECT count(*) FROM pg_namespace WHERE nspname NOT LIKE 'pg_temp_%%' AND nspname NOT LIKE 'pg_toast_%%'),
+        (SELECT count(*) FROM pg_namespace WHERE nspname NOT LIKE 'pg_temp_%' AND nspname NOT LIKE 'pg_toast_%'),
         (SELECT string_agg(setconfig::text, ',') FROM pg_db_role_setting),
         (SELECT string_agg(version_num, ',') FROM calve_alembic_version),
         (SELECT string_agg(identity, ',') FROM calve_catalog)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def staged_files(catalog: Catalog, operation: Operation, attempt: int, problems:
     recursion = Recursion(migration.parsed_request.recursive_directory)
     skipped = migrations.skipped_folders(migration)
     with ManifestWriter(layout, migrations.manifest_prefix(migration, attempt), 1_000) as writer:
-        for folder in (each for page in migrations.folders(migration, 2) for each in page):
+        for folder in chain.from_iterable(migrations.folders(migration, 2)):
             partition, reader = layout.partition_record(folder.values), FooterReader(layout, folder.format)
             files = rows = size = 0
             for file in data_files(folder.location, recursion, skipped):

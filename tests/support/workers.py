@@ -22,7 +22,7 @@ def new_barrier(context: ForkServerContext, parties: int) -> Barrier:
 
 
 def join(barrier: Barrier) -> None:
-    """Let this process start each round together with the others."""
+    """Make this process wait at the barrier, so that all processes start each round together."""
     global _barrier
     _barrier = barrier
 

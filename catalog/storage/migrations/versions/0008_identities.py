@@ -66,7 +66,7 @@ def downgrade() -> None:
 
 
 def _number_rows(*, never_reused: bool) -> None:
-    """Let SQLite number rows by a counter, or from the highest id; this needs a new table."""
+    """Number SQLite rows by a counter that never reuses ids, or by the highest id; both need a new table."""
     if op.get_bind().dialect.name != "sqlite":
         return
     kwargs = {"sqlite_autoincrement": True} if never_reused else {}
