@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-from catalog.errors import InvalidRequestError, OperationReusedError
+from catalog.errors import FileProblem, InvalidRequestError, OperationReusedError
 from catalog.operations.records import Operation, OperationKind
 
 RecursiveDirectory = Literal["true", "false", "fail"]
@@ -96,6 +96,11 @@ class MigrationRequest:
             raise InvalidRequestError(
                 f"partitions are {dict(self.partitions)}, but {self.kind} includes all partitions of a table"
             )
+
+    @property
+    def skipped_problems(self) -> tuple[FileProblem, ...]:
+        """The problems of files that the migration skips; files with other problems prevent it."""
+        return (FileProblem.EMPTY, FileProblem.FOREIGN) if self.unusable_files is OnUnusable.SKIP else ()
 
     @property
     def asked(self) -> dict[str, Any]:

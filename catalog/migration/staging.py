@@ -20,7 +20,7 @@ from uuid import NAMESPACE_URL, uuid5
 from catalog.errors import FileProblem, RefusedFile, UnusableFilesError, VerificationFailedError
 from catalog.files.filesystem import FileInfo, Folder
 from catalog.iceberg.places import HIDDEN_METADATA, METADATA
-from catalog.migration.requests import MigrationRequest, OnUnusable
+from catalog.migration.requests import MigrationRequest
 from catalog.operations.attempts import AttemptName, attempt_folder, attempts_among
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.records import Operation
@@ -35,7 +35,6 @@ VECTORIZATION = "read.parquet.vectorization.enabled"
 Source: https://iceberg.apache.org/docs/latest/configuration/#read-properties
 """
 
-_SKIPPABLE = (FileProblem.EMPTY, FileProblem.FOREIGN)
 _PREFIX = "calve-"
 _STAGED = "staged.json"
 _END = "end"
@@ -269,10 +268,8 @@ def require_complete(table: str, request: MigrationRequest, staged: Staged) -> N
         UnusableFilesError: Some files cannot be part of the table, and the request does not skip them.
         VerificationFailedError: Manifests and totals differ.
     """
-    is_skipped = request.unusable_files is OnUnusable.SKIP
-    skippable = _SKIPPABLE if is_skipped else ()
-    if refused := [file for file in staged.problems if file.problem not in skippable]:
-        raise UnusableFilesError(table, refused, staged.count_problems(except_for=skippable))
+    if refused := [file for file in staged.problems if file.problem not in request.skipped_problems]:
+        raise UnusableFilesError(table, refused, staged.count_problems(except_for=request.skipped_problems))
     files = sum(manifest.file_count for manifest in staged.manifests)
     rows = sum(manifest.row_count for manifest in staged.manifests)
     if (files, rows) != (staged.file_count, staged.row_count):

@@ -36,7 +36,6 @@ DRY_RUN = "DRY_RUN"
 
 _REPORTED = ("partitions", "manifests", "warnings", "problem_count", "problems")
 _VERIFIED = {"partitions": "partitions_verified", "partitions_total": "partitions_total"}
-_SKIPPABLE = ("EMPTY", "FOREIGN")
 
 
 class PlanMigrationsOperator(FormOperator):
@@ -367,11 +366,10 @@ def _facts(catalog: Catalog, operation_id: str) -> dict[str, Any]:
 
 def _unfit(result: Mapping[str, Any], form: MigrationForm) -> list[str]:
     """Return descriptions of the files that prevent a migration."""
-    skippable = _SKIPPABLE if form.request.unusable_files == "skip" else ()
     return [
         f"{problem['path']}: {problem['message']} ({problem['problem']})"
         for problem in result["problems"]
-        if problem["problem"] not in skippable
+        if problem["problem"] not in form.request.skipped_problems
     ]
 
 
