@@ -55,20 +55,25 @@ class JobRequest:
         Raises:
             InvalidRequestError: It is not JSON with exactly this request's fields, or a field is of another type.
         """
-        types = get_type_hints(cls)
-        names = [known.name for known in fields(cls)]
         try:
-            values = json.loads(text)
-            unknown = [name for name in values if name not in names]
-            wrong = [name for name, value in values.items() if name in names and not _has_type(value, types[name])]
-            if not unknown and not wrong:
-                return cls(**values)
-            reason = f"unknown {', '.join(unknown)}" if unknown else f"{wrong[0]} is {values[wrong[0]]!r}"
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            reason = str(error)
-        raise InvalidRequestError(
-            f"{cls.__name__} cannot be parsed from {text[:200]!r}: {reason}; its fields are {', '.join(names)}"
-        )
+            return cls(**cls._checked(json.loads(text)))
+        except (ValueError, TypeError, RecursionError) as error:
+            names = ", ".join(known.name for known in fields(cls))
+            raise InvalidRequestError(
+                f"{cls.__name__} cannot be parsed from {text[:200]!r}: {error}; its fields are {names}"
+            ) from None
+
+    @classmethod
+    def _checked(cls, values: object) -> dict[str, Any]:
+        if not isinstance(values, dict):
+            raise TypeError(f"{values!r} is not a JSON object")
+        types, names = get_type_hints(cls), {known.name for known in fields(cls)}
+        if unknown := [name for name in values if name not in names]:
+            raise TypeError(f"unknown {', '.join(unknown)}")
+        for name, value in values.items():
+            if not _has_type(value, types[name]):
+                raise TypeError(f"{name} is {value!r}")
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
