@@ -14,8 +14,9 @@ from catalog.model import Column, Table
 from catalog.storage.properties import FORMAT_PROPERTY, read_properties
 from catalog.storage.schema import PartitionRow
 from catalog.tables.altering import prepare_key_changes
+from catalog.tables.buckets import buckets_json
 from catalog.tables.columns import TableColumns
-from catalog.tables.definitions import Definitions, buckets_json, check_columns
+from catalog.tables.definitions import Definitions, check_columns
 from catalog.tables.own_properties import RESERVED, SOURCE_PROPERTY
 
 

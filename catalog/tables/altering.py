@@ -15,6 +15,7 @@ from catalog.model import Column, Table, TableKind
 from catalog.model.identifiers import normalise_identifier
 from catalog.model.partition_names import folder_start, unpack_values
 from catalog.storage.schema import PartitionRow
+from catalog.tables.buckets import renamed_buckets
 from catalog.tables.checks import refuse_view
 from catalog.tables.columns import TableColumns, check_type_change, refuse_used_columns, scheme_column_last
 from catalog.tables.definitions import (
@@ -23,7 +24,6 @@ from catalog.tables.definitions import (
     check_columns,
     normalise_columns,
     normalise_location,
-    renamed_buckets,
 )
 from catalog.tables.own_properties import refuse_records
 from catalog.tables.ownership import is_own_folder

@@ -23,7 +23,7 @@ from catalog.errors import (
 )
 from catalog.files.locations import keys_above
 from catalog.iceberg.pointers import find_pointer, pointer_locations
-from catalog.model import Buckets, Column, Database, FileFormat, Table, TableKind, TableType
+from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.operations.tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
 from catalog.schemes.model import Scheme
@@ -39,6 +39,7 @@ from catalog.storage.schema import (
     PartitionRow,
     TableRow,
 )
+from catalog.tables.buckets import buckets_from_json, buckets_json
 from catalog.tables.checks import refuse_iceberg
 from catalog.tables.columns import TableColumns, column_from_json, column_json, scheme_column_last
 from catalog.tables.ownership import LOCATIONS, claim_held_location, claim_location, is_own_folder
@@ -448,7 +449,7 @@ def _table(database: str, row: Row[Any]) -> Table:
         kind=TableKind(row.kind),
         description=row.description,
         view_text=row.view_text,
-        buckets=None if row.buckets is None else Buckets(tuple(row.buckets["columns"]), row.buckets["count"]),
+        buckets=buckets_from_json(row.buckets),
         table_type=TableType(row.table_type),
         dropped_columns=tuple(map(column_from_json, row.dropped_columns or ())),
         last_column_id=row.last_column_id,
@@ -468,37 +469,6 @@ def parse_format(text: str) -> FileFormat:
         raise InvalidTableError(
             f"unknown format {text!r}; use one of {', '.join(known.value for known in FileFormat)}"
         ) from None
-
-
-def renamed_buckets(table: Table, columns: Sequence[Column]) -> dict[str, Any] | None:
-    """Return the JSON form of a table's buckets after its columns were renamed."""
-    if table.buckets is None:
-        return None
-    ids = {column.name: column.id for column in table.columns}
-    names = {column.id: column.name for column in columns}
-    return {"columns": [names[ids[name]] for name in table.buckets.columns], "count": table.buckets.count}
-
-
-def buckets_json(table: str, columns: Sequence[Column], buckets: Buckets | None) -> dict[str, Any] | None:
-    """Return the JSON form of buckets, or None without buckets.
-
-    Raises:
-        InvalidTableError: The number of buckets or of their columns is 0, or a column is unknown.
-    """
-    if buckets is None:
-        return None
-    names = [normalise_identifier(name, "column") for name in buckets.columns]
-    known = [column.name for column in columns]
-    if unknown := [name for name in names if name not in known]:
-        raise InvalidTableError(
-            f"table {table} is bucketed by {', '.join(unknown)}, but its columns are {', '.join(known)}"
-        )
-    if not names or buckets.count < 1:
-        raise InvalidTableError(
-            f"table {table} has {buckets.count} buckets of the columns ({', '.join(names)}); set at least one bucket "
-            "and one column"
-        )
-    return {"columns": names, "count": buckets.count}
 
 
 def _changed_properties(properties: Mapping[str, str], changes: Mapping[str, str | None] | None) -> dict[str, str]:
