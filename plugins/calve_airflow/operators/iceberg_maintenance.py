@@ -131,6 +131,10 @@ class SummariseIcebergUpkeepOperator(SummaryOperator):
 
     def outcomes(self, context: Context, catalog: Catalog) -> list[Outcome]:
         """Return the outcomes from the operations, where the jobs recorded their results."""
+        from catalog.settings.fields import flag
+
+        # The string "False", which a template gives without native objects, would count as true.
+        self.is_dry_run = flag("is_dry_run", self.is_dry_run)
         return [outcome for plan in self.planned for outcome in self._outcomes(catalog, plan)]
 
     def _outcomes(self, catalog: Catalog, planned: Mapping[str, Any]) -> list[Outcome]:

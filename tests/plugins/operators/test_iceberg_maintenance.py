@@ -85,7 +85,7 @@ def approve(context: Context) -> Question:
         return asked
 
 
-def summarise(task: Task, *, is_dry_run: bool = False) -> list[dict[str, Any]]:
+def summarise(task: Task, *, is_dry_run: Any = False) -> list[dict[str, Any]]:
     operator = SummariseIcebergUpkeepOperator(
         task_id="summarise", operation_id=RUN, planned=task["statements"], is_dry_run=is_dry_run
     )
@@ -137,6 +137,8 @@ def test_a_dry_run_only_says_what_would_be_run(catalog: Catalog) -> None:
     assert plan({"tables": [NAME]}, task) == {}
     said = [(row["statement"], row["outcome"]) for row in summarise(task, is_dry_run=True)]
     assert said == [(REWRITE, "would be run"), (EXPIRE, "would be run")]
+    with pytest.raises(AirflowFailException, match=r"is_dry_run.*'False' is neither true nor false"):
+        summarise(task, is_dry_run="False")
 
 
 @on_sqlite
