@@ -74,7 +74,7 @@ from catalog.tables.definitions import (
 )
 from catalog.tables.dropping import drop_table, finish_drop, finish_drops
 from catalog.tables.own_files import OthersFiles
-from catalog.tables.own_properties import refuse_records
+from catalog.tables.own_properties import check_own_properties
 from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Catalog:
             InvalidRequestError: A name, a type, the format or an index is invalid.
             LimitExceededError: There are more than 3 indexes.
         """
-        refuse_records(properties)
+        check_own_properties(properties)
         with self.storage.write() as connection:
             table = self._definitions.insert_table(
                 connection,
@@ -301,7 +301,7 @@ class Catalog:
             TableAlreadyExistsError: A table or view of this name exists, and `if_not_exists` is false.
             InvalidRequestError: A name is not allowed.
         """
-        refuse_records(properties)
+        check_own_properties(properties)
         try:
             with self.storage.write() as connection:
                 return self._definitions.insert_table(

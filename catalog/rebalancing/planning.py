@@ -17,7 +17,7 @@ from catalog.model import Table
 from catalog.rebalancing.changes import PartitionChange
 from catalog.schemes.model import Scheme
 from catalog.settings.environment import new_partition_limit as default_partition_limit
-from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY
+from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY, read_setting
 
 DEFAULT_FILE_BYTES = 128 * 1024 * 1024
 """The default target size of data files; the table's property `calve.target_file_bytes` overrides it."""
@@ -179,16 +179,9 @@ def target_file_bytes(table: Table) -> int:
     """Return the target size of a table's data files, in bytes.
 
     Raises:
-        InvalidSchemeError: The table's property is not a number above 0.
+        InvalidTableError: The table's property is not a number above 0.
     """
-    text = table.properties.get(TARGET_PROPERTY)
-    if text is None:
-        return DEFAULT_FILE_BYTES
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 16 and int(text)):
-        raise InvalidSchemeError(
-            f"table {table.full_name}: property {TARGET_PROPERTY} is {text!r}, expected a number of bytes above 0"
-        )
-    return int(text)
+    return read_setting(table.properties, TARGET_PROPERTY, DEFAULT_FILE_BYTES)
 
 
 def new_partition_limit(table: Table) -> int:
@@ -197,16 +190,9 @@ def new_partition_limit(table: Table) -> int:
     The table's property overrides the environment's setting.
 
     Raises:
-        InvalidSchemeError: The table's property is not a whole number.
+        InvalidTableError: The table's property is not a whole number.
     """
-    text = table.properties.get(NEW_PARTITIONS_PROPERTY)
-    if text is None:
-        return default_partition_limit()
-    if not (text.isascii() and text.isdigit() and len(text) < 10):
-        raise InvalidSchemeError(
-            f"table {table.full_name}: property {NEW_PARTITIONS_PROPERTY} is {text!r}, expected a whole number"
-        )
-    return int(text)
+    return read_setting(table.properties, NEW_PARTITIONS_PROPERTY, default_partition_limit())
 
 
 def make_plan(connection: Connection, table: Table, change: PartitionChange) -> RebalancePlan:

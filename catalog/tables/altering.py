@@ -25,7 +25,7 @@ from catalog.tables.definitions import (
     normalise_columns,
     normalise_location,
 )
-from catalog.tables.own_properties import refuse_records
+from catalog.tables.own_properties import check_own_properties
 from catalog.tables.ownership import is_own_folder
 from catalog.types.key_types import parse_key_type
 
@@ -61,7 +61,7 @@ class TableChange:
         drop_columns: Iterable[str],
     ) -> None:
         """Check and normalise what depends on no table."""
-        refuse_records(self.properties)
+        check_own_properties(self.properties)
         names, columns = (change_columns or {}).keys(), (change_columns or {}).values()
         normalised = {
             "added": normalise_columns(add_columns),

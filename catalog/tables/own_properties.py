@@ -6,9 +6,10 @@ metastore entry that a record names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from catalog.errors import ReservedPropertyError
+from catalog.errors import InvalidTableError, ReservedPropertyError
 
 RESERVED = "calve."
 """The prefix of Calve's own properties, which a source must not define."""
@@ -22,20 +23,39 @@ SNAPSHOT_OF = "calve.snapshot_of"
 TARGET_PROPERTY = "calve.target_file_bytes"
 NEW_PARTITIONS_PROPERTY = "calve.max_new_partitions"
 
-_SETTINGS = frozenset((TARGET_PROPERTY, NEW_PARTITIONS_PROPERTY))
+_SETTINGS = {
+    TARGET_PROPERTY: (re.compile("0*[1-9][0-9]{0,14}"), "a number of bytes above 0"),
+    NEW_PARTITIONS_PROPERTY: (re.compile("[0-9]{1,9}"), "a whole number"),
+}
+"""Setting → its allowed values, and their description."""
 
 
-def refuse_records(properties: Mapping[str, str | None] | None) -> None:
-    """Refuse to change properties that only Calve writes.
+def check_own_properties(properties: Mapping[str, str | None] | None) -> None:
+    """Check changes of properties: only Calve writes records, and settings have numbers as values.
 
     Args:
         properties: The properties to set, or to remove (None).
 
     Raises:
         ReservedPropertyError: A property is reserved.
+        InvalidTableError: The value of a setting is not allowed.
     """
     for name in filter(_is_record, properties or ()):
         raise ReservedPropertyError(name, sorted(_SETTINGS))
+    for name, (allowed, description) in _SETTINGS.items():
+        value = (properties or {}).get(name)
+        if value is not None and not (isinstance(value, str) and allowed.fullmatch(value)):
+            raise InvalidTableError(f"property {name} is {value!r}, expected {description}")
+
+
+def read_setting(properties: Mapping[str, str], name: str, default: int) -> int:
+    """Return the value of a table's setting, or the default if it is not set.
+
+    Raises:
+        InvalidTableError: The value is not allowed; metastores may have any.
+    """
+    check_own_properties({name: properties.get(name)})
+    return int(properties.get(name, default))
 
 
 def without_records(properties: Mapping[str, str]) -> dict[str, str]:
