@@ -24,7 +24,6 @@ from catalog.operations.records import (
     ABANDONED,
     ALIVE,
     FINISHED,
-    LEASE_MS,
     UNFINISHED,
     JobRun,
     JobState,
@@ -77,8 +76,7 @@ class Operations:
 
         Args:
             is_fixed: An operation that was started before must have the same request.
-            is_exclusive: No other exclusive operation may run on the table. Abandoned ones, which had no heartbeat for
-                `LEASE_MS`, become FAILED.
+            is_exclusive: No other exclusive operation may run on the table. Abandoned ones (`abandoned`) become FAILED.
 
         Raises:
             OperationConflictError: Another operation is running on the table.
@@ -415,7 +413,9 @@ class Operations:
             OperationConflictError: One is still running.
         """
         others = connection.execute(
-            select_operations().where(
+            select_operations()
+            .add_columns(is_abandoned().label("is_abandoned"))
+            .where(
                 belongs_to(table_id, table),
                 OperationRow.is_exclusive,
                 OperationRow.state.in_(UNFINISHED),
@@ -423,8 +423,8 @@ class Operations:
             )
         ).all()
         for other in others:
-            age_ms = read_clock_ms(connection) - other.heartbeat_at_ms
-            if age_ms < LEASE_MS:
+            if not other.is_abandoned:
+                age_ms = read_clock_ms(connection) - other.heartbeat_at_ms
                 raise OperationConflictError(
                     f"table {table}: operation {other.id} ({other.kind}, {other.state}) is running on it, last "
                     f"heartbeat {age_ms // 1000} s ago; wait for it to end, or cancel it: calve give-up '{other.id}'"

@@ -15,7 +15,9 @@ from catalog.errors import (
     OperationReusedError,
 )
 from catalog.operations.journal import Operations
-from catalog.operations.records import LEASE_MS, JobState, Operation, OperationKind, OperationState
+from catalog.operations.records import LEASE_MS, SILENT_LEASE_MS, JobState, Operation, OperationKind, OperationState
+
+pytestmark = pytest.mark.smoke
 
 TABLE = "demo.t"
 
@@ -130,6 +132,7 @@ def test_an_abandoned_operation_fails_when_the_next_begins(catalog: Catalog) -> 
     operations = catalog.operations
     begin(operations, "run-1")
     attempt = operations.start_job("run-1", "write")
+    operations.heartbeat("run-1", "write", attempt)
     age(catalog, "run-1", LEASE_MS - 5_000)
     with pytest.raises(OperationConflictError):
         begin(operations, "run-2")
@@ -140,6 +143,18 @@ def test_an_abandoned_operation_fails_when_the_next_begins(catalog: Catalog) -> 
     assert (abandoned.state, abandoned.failure_code) == (OperationState.FAILED, "ABANDONED")
     with pytest.raises(FencedError):
         operations.heartbeat("run-1", "write", attempt)
+
+
+def test_an_attempt_without_a_heartbeat_keeps_its_table_for_a_day(catalog: Catalog) -> None:
+    operations = catalog.operations
+    begin(operations, "run-1")
+    operations.start_job("run-1", "write")
+    age(catalog, "run-1", SILENT_LEASE_MS - 5_000)
+    with pytest.raises(OperationConflictError, match="run-1"):
+        begin(operations, "run-2")
+    age(catalog, "run-1", 5_000)
+    begin(operations, "run-2")
+    assert operations.get("run-1").failure_code == "ABANDONED"
 
 
 @pytest.mark.parametrize("touch", ["heartbeat", "begin", "start_job"])
@@ -162,7 +177,7 @@ def test_an_operation_that_was_cancelled_cannot_go_on_beside_the_one_in_its_plac
     operations = catalog.operations
     begin(operations, "run-1")
     operations.start_job("run-1", "write")
-    age(catalog, "run-1", LEASE_MS + 1)
+    age(catalog, "run-1", SILENT_LEASE_MS + 1)
     begin(operations, "run-2")
     operations.start_job("run-2", "write")
 

@@ -28,7 +28,7 @@ from catalog.errors import (
 )
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import Point
-from catalog.operations.records import LEASE_MS, OperationState
+from catalog.operations.records import SILENT_LEASE_MS, OperationState
 from catalog.rebalancing.changes import (
     AddPartitions,
     DropPartitions,
@@ -263,7 +263,7 @@ def test_an_abandoned_operation_fails_when_another_begins(catalog: Catalog, rang
     attempt, folder = begin(catalog, SPLIT)
     plan = plan_and_write(catalog, folder)
     with catalog.storage.write() as connection:
-        long_ago = OperationRow.heartbeat_at_ms - LEASE_MS - 1
+        long_ago = OperationRow.heartbeat_at_ms - SILENT_LEASE_MS - 1
         connection.execute(update(OperationRow).where(OperationRow.id == "change").values(heartbeat_at_ms=long_ago))
     assert catalog.rebalancing.change_catalog("merge", ranges, MergePartitions((2, 3))) is not None
     with pytest.raises(FencedError):
