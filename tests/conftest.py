@@ -41,10 +41,10 @@ CATALOG_OWNER = "calve"
 TEMPLATE_DATABASE = "calve_template"
 _LONGEST = ("tests/end_to_end/", "tests/spark_jobs/")
 """Folders whose tests share what is slow to start: each is run by one process, and these come first."""
-_ON_BOTH_DATABASES = "tests/catalog/"
-"""Folder whose tests run on both databases in `make test`; of a test with several cases, each runs on one of the two.
+_ON_EITHER_DATABASE = "tests/catalog/"
+"""Folder whose tests each run on SQLite or on PostgreSQL in `make test`; those of other folders run on PostgreSQL.
 
-Tests of other folders run on PostgreSQL only, unless they are marked `smoke`.
+Tests marked `smoke` run on both.
 """
 
 
@@ -67,27 +67,40 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as long what `make test` leaves out; in one of several processes, begin with the slowest."""
-    for function, cases in _cases_on_both_databases(items).items():
+    for cases in _cases_on_both_databases(items).values():
         for number, (on_sqlite, on_postgresql) in enumerate(cases):
-            if not function.startswith(_ON_BOTH_DATABASES):
-                if not on_sqlite.get_closest_marker("smoke"):
-                    on_sqlite.add_marker(pytest.mark.long)
-            elif len(cases) > 2:
+            if on_sqlite.get_closest_marker("smoke"):
+                continue
+            if on_sqlite.nodeid.startswith(_ON_EITHER_DATABASE):
                 # The Thue-Morse sequence: by plain alternation, a value of a parameter would meet one database only.
                 (on_sqlite, on_postgresql)[number.bit_count() % 2].add_marker(pytest.mark.long)
+            else:
+                on_sqlite.add_marker(pytest.mark.long)
+    _leave_first_cases(items)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: [not item.nodeid.startswith(folder) for folder in _LONGEST])
 
 
 def _cases_on_both_databases(items: list[pytest.Item]) -> dict[str, list[tuple[pytest.Item, pytest.Item]]]:
-    """Return, by function, each case that runs on SQLite and on PostgreSQL."""
+    """Return, by file, each case that runs on SQLite and on PostgreSQL."""
     by_name = {item.nodeid: item for item in items}
     cases: dict[str, list[tuple[pytest.Item, pytest.Item]]] = {}
     for item in items:
         other = by_name.get(item.nodeid.replace("sqlite", "postgresql"), item)
         if other is not item:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append((item, other))
+            cases.setdefault(item.nodeid.partition("::")[0], []).append((item, other))
     return cases
+
+
+def _leave_first_cases(items: list[pytest.Item]) -> None:
+    """Mark as long all cases but the first of each test marked `first_case`."""
+    seen = set()
+    for item in items:
+        if item.get_closest_marker("first_case") and not item.get_closest_marker("long"):
+            function = item.nodeid.partition("[")[0]
+            if function in seen:
+                item.add_marker(pytest.mark.long)
+            seen.add(function)
 
 
 @pytest.fixture(scope="session", autouse=True)

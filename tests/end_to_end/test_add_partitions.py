@@ -129,7 +129,6 @@ def wait_until_failed(catalog: Catalog, operation_id: str) -> None:
 # --- the first load ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_rows_and_partitions_equal_the_source(
     two_months: Step, landing: Path, read_source: Callable[..., Any], read_table: Callable[..., Any]
 ) -> None:
@@ -139,13 +138,11 @@ def test_rows_and_partitions_equal_the_source(
     assert {name: digest for name, digest in read_table(TABLE).items() if name in source} == source
 
 
-@pytest.mark.smoke
 def test_every_file_belongs_to_a_partition(two_months: Step) -> None:
     assert two_months.table.leftovers == set()
     assert two_months.table.quarantined == {}
 
 
-@pytest.mark.smoke
 def test_counts_in_the_catalog_are_those_on_the_disk(two_months: Step, catalog: Catalog) -> None:
     partitions = list(catalog.get_partitions(TABLE, "month <= 2"))
     assert partitions
@@ -165,21 +162,18 @@ def test_index_of_the_list_is_active_with_one_item_per_partition(
     assert (explanation.index, explanation.partitions_found, explanation.partitions_fetched) == (INDEX, 4, 4)
 
 
-@pytest.mark.smoke
 def test_operation_is_finished_and_says_who_asked(two_months: Step, catalog: Catalog) -> None:
     operation = catalog.operations.get(two_months.run.operation_id)
     assert (operation.state, operation.table, operation.requested_by) == (OperationState.CLEANED, TABLE, "admin")
     assert operation.report["register"]["partitions"] == 8
 
 
-@pytest.mark.smoke
 def test_quality_report_is_there(two_months: Step) -> None:
     report = two_months.run.result("check_quality")
     assert (report["checked"], report["passed"], report["failed"]) == (8, 8, 0)
     assert Path(report["docs_path"]).is_file()
 
 
-@pytest.mark.smoke
 def test_job_log_is_in_the_task_log(two_months: Step) -> None:
     assert "Submitted attempt 1 of Spark job write_partitions" in two_months.run.log("write")
 
@@ -187,7 +181,6 @@ def test_job_log_is_in_the_task_log(two_months: Step) -> None:
 # --- nothing new ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.smoke
 def test_run_without_new_files_skips_everything_and_changes_nothing(two_months: Step, nothing_new: Step) -> None:
     assert set(nothing_new.run.states().values()) == {"skipped"}
     assert nothing_new.table == two_months.table
@@ -295,6 +288,7 @@ def dry_run(
     return Step(run_dag("add_partitions", form), state_of(OTHER_TABLE))
 
 
+@pytest.mark.long
 def test_dry_run_says_what_would_be_and_changes_nothing(dry_run: Step, months: dict[int, Any], stack: Stack) -> None:
     states = dry_run.run.states()
     assert {states.pop("discover"), states.pop("validate")} == {"success"}

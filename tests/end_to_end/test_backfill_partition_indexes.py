@@ -83,6 +83,7 @@ def test_each_table_has_tasks_of_its_own_under_its_name(failed: Any, stack: Stac
     assert {task["pool"] for task in tasks if task["task_id"] == "build"} == {"spark"}
 
 
+@pytest.mark.long
 def test_second_run_builds_only_what_is_missing(
     failed: Any, catalog: Catalog, run_dag: Callable[..., Any], stack: Stack
 ) -> None:

@@ -113,6 +113,7 @@ def test_run_says_what_it_made(built: tuple[Any, list[str]]) -> None:
     assert built[0].result("wait_until_active") == {INDEX: "ACTIVE"}
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("form", "said"),
     [

@@ -33,7 +33,7 @@ from tests.support.killing import (
 if TYPE_CHECKING:
     from standalone.stack import Stack
 
-pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.airflow, pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1800)]
 
 LOAD, TABLE, KEYS = "add_partitions", "killed.flights", ("carrier", "month")
 VALIDATE, WRITE, REGISTER = "validate_source", "write_partitions", "register"
@@ -153,7 +153,6 @@ def test_no_partition_was_visible_without_its_files(disturbed: Disturbed) -> Non
     assert disturbed.tables[REGISTER].visible.keys() <= folders
 
 
-@pytest.mark.long
 def test_cancelled_job_cannot_commit(stack: Stack, catalog: Catalog, items_of: Callable[..., Any]) -> None:
     """The job is stopped while another attempt takes over, and then continued."""
     table, index, operation_id, step = "killed.events", "by_month", "cancelled/1", "build_partition_index"

@@ -48,6 +48,7 @@ def looked(catalog: Catalog, run_dag: Callable[..., Any]) -> Any:
     return run_dag(MIGRATE, FORM, "failed")
 
 
+@pytest.mark.long
 def test_the_form_is_a_dry_run_that_reads_every_footer(looked: Any, catalog: Catalog, stack: Stack) -> None:
     said = outcomes(looked)
     assert (said[GOOD]["files"], said[GOOD]["rows"], said[GOOD]["outcome"]) == (4, 7, "can be migrated")
@@ -91,6 +92,7 @@ def test_one_table_is_migrated_and_the_other_is_as_it_was(
     }
 
 
+@pytest.mark.long
 def test_icebergs_own_procedures_put_small_files_together(
     looked: Any, catalog: Catalog, stack: Stack, run_dag: Callable[..., Any], start_dag: Callable[..., Any]
 ) -> None:

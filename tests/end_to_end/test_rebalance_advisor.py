@@ -24,6 +24,7 @@ OTHER = "advisor.others"
 TABLES = [ADVISED, OTHER]
 
 
+@pytest.mark.long
 def test_what_is_allowed_is_done_and_settles_it(catalog: Catalog, run_dag: Callable[..., Any]) -> None:
     for table in TABLES:
         make_delays(catalog, table)

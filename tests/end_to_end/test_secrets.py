@@ -89,6 +89,7 @@ def tables_with(connection: psycopg.Connection[Any], secret: str) -> set[str]:
     return {name for full, name in names if connection.execute(query.format(full), [secret]).fetchone() == (True,)}
 
 
+@pytest.mark.long
 def test_secrets_are_found_nowhere(
     stack: Stack, catalog: Catalog, start_dag: Callable[..., Any], spark_configuration: Path
 ) -> None:

@@ -79,6 +79,7 @@ def test_report_is_kept_with_the_operation(found: Any, catalog: Catalog) -> None
     }
 
 
+@pytest.mark.long
 def test_repair_makes_the_index_exact(
     found: Any, catalog: Catalog, run_dag: Callable[..., Any], items_of: Callable[..., Any]
 ) -> None:

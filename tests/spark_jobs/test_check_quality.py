@@ -17,6 +17,7 @@ from catalog.operations.job_requests import CheckQualityJob
 from catalog.operations.records import OperationKind
 from catalog.settings.quality_rules import QualityRules
 from spark_jobs.check_quality import check_quality
+from tests.support.effort import sampled
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
 
@@ -140,7 +141,7 @@ def test_files_from_before_a_column_became_wider_are_checked(
 
 
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", sampled(DEFECTS, list(DEFECTS)[::3]))
 def test_defect_is_found_where_it_is(check: Callable[..., dict[str, Any]], catalog: Catalog, defect: str) -> None:
     planted, said = DEFECTS[defect]
     report = check([*GOOD, {"day": 4, **planted}])

@@ -107,6 +107,7 @@ CHANGED = sorted(
 """The rows after `change`: gone, remark, n, note, k."""
 
 
+@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize("is_scheme", [False, True])
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ def all_rows(spark: Any, catalog: Catalog) -> list[tuple[Any, ...]]:
     return by_number([tuple(row) for row in read_table(spark, TABLE, catalog=catalog).collect()])
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "csv"])
 @on_sqlite
 def test_a_table_of_values_is_read_by_ids(
@@ -251,6 +253,7 @@ WIDER = [
 ]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro", "csv"])
 @on_sqlite
 def test_files_are_read_as_each_wider_type(
@@ -320,6 +323,7 @@ def test_files_of_others_are_read_by_the_names_of_their_time(
     assert rows(session, catalog) == [(0, "note", 0), (1, "remark", 1)]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 @on_sqlite
 def test_a_migrated_table_reads_the_same_rows_by_ids(

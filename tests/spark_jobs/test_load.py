@@ -59,6 +59,7 @@ def test_rows_and_counts_equal_the_source(
     assert [(column.name, column.type) for column in table.columns] == [("id", "int"), ("amount", "double")]
 
 
+@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     ("suffix", "pattern", "ids"),
@@ -259,6 +260,7 @@ def test_json_lines(make_loader: Callable[..., Any], catalog: Catalog, tmp_path:
         loader.load(source, source_format="json", source_options={})
 
 
+@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     ("text", "options"),
@@ -297,6 +299,7 @@ def test_keys_of_json_may_be_written_in_capitals(
     assert make_loader().load(source, source_format="json", source_options={})["partitions"] == 2
 
 
+@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize("source_format", ["parquet", "orc"])
 def test_file_without_a_key_or_with_further_columns_is_refused(

@@ -181,6 +181,7 @@ HIVE_READERS = {"spark.sql.hive.convertMetastoreParquet": "false", "spark.sql.hi
 """Hive's readers instead of Spark's: they fail on a nested folder, or read it."""
 
 
+@pytest.mark.long
 def test_hives_readers_never_trip_over_what_iceberg_writes_into_a_table_without_partitions(
     hive_metastore: HiveMetastoreServer,
     hive_spark: HiveSpark,

@@ -97,6 +97,7 @@ def test_a_select_reads_iceberg_tables_also_beside_hive_tables(session: Session,
     assert ask("SELECT max(id) FROM dutch") == [(2,)]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_files_of_chosen_partitions_are_added_and_duplicates_are_not(
     session: Session, catalog: Catalog, catalog_url: str
@@ -113,6 +114,7 @@ def test_files_of_chosen_partitions_are_added_and_duplicates_are_not(
     assert [row[0] for row in iceberg_rows(catalog_url, "shop.orders")] == [1, 2, 3, 7, 8, 9]
 
 
+@pytest.mark.long
 @on_sqlite
 def test_booleans_stored_as_runs_are_read_after_a_migration_and_an_addition(
     session: Session, catalog: Catalog, catalog_url: str

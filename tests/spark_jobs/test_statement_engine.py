@@ -276,6 +276,7 @@ def test_files_of_every_format_are_loaded(session: Session, spark: SparkSession,
     assert len(rows(session, "SHOW PARTITIONS v")) == 3
 
 
+@pytest.mark.first_case
 @on_sqlite
 @pytest.mark.parametrize(
     "table",
@@ -396,6 +397,7 @@ def test_a_script_that_is_run_again_adds_nothing_twice(spark: SparkSession, cata
     assert outcomes[-1]["rows"] == [[6]]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @on_sqlite
 def test_the_command_runs_a_script_on_one_session(catalog: Catalog, tmp_path: Path) -> None:

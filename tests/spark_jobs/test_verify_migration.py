@@ -112,6 +112,7 @@ def _change_id(**change: dict[int, Any]) -> Callable[[FileFacts], FileFacts]:
     return changed
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -143,6 +144,7 @@ def test_wrong_metrics_of_any_file_are_named_by_column_and_file(
     assert re.search(re.escape(problem) + r" \S+/kind=a/day=2/x\.parquet\. Nothing was changed", message)
 
 
+@pytest.mark.long
 def test_wrong_metrics_of_floating_and_nested_columns(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:
@@ -220,6 +222,7 @@ def _summary(position: int, **change: Any) -> Callable[[WrittenManifest], Writte
     return changed
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("listed", "problem"),
     [
@@ -265,6 +268,7 @@ def test_rows_that_a_footer_hides_from_filters_are_named_by_column_and_file(
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 def test_questions_are_answered_for_every_type_of_column(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, file_format: str
@@ -300,6 +304,7 @@ def test_questions_are_answered_for_every_type_of_column(
     assert migrator.verify(operation_id)["rows"] == 5
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("keys", [[], [("k", "double")]])
 def test_tables_of_arrays_and_maps_and_keys_of_any_sign_are_verified(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession, keys: list[tuple[str, str]]
@@ -321,6 +326,7 @@ def test_tables_of_arrays_and_maps_and_keys_of_any_sign_are_verified(
     assert migrator.verify(operation_id)["rows"] == 3 * (len(values) or 1)
 
 
+@pytest.mark.long
 def test_long_texts_and_those_that_are_no_utf_8_are_verified(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:
@@ -379,6 +385,7 @@ def test_rows_of_one_file_are_measured_as_one() -> None:
     assert found[2]["calve/metrics"][1] == {"nulls": 1, "nans": 0, "low": None, "high": None}
 
 
+@pytest.mark.long
 def test_bounds_longer_than_what_is_compared(migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession) -> None:
     catalog.create_database("shop")
     table = catalog.create_table(NAME, columns=[("s", "string")], partition_keys=[])
@@ -454,6 +461,7 @@ def _metadata_over_copies(
     )
 
 
+@pytest.mark.long
 def test_nested_files_are_compared_as_they_were_asked_for(
     migrator: Migrator, orders: Path, iceberg_spark: SparkSession
 ) -> None:
@@ -496,6 +504,7 @@ def test_many_small_files_are_read_in_one_task(
     assert read_metadata_file(iceberg_spark, location).rdd.getNumPartitions() > 1
 
 
+@pytest.mark.long
 def test_a_wide_table_is_measured_where_its_manifests_have_metrics(
     migrator: Migrator, catalog: Catalog, iceberg_spark: SparkSession
 ) -> None:

@@ -211,6 +211,7 @@ def table(catalog: Catalog) -> Table:
     )
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     "queries",
     [("day >= '2024-05-01'",), ("id = 1",), ("id < 77",), ("city = 'Oslo'",), ()],

@@ -117,6 +117,7 @@ def test_a_database_that_is_meant_can_be_named() -> None:
     assert sql("--database", "X", "SHOW TABLES").stdout.splitlines() == [HEADER, "x         t      HIVE"]
 
 
+@pytest.mark.long
 def test_each_answer_is_there_before_the_next_statement_runs(catalog: Catalog) -> None:
     command = [sys.executable, "-m", "catalog.cli", "sql", "--json", "--file", "-"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:

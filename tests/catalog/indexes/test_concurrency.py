@@ -15,6 +15,8 @@ from tests.support.effort import effort
 from tests.support.index_items import assert_every_partition_has_its_item
 from tests.support.processes import context
 
+pytestmark = pytest.mark.smoke
+
 KEYS = [("s", "string"), ("n", "int")]
 TABLE = "demo.t"
 

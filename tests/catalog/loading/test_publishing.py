@@ -229,6 +229,7 @@ def test_a_publish_that_is_killed_again_and_again_ends_as_an_undisturbed_one(
     publish_again(staged)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("work", [stopped_loads.repair, stopped_loads.vacuum])
 def test_a_withdrawal_that_is_killed_again_and_again_is_finished(
     staged: Load, catalog: Catalog, catalog_url: str, work: Callable[..., None]
@@ -275,6 +276,7 @@ def drop_and_create(load: Load) -> None:
 MEANWHILE = (publish_again, load_others, stage_again, repair, vacuum, drop_and_create)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 @pytest.mark.parametrize("point", effort([Point.PARTLY_MOVED], list(BEFORE_COMMIT)))
 def test_a_stopped_publisher_that_continues_late_does_no_harm(
@@ -297,6 +299,7 @@ def test_a_stopped_publisher_that_continues_late_does_no_harm(
     assert files_below(table) == before
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("work", [stopped_loads.repair, stopped_loads.vacuum])
 @pytest.mark.parametrize("point", WITHDRAWING)
 def test_a_stopped_withdrawal_that_continues_late_leaves_the_next_load_alone(

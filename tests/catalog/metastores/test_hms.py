@@ -43,6 +43,7 @@ def metastore(hive_metastore: HiveMetastoreServer) -> Iterator[Metastore]:
     hive_metastore.drop_database(DATABASE)
 
 
+@pytest.mark.first_case
 def test_tables_views_and_partitions_come_as_they_are(catalog: Catalog, metastore: Metastore) -> None:
     bucketed = metastore.storage(f"{metastore.root}/orders", bucketCols=["id"], numBuckets=4)
     metastore.create(sd=bucketed)

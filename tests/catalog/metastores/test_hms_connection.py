@@ -148,6 +148,7 @@ def test_a_server_of_another_name_is_refused(tls_server: HiveMetastoreServer) ->
     assert "certificate is not valid for 'localhost'" in text
 
 
+@pytest.mark.long
 def test_an_expired_certificate_is_refused(authority: Authority, serve: Callable[..., HiveMetastoreServer]) -> None:
     server = serve(authority.keystore(HOST, lifetime=timedelta(days=-1)))
     with pytest.MonkeyPatch.context() as patch:

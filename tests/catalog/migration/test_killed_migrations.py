@@ -77,6 +77,7 @@ def test_a_migration_killed_at_each_point_gives_one_table_and_vacuum_leaves_no_o
     assert hive_state(catalog, table) == before
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("kind", [OperationKind.SNAPSHOT, OperationKind.ADD_FILES])
 def test_the_other_kinds_are_done_once_too(catalog: Catalog, catalog_url: str, kind: OperationKind) -> None:
     table = make_orders(catalog)

@@ -20,6 +20,8 @@ from catalog.partitions import spooling
 from catalog.storage.values import EncodedValues, ValueEncoder
 from tests.support.index_items import assert_every_partition_has_its_item
 
+pytestmark = pytest.mark.smoke
+
 TABLE = "demo.t"
 GOOD = NewPartition(["a", "1"])
 

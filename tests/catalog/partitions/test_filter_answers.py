@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog, IndexDefinition, IndexState, NewPartition, OnInvalid
 from tests.support.effort import effort
 from tests.support.filters import Given, Oracle, cases, distinct, fits
+
+pytestmark = pytest.mark.smoke
 
 TABLE_NUMBERS = count()
 EXAMPLES = effort(9, 300)

@@ -12,6 +12,8 @@ from catalog.errors import UnknownColumnError
 from catalog.indexes.planner import FILTERING_PROPERTY
 from catalog.partitions.changing import set_quarantined
 
+pytestmark = pytest.mark.smoke
+
 TABLE = "demo.flights"
 AIRPORTS = ("EWR", "JFK", "LGA")
 

@@ -20,6 +20,8 @@ from catalog.storage import Storage
 from catalog.storage.schema import Base, IcebergTableRow, PartitionCheckRow, PartitionRow, PurgedFolderRow, TableRow
 from catalog.storage.upgrade import downgrade, upgrade
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize(
     "url",

@@ -32,6 +32,8 @@ from catalog.operations.records import OperationKind
 from standalone.postgres import PostgresServer
 from tests.support import on_small_disk as small_disk
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.fixture
 def administer(postgres: PostgresServer, postgres_url: str) -> Callable[[str], None]:

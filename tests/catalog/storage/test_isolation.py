@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+pytestmark = pytest.mark.smoke
+
 REPOSITORY = Path(__file__).parents[3]
 NEEDED = (
     *(

@@ -456,6 +456,7 @@ def test_a_missing_operation_is_not_retried(jobs: Jobs) -> None:
         jobs.task(operation_id="no_such").execute(context())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.slow
 def test_with_the_real_spark_submit_a_retry_joins_the_job(

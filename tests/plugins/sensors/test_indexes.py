@@ -164,6 +164,7 @@ with DAG("wait_for_index", schedule=None, params={"table": "demo.flights"}):
 """
 
 
+@pytest.mark.long
 @pytest.mark.airflow
 @pytest.mark.filterwarnings("ignore")  # Airflow's own
 def test_a_dag_run_defers_and_resumes(

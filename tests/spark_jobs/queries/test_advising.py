@@ -66,6 +66,7 @@ def make(catalog: Catalog, spark: Any, kind: str) -> Any:
     return table
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["no partitions", "partition keys", "scheme"])
 def test_columns_are_measured_in_one_pass(engine: SparkEngine, catalog: Catalog, spark: Any, kind: str) -> None:
     table = make(catalog, spark, kind)

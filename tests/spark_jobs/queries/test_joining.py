@@ -183,6 +183,7 @@ def lake(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.Te
         yield lake
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
 def test_joins_answer_as_spark_does(lake: Lake, join: str) -> None:
     sql = f"SELECT a.*, b.* FROM lake.a {join} lake.b ON a.k = b.k AND (a.x < b.x OR a.id % 3 = 0) AND b.k <> 50"
@@ -222,6 +223,7 @@ def test_conditions_on_the_partition_column_prune_too(lake: Lake) -> None:
     assert [table.partitions_read for table in answer.tables] == [11, 6]
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("left", "right", "condition", "partitions"),
     [
@@ -243,6 +245,7 @@ def test_tables_need_only_places_in_common(lake: Lake, left: str, right: str, co
         assert f"{partitions} in " in lake.check(sql).joins[0]
 
 
+@pytest.mark.long
 def test_joins_of_joins_go_together(lake: Lake) -> None:
     [words_] = lake.check(
         "SELECT a.id, b.id, o.id, j FROM lake.a LEFT JOIN lake.b ON a.k = b.k AND b.x > 3 "
@@ -257,6 +260,7 @@ def test_joins_of_joins_go_together(lake: Lake) -> None:
     )
 
 
+@pytest.mark.long
 def test_rows_are_grouped_partition_by_partition_too(lake: Lake) -> None:
     for sql in (
         "SELECT a.k, count(DISTINCT b.x) AS c, sum(a.x) FROM lake.a LEFT JOIN lake.b ON a.k = b.k GROUP BY a.k",

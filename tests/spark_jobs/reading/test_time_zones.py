@@ -75,6 +75,7 @@ def test_moments_in_data_files(spark: SparkSession, catalog: Catalog) -> None:
     check(spark, catalog, "shop.t")
 
 
+@pytest.mark.long
 @on_sqlite
 def test_texts_in_paths(spark: SparkSession, catalog: Catalog, tmp_path: Path) -> None:
     import pyarrow as pa

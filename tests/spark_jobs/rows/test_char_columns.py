@@ -124,6 +124,7 @@ def answers(frame: Any) -> list[tuple[Any, ...]]:
 BOTH = pytest.mark.parametrize("tables", ["value_tables", "scheme_tables"], indirect=True)
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
@@ -143,6 +144,7 @@ def test_statements_compare_chars_as_with_tables_of_spark(catalog: Catalog, sess
         assert answers(answer) == answers(session.sql(statement.format(table=tables.spark))), (filters, joined)
 
 
+@pytest.mark.first_case
 @BOTH
 @pytest.mark.parametrize("catalog_url", ["sqlite"], indirect=True)
 def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session: Any, tables: Pair) -> None:
@@ -158,6 +160,7 @@ def test_frames_compare_chars_as_with_tables_of_spark(catalog: Catalog, session:
     ), filters
 
 
+@pytest.mark.first_case
 @BOTH
 def test_filters_of_the_catalog_compare_chars_as_spark_does(catalog: Catalog, session: Any, tables: Pair) -> None:
     chosen = random.Random(tables.calve)
@@ -169,6 +172,7 @@ def test_filters_of_the_catalog_compare_chars_as_spark_does(catalog: Catalog, se
     assert dict(zip(filters, found, strict=True)) == dict(zip(filters, expected, strict=True))
 
 
+@pytest.mark.long
 def test_partitions_are_found_by_chars_as_spark_finds_them(catalog: Catalog, session: Any, value_tables: Pair) -> None:
     chosen = random.Random(3)
     filters = [condition(chosen, ("k",)) for _ in range(EXAMPLES)]

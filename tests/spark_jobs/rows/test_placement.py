@@ -167,6 +167,7 @@ def table_of(scheme: Scheme) -> Table:
     return Table("demo", "t", columns, (), FileFormat.PARQUET, "/t", scheme=scheme)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize(
     ("name", "values", "wheres"),
     [

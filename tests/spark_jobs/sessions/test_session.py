@@ -139,6 +139,7 @@ sys.exit(sum(run_job(RunStatementJob, run_statement, [path]) for path in sys.arg
 """
 
 
+@pytest.mark.long
 @on_sqlite
 def test_the_log_of_a_job_has_no_text_literal_of_its_statement(catalog: Catalog, tmp_path: Path) -> None:
     catalog.create_database("demo")

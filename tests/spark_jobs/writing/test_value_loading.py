@@ -222,6 +222,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(spark: SparkSession,
     assert append(spark, sqlite_catalog, "right", rows(spark, (1, "a", 1)))["rows"] == 1
 
 
+@pytest.mark.long
 def test_tables_without_keys_and_of_other_formats(spark: SparkSession, sqlite_catalog: Catalog) -> None:
     from spark_jobs.reading.tables import read_table
 

@@ -246,6 +246,7 @@ def test_columns_may_be_missing_superfluous_and_reordered(tmp_path: Path) -> Non
     assert found.spellings == ((2, "B"),)
 
 
+@pytest.mark.first_case
 @pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "lz4", "zstd"])
 def test_footers_longer_than_the_first_read_and_in_any_compression_are_read(compression: str, tmp_path: Path) -> None:
     names = [f"a_rather_long_name_of_a_column_{number * 7919 % 10007}" for number in range(1200)]
