@@ -37,6 +37,9 @@ _SHOWN = 10
 _WILDCARD = re.compile(r"[*?\[\]{}\\]")
 _TEXT_FORMATS = ("csv", "json")
 
+_REPLACED = "\N{REPLACEMENT CHARACTER}"
+"""What Spark reads for bytes that are not in the encoding of a text file."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -113,6 +116,8 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     _check_keys(rows, keys, files)
     declared = job.column_types if table is None else {column.name: column.type for column in table.columns}
     given, checked = rows, _checked(rows, declared, keys)
+    if job.source_format in _TEXT_FORMATS:
+        checked += map(_decoded_key, keys)
     changed = {key: f.col(quoted(key)).cast("string") for key in keys}
     changed |= {checked_value.column.name: checked_value.value for checked_value in checked}
     if (problem := first_problem(checked)) is not None:
@@ -138,6 +143,13 @@ def _checked(rows: DataFrame, declared: Mapping[str, str], keys: Sequence[str]) 
         for name, text in declared.items()
         if name in types and name not in keys
     ]
+
+
+def _decoded_key(key: str) -> CheckedColumn:
+    """Return the check that a key of a text file could be decoded; its value would name a partition and its folder."""
+    value = f.col(quoted(key)).cast("string")
+    problem = f.concat(f.lit(f"partition key {key}: '"), value, f.lit("' is not in the file's encoding"))
+    return CheckedColumn(Column(key, "string"), value, f.when(value.contains(_REPLACED), problem))
 
 
 def _not_castable(

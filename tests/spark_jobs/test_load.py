@@ -145,6 +145,20 @@ def test_unreadable_line_is_named(
     assert catalog.list_tables() == []
 
 
+def test_a_key_in_another_encoding_is_refused_and_read_with_the_option(
+    make_loader: Callable[..., Any], catalog: Catalog, tmp_path: Path
+) -> None:
+    source = deliver(tmp_path / "raw", "latin.csv", "")
+    (source / "latin.csv").write_bytes((HEADER + "US,1,1,1\nCôte,1,2,2\n").encode("latin-1"))
+    with pytest.raises(
+        SourceFileError, match=r"latin\.csv, line 3: partition key country: 'C.te' is not in the file's"
+    ):
+        make_loader().load(source)
+    assert catalog.list_tables() == []
+    make_loader().load(source, source_options={"header": "true", "encoding": "ISO-8859-1"})
+    assert {partition.values[0] for partition in catalog.get_partitions("shop.orders")} == {"US", "Côte"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
