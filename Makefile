@@ -9,7 +9,7 @@ COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --gen
 unexport PYTHONDONTWRITEBYTECODE PYTHONHOME PYTHONPATH VIRTUAL_ENV
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all check docs audit bench bench-trino up down status lock clean
+.PHONY: help setup demo test test-all checked class-archive check docs audit bench bench-trino up down status lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,11 +26,18 @@ down: ## Stop the stack
 status: setup ## Show the state of the stack
 	@$(BIN)/python -m standalone status
 
-test: check ## Run the checks and the tests, in three processes
+test: checked ## Run the checks and the tests, in three processes
 	$(BIN)/pytest $(IN_PARALLEL) -m "not long"
 
-test-all: check ## Run the checks, the tests and the long tests, which take hours
+test-all: checked ## Run the checks, the tests and the long tests, which take hours
 	CALVE_TEST_EFFORT=all $(BIN)/pytest $(IN_PARALLEL)
+
+checked: setup
+	@$(MAKE) --no-print-directory --jobs 2 check class-archive
+
+class-archive: setup
+	@$(BIN)/python -m standalone.class_archive > .calve/class-archive.log 2>&1 || \
+		echo "Spark starts slowly, because its class archive could not be created: see .calve/class-archive.log" >&2
 
 bench: setup ## Run the benchmarks; SCALE=small uses a tenth of the partitions
 	@$(BIN)/python -m benchmarks --scale $(SCALE)
