@@ -69,12 +69,38 @@ class Storage:
                 event.listen(engine, "connect", _pin_isolation)
             _ping_after_a_pause(engine)
             return engine
-        if self.url.database:
-            _make_folder(Path(self.url.database).expanduser().absolute().parent)
         engine = _new_engine(self.url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+
+    def make_folder(self) -> None:
+        """Create the folder of an SQLite database that does not exist.
+
+        Raises:
+            CatalogUnavailableError: It cannot be created.
+        """
+        if (file := self._file()) is not None:
+            _make_folder(file.parent)
+
+    def require_file(self) -> None:
+        """Check that an SQLite database exists; a connection would create an empty one.
+
+        Raises:
+            CatalogUnavailableError: There is no such file.
+        """
+        if (file := self._file()) is not None and not file.exists():
+            raise CatalogUnavailableError(
+                f"there is no catalog at {shown_url(self.url)}; check CALVE_CATALOG_URL, or create the catalog: "
+                "calve init"
+            )
+
+    def _file(self) -> Path | None:
+        """Return the file of an SQLite database; None for PostgreSQL, a database in memory, and a URI."""
+        name = self.url.database or ""
+        if self.is_postgresql or name in ("", ":memory:") or name.startswith("file:"):
+            return None
+        return Path(name).expanduser().absolute()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

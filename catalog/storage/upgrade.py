@@ -25,6 +25,7 @@ def upgrade(storage: Storage, revision: str = "head") -> None:
     """Upgrade the schema to a revision, unless it has that already. Concurrent callers wait for each other."""
     from alembic import command
 
+    storage.make_folder()
     with storage.migrate() as connection:
         _lock(connection)
         if inspect(connection).has_table(_VERSION_TABLE):
@@ -45,10 +46,11 @@ def check_revision(storage: Storage) -> None:
     """Check that the schema has the revision of this version of Calve.
 
     Raises:
-        CatalogUnavailableError: The schema is missing.
+        CatalogUnavailableError: The database or its schema is missing.
         CatalogVersionError: It is older or newer.
     """
     expected = newest_revision()
+    storage.require_file()
     with storage.read() as connection:
         revision = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
     refuse_newer(storage, revision)

@@ -273,8 +273,18 @@ def test_other_databases_are_refused_without_showing_the_password(url: str, monk
 
 
 def test_a_database_without_schema_says_how_to_get_one(tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
     with pytest.raises(CatalogUnavailableError, match="calve init"):
         Catalog.open(f"sqlite:///{tmp_path}/empty.db")
+
+
+@pytest.mark.parametrize("name", ["typo.db", "no/folder/calve.db"])
+def test_a_file_that_does_not_exist_is_not_created_by_readers(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CatalogUnavailableError, match=f"no catalog at .*{name}; .*calve init"):
+        Catalog.open(f"sqlite:///{tmp_path}/{name}")
+    assert list(tmp_path.iterdir()) == []
+    with Catalog.initialise(f"sqlite:///{tmp_path}/{name}"), Catalog.open(f"sqlite:///{tmp_path}/{name}") as catalog:
+        assert catalog.list_databases() == []
 
 
 @pytest.mark.parametrize(
