@@ -84,7 +84,6 @@ def built(
     return run, output.read_text().split()
 
 
-@pytest.mark.smoke
 def test_index_built_while_partitions_are_added_has_one_item_for_each(
     built: tuple[Any, list[str]], catalog: Catalog, items_of: Callable[..., Any]
 ) -> None:
@@ -94,19 +93,16 @@ def test_index_built_while_partitions_are_added_has_one_item_for_each(
     assert items_of(TABLE, INDEX) == dict.fromkeys(ids, 1)
 
 
-@pytest.mark.smoke
 def test_partitions_were_added_all_the_while(built: tuple[Any, list[str]]) -> None:
     assert list(dict.fromkeys(built[1])) == ["NONE", "CREATING", "ACTIVE"]
 
 
-@pytest.mark.smoke
 def test_partitions_are_found_through_the_new_index(built: tuple[Any, list[str]], catalog: Catalog) -> None:
     explanation = catalog.explain_partitions(TABLE, "month = 7 and source = 'old'")
     assert explanation.index == INDEX
     assert explanation.partitions_found == explanation.partitions_fetched == PARTITIONS_BEFORE // 12 + 1
 
 
-@pytest.mark.smoke
 def test_run_says_what_it_made(built: tuple[Any, list[str]]) -> None:
     assert built[0].result("create") == "CREATING"
     assert built[0].result("build")["state"] == "ACTIVE"
@@ -133,6 +129,7 @@ def test_index_that_cannot_be_created_fails_the_run_at_once(
     assert run.states()["build"] == "upstream_failed"
 
 
+@pytest.mark.long
 def test_build_over_partitions_that_do_not_fit_fails_with_the_code(
     make_table: Callable[..., None], catalog: Catalog, run_dag: Callable[..., Any]
 ) -> None:

@@ -323,7 +323,7 @@ def test_files_of_others_are_read_by_the_names_of_their_time(
     assert rows(session, catalog) == [(0, "note", 0), (1, "remark", 1)]
 
 
-@pytest.mark.first_case
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
 @on_sqlite
 def test_a_migrated_table_reads_the_same_rows_by_ids(

@@ -146,6 +146,7 @@ def test_a_snapshot_stands_beside_the_table_that_goes_on(session: Session, catal
     assert iceberg_rows(catalog_url, "shop.trial") == EXPECTED
 
 
+@pytest.mark.long
 @on_sqlite
 def test_what_stands_against_it_is_pointed_at_and_holds_no_table(session: Session, catalog: Catalog) -> None:
     folder = Path(catalog.get_partition("shop.orders", ("nl", "2024")).location, "nested")

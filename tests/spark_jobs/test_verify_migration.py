@@ -53,6 +53,7 @@ def orders(catalog: Catalog) -> Path:
     return Path(table.location)
 
 
+@pytest.mark.long
 def test_the_same_rows_are_the_same(migrator: Migrator, orders: Path, iceberg_spark: SparkSession) -> None:
     operation_id = migrator.begin(NAME)
     staged = migrator.stage(operation_id)

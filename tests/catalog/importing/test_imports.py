@@ -715,6 +715,7 @@ def peak_of(sqlite_url: str, glue_server: GlueEndpoint) -> Callable[[int], int]:
     return measure
 
 
+@pytest.mark.long
 def test_partitions_come_in_pages_and_few_are_in_memory_at_once(
     peak_of: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

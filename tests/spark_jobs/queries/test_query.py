@@ -221,6 +221,7 @@ def test_conditions_on_one_table_prune_it(shop: Shop) -> None:
     shop.check(" UNION ALL ".join(selects), list(CONDITIONS.values()))
 
 
+@pytest.mark.long
 def test_keys_of_every_type_prune(shop: Shop) -> None:
     selects = [f"SELECT {n} AS number, o.* FROM shop.events o WHERE {where}" for n, where in enumerate(EVENTS)]
     shop.check(" UNION ALL ".join(selects), list(EVENTS.values()))

@@ -469,6 +469,7 @@ def typed_row(values: Sequence[str | None], told: Sequence[Any] | None) -> list[
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_format", sampled(["parquet", "orc"], ["parquet"]))
 def test_keys_of_every_type_are_read_as_their_values(
     spark: SparkSession, catalog: Catalog, tmp_path: Path, file_format: str

@@ -138,6 +138,7 @@ def test_values_are_written_as_their_keys_types_say(spark: SparkSession, sqlite_
     assert (ids_in(partition.location), partition.row_count) == ([1, 2], 2)
 
 
+@pytest.mark.long
 def test_keys_of_every_type_are_written_in_one_spelling_and_found_in_others(
     spark: SparkSession, sqlite_catalog: Catalog
 ) -> None:
