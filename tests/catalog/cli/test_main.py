@@ -168,9 +168,11 @@ def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[
         ("mysql://host/x", "neither for PostgreSQL nor for SQLite"),
         ("postgresql://nobody:secret@127.0.0.1:1/none", "cannot be reached"),
         ("sqlite:///{folder}/empty.db", "has no schema yet"),
+        ("sqlite:///{folder}/typo.db", "there is no catalog at sqlite:///"),
     ],
 )
 def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.db").touch()
     done = calve("tables", CALVE_CATALOG_URL=url.format(folder=tmp_path))
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("CatalogUnavailableError: ")
