@@ -168,7 +168,7 @@ def test_errors_go_to_stderr_with_their_class(flights: Catalog, arguments: list[
         ("mysql://host/x", "neither for PostgreSQL nor for SQLite"),
         ("postgresql://nobody:secret@127.0.0.1:1/none", "cannot be reached"),
         ("sqlite:///{folder}/empty.db", "has no schema yet"),
-        ("sqlite:///{folder}/typo.db", "there is no catalog at sqlite:///"),
+        ("sqlite:///{folder}/typo.db", "/typo.db; check CALVE_CATALOG_URL, or create"),
     ],
 )
 def test_unusable_catalog_is_said(url: str, said: str, tmp_path: Path) -> None:
