@@ -78,8 +78,11 @@ def run(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with Ground(folder / "databases", scales, effort) as ground:
-        figures = [figure for benchmark in benchmarks for figure in benchmark.measure(ground)]
-    save(figures, folder / "latest.json")
+        figures: list[Figure] = []
+        for benchmark in benchmarks:
+            figures.extend(benchmark.measure(ground))
+            # After each of them, so that an error in a later one loses nothing.
+            save(figures, folder / "latest.json")
     (folder / "chart.svg").write_text(chart.draw(figures, HEADINGS))
     console = Console(highlight=False, width=max(_LEAST_WIDTH, Console().width))
     report.show(figures, HEADINGS, console)

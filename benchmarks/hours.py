@@ -44,9 +44,11 @@ def generate(spark: SparkSession, row_count: int) -> DataFrame:
     kinds = spark.range(_KINDS).selectExpr("cast(id as int) AS kind", *texts, *numbers)
     for other, key in ((ids, "i"), (letters, "c"), (days, "d"), (kinds, "kind")):
         rows = rows.join(f.broadcast(other), key)
-    first = [*SORT_COLUMNS, "day", PARTITION_COLUMN]
     rows = rows.drop("i", "c", "d", "kind")
-    return rows.select(*first, *[name for name in rows.columns if name not in first])
+    first = [*SORT_COLUMNS, "day"]
+    others = [name for name in rows.columns if name not in (*first, PARTITION_COLUMN)]
+    # The catalog's tables have their partition column last.
+    return rows.select(*first, *others, PARTITION_COLUMN)
 
 
 def create(spark: SparkSession, catalog: Catalog, folder: Path, row_count: int) -> None:
