@@ -18,6 +18,7 @@ from standalone.class_archive import jvm_options
 from standalone.java import require_java
 from standalone.postgres import PostgresServer
 from standalone.state import write_private
+from tests.support.effort import effort
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -284,7 +285,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.jars", "" if jar is None else str(jar))
         .appName("calve-tests")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", "1g")
+        # All tests of a process share the session, and it keeps something of each of its thousands of jobs.
+        .config("spark.driver.memory", effort("1g", "4g"))
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.log.level", "WARN")
         .config("spark.sql.shuffle.partitions", "4")
