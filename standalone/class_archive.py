@@ -17,11 +17,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from catalog.settings.environment import SPARK_JVM_OPTIONS
 from standalone.errors import SetUpError
 from standalone.java import require_java
 
-# As in `spark_jobs.sessions.local_session`, which says why; this module imports nothing of Calve.
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 _JOB = Path(__file__).with_name("class_archive_job.py")
 
 
@@ -47,7 +46,7 @@ def archive_path(java_home: Path) -> Path:
 
 def jvm_options(java_home: Path) -> str:
     """Return the value of SPARK_SUBMIT_OPTS for a fast start, with the archive's path even if it does not exist yet."""
-    return f"{JVM_OPTIONS} -XX:SharedArchiveFile={shlex.quote(str(archive_path(java_home)))} -Xshare:auto"
+    return f"{SPARK_JVM_OPTIONS} -XX:SharedArchiveFile={shlex.quote(str(archive_path(java_home)))} -Xshare:auto"
 
 
 def make_archive(java_home: Path) -> None:
@@ -80,7 +79,7 @@ def _run_job(java_home: Path, archive: Path, work_dir: str) -> None:
         "SPARK_HOME": str(spark_home()),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_SUBMIT_OPTS": f"{JVM_OPTIONS} -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}",
+        "SPARK_SUBMIT_OPTS": f"{SPARK_JVM_OPTIONS} -XX:ArchiveClassesAtExit={shlex.quote(str(archive))}",
     }
     command = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[1]", str(_JOB), work_dir]
     subprocess.run(command, env=environment, cwd=work_dir, check=True)

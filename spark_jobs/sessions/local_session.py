@@ -13,15 +13,10 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from catalog.errors import EngineUnavailableError
-from catalog.settings.environment import state_folder
+from catalog.settings.environment import SPARK_JVM_OPTIONS, state_folder
 from spark_jobs.sessions.session import configure
 
 DEFAULT_MASTER = "local[*]"
-
-# Small statements spend most of their time on starting the JVM; the C1 compiler and the serial collector halve it.
-# With C1 alone, Java reserves 48 MB for compiled code, which the classes that Spark generates fill after a minute or
-# two of statements. Java then stops compiling, and may end threads of Spark, so that a job waits for ever.
-JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 
 
 def start_session(name: str, packages: Sequence[str] = ()) -> SparkSession:
@@ -88,7 +83,7 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def _jvm_options() -> str:
-    options = [JVM_OPTIONS]
+    options = [SPARK_JVM_OPTIONS]
     # Written by `standalone.class_archive`; Java ignores an archive of another Java version.
     archives = sorted(Path(sys.prefix).glob("spark-*.jsa"))
     if archives and " " not in str(archives[0]):
