@@ -14,7 +14,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.resolver import construct_writer
@@ -46,6 +46,7 @@ _NULL, _PRESENT, _END = b"\x00", b"\x02", b"\x00"
 """Avro's union branches for null and for a value, and the end of an array."""
 _ADDED_BY_COMMIT = b"\x02" + _NULL + _NULL + _NULL
 """Status ADDED, without snapshot id, sequence number and file sequence number."""
+_EXISTING, _DELETED = b"\x00", b"\x04"
 _DATA = b"\x00"
 _ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file")
 _FILE_FIELDS = (
@@ -82,7 +83,10 @@ class WrittenManifest:
 
     Attributes:
         path: In the form of its writer's prefix.
+        file_count, row_count: Of the files that the commit adds.
         partitions: One summary per field of the partition spec.
+        existing, deleted: The numbers of files and rows that earlier commits added, and that the commit deletes.
+        min_sequence_number: The lowest of the existing files; None without any.
     """
 
     path: str
@@ -90,9 +94,12 @@ class WrittenManifest:
     file_count: int
     row_count: int
     partitions: tuple[PartitionFieldSummary, ...]
+    existing: tuple[int, int] = (0, 0)
+    deleted: tuple[int, int] = (0, 0)
+    min_sequence_number: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return JSON values for `from_json`."""
+        """Return JSON values for `from_json`, of a manifest that only adds files."""
         return {
             "path": self.path,
             "length_bytes": self.length_bytes,
@@ -127,6 +134,24 @@ def _as_bytes(text: str | None) -> bytes | None:
     return None if text is None else b64decode(text)
 
 
+class Entry(NamedTuple):
+    """An entry of a manifest that is copied to another manifest.
+
+    Attributes:
+        snapshot_id, sequence_number, file_sequence_number: Of the file, never inherited.
+        data_file: The encoded struct with everything else about the file, including its path.
+    """
+
+    is_deleted: bool
+    snapshot_id: int
+    sequence_number: int
+    file_sequence_number: int
+    path: str
+    row_count: int
+    size_bytes: int
+    data_file: bytes
+
+
 class ManifestWriter:
     """Writer of a sequence of manifests; a context manager, after which `manifests` has all of them.
 
@@ -145,6 +170,9 @@ class ManifestWriter:
             target_bytes: Size at which a manifest is complete.
         """
         self.manifests: list[WrittenManifest] = []
+        self._existing: tuple[int, int]
+        self._deleted: tuple[int, int]
+        self._min_sequence_number: int | None
         self._schema, self._spec = layout.schema, layout.spec
         self._prefix, self._target = path_prefix, target_bytes
         partition_type = layout.spec.partition_type(layout.schema)
@@ -152,7 +180,6 @@ class ManifestWriter:
         # Equal floating-point keys may differ in sign (zeros), so their records are not cached.
         self._caches_records = not any(str(field.field_type) in ("float", "double") for field in partition_type.fields)
         self._header = _header(layout)
-        self._keys = _Keys()
         self._formats = {file_format: _text(file_format.value.upper()) for file_format in FileFormat}
         self._begin()
 
@@ -173,36 +200,47 @@ class ManifestWriter:
         Args:
             partition: The result of `Layout.partition_record` for its partition's values.
         """
+        self.add_encoded(partition, file_format, file.path, facts.row_count, file.size_bytes, encode_metrics(facts))
+
+    def add_encoded(
+        self,
+        partition: tuple[Any, ...],
+        file_format: FileFormat,
+        path: str,
+        row_count: int,
+        size_bytes: int,
+        metrics: bytes,
+    ) -> None:
+        """Add a data file whose metrics were encoded before.
+
+        Args:
+            metrics: The result of `encode_metrics`, or `NO_METRICS`.
+        """
         record = self._records.get(partition)
         if record is None:
             record = self._record(partition)
-        keys = self._keys
-        lower, upper, nans, offsets = facts.lower_bounds, facts.upper_bounds, facts.nan_counts, facts.split_offsets
-        entry = b"".join(
-            (
-                _ADDED_BY_COMMIT,
-                _DATA,
-                _text(file.path),
-                self._formats[file_format],
-                record,
-                zigzag(facts.row_count),
-                zigzag(file.size_bytes),
-                _numbers(keys, facts.column_sizes),
-                _numbers(keys, facts.value_counts),
-                _numbers(keys, facts.null_counts),
-                _numbers(keys, nans) if nans else _NULL,
-                _bounds(keys, lower) if lower else _NULL,
-                _bounds(keys, upper) if upper else _NULL,
-                _NULL,
-                _offsets(offsets) if offsets else _NULL,
-                _NULL,
-                _NULL,
-            )
+        counts = zigzag(row_count), zigzag(size_bytes)
+        self._file_count += 1
+        self._row_count += row_count
+        self._append(
+            b"".join((_ADDED_BY_COMMIT, _DATA, _text(path), self._formats[file_format], record, *counts, metrics))
         )
+
+    def keep(self, entry: Entry) -> None:
+        """Copy the entry of a file that stays in the table; only for tables without partition fields."""
+        self._existing = self._existing[0] + 1, self._existing[1] + entry.row_count
+        lowest = self._min_sequence_number
+        self._min_sequence_number = entry.sequence_number if lowest is None else min(lowest, entry.sequence_number)
+        self._append(_EXISTING + _inherited(entry, entry.snapshot_id) + entry.data_file)
+
+    def delete(self, entry: Entry, snapshot_id: int) -> None:
+        """Copy the entry of a file that a snapshot deletes; only for tables without partition fields."""
+        self._deleted = self._deleted[0] + 1, self._deleted[1] + entry.row_count
+        self._append(_DELETED + _inherited(entry, snapshot_id) + entry.data_file)
+
+    def _append(self, entry: bytes) -> None:
         self._block.append(entry)
         self._block_bytes += len(entry)
-        self._file_count += 1
-        self._row_count += facts.row_count
         if self._block_bytes >= self._block_target:
             self._end_block()
             if self._length >= self._target:
@@ -213,6 +251,8 @@ class ManifestWriter:
         self._length = len(self._header)
         self._block: list[bytes] = []
         self._block_bytes = self._file_count = self._row_count = 0
+        self._existing = self._deleted = (0, 0)
+        self._min_sequence_number = None
         self._block_target = min(_BLOCK_BYTES, self._target)
         self._records: dict[tuple[Any, ...], bytes] = {}
         self._partitions: list[tuple[Any, ...]] = []
@@ -235,7 +275,7 @@ class ManifestWriter:
         self._block_bytes = 0
 
     def _complete(self) -> None:
-        if not self._file_count:
+        if not self._file_count + self._existing[0] + self._deleted[0]:
             return
         if self._block:
             self._end_block()
@@ -244,7 +284,8 @@ class ManifestWriter:
         Folder(folder).write_bytes(name, b"".join(self._parts))
         records = [Record(*partition) for partition in self._partitions]
         summaries = construct_partition_summaries(self._spec, self._schema, records)
-        self.manifests.append(WrittenManifest(path, self._length, self._file_count, self._row_count, tuple(summaries)))
+        counts = self._file_count, self._row_count, tuple(summaries), self._existing, self._deleted
+        self.manifests.append(WrittenManifest(path, self._length, *counts, self._min_sequence_number))
         self._begin()
 
 
@@ -260,6 +301,36 @@ class _Keys(dict[int, bytes]):
     def __missing__(self, field_id: int) -> bytes:
         encoded = self[field_id] = zigzag(field_id)
         return encoded
+
+
+_KEYS = _Keys()
+
+NO_METRICS = 10 * _NULL
+"""The encoded metrics of a file about which nothing else is known than its numbers of rows and bytes."""
+
+
+def encode_metrics(facts: FileFacts) -> bytes:
+    """Return the last fields of an entry: column sizes, counts, bounds and split offsets."""
+    lower, upper, nans, offsets = facts.lower_bounds, facts.upper_bounds, facts.nan_counts, facts.split_offsets
+    return b"".join(
+        (
+            _numbers(_KEYS, facts.column_sizes),
+            _numbers(_KEYS, facts.value_counts),
+            _numbers(_KEYS, facts.null_counts),
+            _numbers(_KEYS, nans) if nans else _NULL,
+            _bounds(_KEYS, lower) if lower else _NULL,
+            _bounds(_KEYS, upper) if upper else _NULL,
+            _NULL,
+            _offsets(offsets) if offsets else _NULL,
+            _NULL,
+            _NULL,
+        )
+    )
+
+
+def _inherited(entry: Entry, snapshot_id: int) -> bytes:
+    numbers = snapshot_id, entry.sequence_number, entry.file_sequence_number
+    return b"".join(_PRESENT + zigzag(number) for number in numbers)
 
 
 def _text(text: str) -> bytes:

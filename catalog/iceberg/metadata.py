@@ -45,8 +45,8 @@ NAME_MAPPING = "schema.name-mapping.default"
 FORMAT_VERSION: Final = 2
 
 _UNASSIGNED_SEQUENCE = -1
-_CODEC: Final = "deflate"
-_VERSION = re.compile(r"(\d+)-")
+CODEC: Final = "deflate"
+VERSION = re.compile(r"(\d+)-")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def write_table(
     io = file_io(target)
     schema, spec = layout.schema, layout.spec
     empty = TableMetadataV2(
-        **_dashed(
+        **dashed(
             location=location,
             last_updated_ms=now_ms(),
             # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
@@ -117,11 +117,9 @@ def write_table(
             "current_snapshot_id": snapshot.snapshot_id,
             "snapshots": [snapshot],
             "snapshot_log": [
-                SnapshotLogEntry(**_dashed(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms))
+                SnapshotLogEntry(**dashed(snapshot_id=snapshot.snapshot_id, timestamp_ms=snapshot.timestamp_ms))
             ],
-            "refs": {
-                MAIN_BRANCH: SnapshotRef(**_dashed(snapshot_id=snapshot.snapshot_id, type=SnapshotRefType.BRANCH))
-            },
+            "refs": {MAIN_BRANCH: SnapshotRef(**dashed(snapshot_id=snapshot.snapshot_id, type=SnapshotRefType.BRANCH))},
         }
     )
     ToOutputFile.table_metadata(metadata, io.new_output(target), overwrite=True)
@@ -155,7 +153,7 @@ def write_append(
     updates: tuple[TableUpdate, ...] = (
         AddSnapshotUpdate(snapshot=snapshot),
         SetSnapshotRefUpdate(
-            **_dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
+            **dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
         ),
     )
     if properties:
@@ -164,7 +162,7 @@ def write_append(
     # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
     last_id = max(after.last_column_id, highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")))
     after = after.model_copy(update={"last_column_id": last_id})
-    number = _VERSION.match(posixpath.basename(before))
+    number = VERSION.match(posixpath.basename(before))
     target = f"{folder}/{int(number[1]) + 1 if number else 0:05d}-{uuid4()}.metadata.json"
     ToOutputFile.table_metadata(after, io.new_output(target))
     return target
@@ -202,7 +200,7 @@ def _append_snapshot(
     snapshot_id = metadata.new_snapshot_id()
     sequence_number = metadata.next_sequence_number()
     path = f"{folder}/snap-{snapshot_id}-0-{uuid4()}.avro"
-    listed = [_manifest_file(manifest, metadata, snapshot_id) for manifest in manifests]
+    listed = [manifest_file(manifest, metadata, snapshot_id) for manifest in manifests]
     if parent is not None:
         listed += parent.manifests(io)
     with write_manifest_list(
@@ -211,12 +209,12 @@ def _append_snapshot(
         snapshot_id,
         None if parent is None else parent.snapshot_id,
         sequence_number,
-        _CODEC,
+        CODEC,
     ) as writer:
         if listed:
             writer.add_manifests(listed)
     return Snapshot(
-        **_dashed(
+        **dashed(
             snapshot_id=snapshot_id,
             parent_snapshot_id=None if parent is None else parent.snapshot_id,
             sequence_number=sequence_number,
@@ -245,26 +243,28 @@ def _summary(manifests: Iterable[WrittenManifest], added: AddedFiles, parent: Sn
     return update_snapshot_summaries(summary, previous)
 
 
-def _manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_id: int) -> ManifestFile:
+def manifest_file(written: WrittenManifest, metadata: TableMetadata, snapshot_id: int) -> ManifestFile:
+    """Return a new manifest as an entry of a snapshot's manifest list."""
+    lowest = written.min_sequence_number
     return ManifestFile.from_args(
         manifest_path=written.path,
         manifest_length=written.length_bytes,
         partition_spec_id=metadata.default_spec_id,
         content=ManifestContent.DATA,
         sequence_number=_UNASSIGNED_SEQUENCE,
-        min_sequence_number=_UNASSIGNED_SEQUENCE,
+        min_sequence_number=_UNASSIGNED_SEQUENCE if lowest is None else lowest,
         added_snapshot_id=snapshot_id,
         added_files_count=written.file_count,
-        existing_files_count=0,
-        deleted_files_count=0,
+        existing_files_count=written.existing[0],
+        deleted_files_count=written.deleted[0],
         added_rows_count=written.row_count,
-        existing_rows_count=0,
-        deleted_rows_count=0,
+        existing_rows_count=written.existing[1],
+        deleted_rows_count=written.deleted[1],
         partitions=list(written.partitions),
         key_metadata=None,
     )
 
 
-def _dashed(**values: Any) -> dict[str, Any]:
+def dashed(**values: Any) -> dict[str, Any]:
     """Return fields of Iceberg's JSON, given by their Python names."""
     return {name.replace("_", "-"): value for name, value in values.items()}

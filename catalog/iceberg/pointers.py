@@ -112,6 +112,22 @@ def move_pointer(connection: Connection, database: str, table: str, before: str,
     return moved.rowcount == 1
 
 
+def rename_pointer(connection: Connection, database: str, table: str, new_name: str) -> None:
+    """Rename an Iceberg table in its database.
+
+    Raises:
+        TableAlreadyExistsError: An Iceberg table or view has the new name.
+    """
+    renamed = update(IcebergTableRow).where(_is_table(), *_named(database, table)).values(table_name=new_name)
+    try:
+        connection.execute(renamed)
+    except IntegrityError:
+        raise TableAlreadyExistsError(
+            f"there is an Iceberg table or view {database}.{new_name} in the catalog; choose another name, or drop it "
+            "first"
+        ) from None
+
+
 def delete_pointer(connection: Connection, database: str, table: str, metadata_location: str | None = None) -> bool:
     """Delete the pointer of an Iceberg table and its shared locations; return whether it existed.
 

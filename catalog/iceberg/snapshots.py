@@ -1,0 +1,441 @@
+"""Writing of the metadata of tables that Calve places: definitions, and snapshots that add and remove data files.
+
+Nothing here makes a change visible: that happens when the metadata location is written to the catalog
+(`catalog.iceberg.pointers`). Source: the Iceberg table spec, version 2.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from uuid import uuid4
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestFile, write_manifest_list
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START
+from pyiceberg.serializers import ToOutputFile
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    AddSortOrderUpdate,
+    RemovePropertiesUpdate,
+    RemoveSnapshotsUpdate,
+    SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    update_table_metadata,
+)
+from pyiceberg.transforms import IdentityTransform
+
+from catalog.files.filesystem import Folder
+from catalog.iceberg.entries import names_any, read_entries
+from catalog.iceberg.layout import Layout, highest_mapped_id
+from catalog.iceberg.manifests import ManifestWriter, WrittenManifest
+from catalog.iceberg.metadata import (
+    CODEC,
+    FORMAT_VERSION,
+    NAME_MAPPING,
+    VERSION,
+    current_manifests,
+    dashed,
+    manifest_file,
+    read_metadata,
+)
+from catalog.iceberg.named_files import Expired, reading
+from catalog.iceberg.places import METADATA
+from catalog.iceberg.storage import file_io
+from catalog.model import FileFormat
+
+_MANIFEST_BYTES = 1 << 20
+"""Target size of manifests: a change rewrites those that have a removed file."""
+
+_MOST_MANIFESTS = 100
+"""Number of manifests from which small ones are merged. Source: Iceberg's `commit.manifest.min-count-to-merge`."""
+
+_NO_MERGING_FROM = _MANIFEST_BYTES // 2
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What the metadata of an unpartitioned table says, besides its snapshots.
+
+    Attributes:
+        location: Of the table; its metadata files are below it.
+        writer: Prefix of the random parts of their names.
+        sort_columns: Names of the columns by which engines sort new files.
+        properties: Table properties without the name mapping.
+    """
+
+    layout: Layout
+    location: str
+    writer: str
+    sort_columns: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A data file that a snapshot adds.
+
+    Attributes:
+        path: Complete.
+        metrics: Of `catalog.iceberg.manifests.encode_metrics`.
+    """
+
+    path: str
+    row_count: int
+    size_bytes: int
+    metrics: bytes
+
+
+@dataclass(frozen=True)
+class SnapshotChange:
+    """The files that a snapshot adds and removes.
+
+    Attributes:
+        at_ms: Its time by the catalog's clock, in milliseconds since 1970.
+        added: Parquet files.
+        removed: Complete paths of files of the table.
+        manifests: Further added files, whose manifests are written already (`write_manifests`).
+        manifested_bytes: The size of these files.
+        marks: Further entries of the snapshot's summary, for instance the operation.
+    """
+
+    at_ms: int
+    added: Iterable[AddedFile] = ()
+    removed: Collection[str] = ()
+    manifests: Sequence[WrittenManifest] = ()
+    manifested_bytes: int = 0
+    marks: Mapping[str, str] = field(default_factory=dict)
+
+
+class FilesChangedError(Exception):
+    """A file that a snapshot should remove is not in the table."""
+
+
+def write_next(before: str | None, definition: Definition, change: SnapshotChange | None = None) -> str:
+    """Write the metadata that follows a table's current ones, if anything changes; it is not visible yet.
+
+    Args:
+        before: The location of the current metadata; None for a new table.
+        definition: The complete definition; what differs from the current metadata is changed.
+        change: Of the files; None to add no snapshot.
+
+    Returns:
+        The location of the new metadata; `before` if nothing changed.
+
+    Raises:
+        FilesChangedError: A removed file is not in the table.
+        UnreadableFileError: The current metadata are damaged.
+        OSError: The file system refused.
+    """
+    metadata = _first_metadata(definition) if before is None else _known_metadata(before)
+    updates = list(_definition_updates(metadata, definition))
+    if before is not None and not updates and change is None:
+        return before
+    folder = f"{definition.location}/{METADATA}"
+    # Refuses locations of unknown kinds.
+    Folder(folder)
+    io = file_io(folder)
+    if change is not None:
+        schema_id = next(
+            (update.schema_id for update in updates if isinstance(update, SetCurrentSchemaUpdate)),
+            metadata.current_schema_id,
+        )
+        snapshot = _SnapshotWriter(io, metadata, definition, schema_id).write(change)
+        updates.append(AddSnapshotUpdate(snapshot=snapshot))
+        reference = dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
+        updates.append(SetSnapshotRefUpdate(**reference))
+    return _write(io, folder, before, metadata, updates, definition)
+
+
+def write_manifests(definition: Definition, files: Iterable[AddedFile]) -> tuple[list[WrittenManifest], int]:
+    """Write manifests of files that a later snapshot adds.
+
+    Returns:
+        The manifests, and the size of their files.
+    """
+    size_bytes = 0
+    prefix = f"{definition.location}/{METADATA}/{definition.writer}-{uuid4()}-m"
+    with ManifestWriter(definition.layout, prefix, _MANIFEST_BYTES) as writer:
+        for file in files:
+            size_bytes += file.size_bytes
+            _add(writer, file)
+    return writer.manifests, size_bytes
+
+
+def _add(writer: ManifestWriter, file: AddedFile) -> None:
+    writer.add_encoded((), FileFormat.PARQUET, file.path, file.row_count, file.size_bytes, file.metrics)
+
+
+def find_expired(location: str, cutoff_ms: int) -> Expired:
+    """Return what other metadata and snapshots have replaced before a time.
+
+    Snapshots stay that are current or have a reference.
+
+    Raises:
+        UnreadableFileError: The metadata are damaged.
+    """
+    metadata = _known_metadata(location)
+    changed_at = [*(entry.timestamp_ms for entry in metadata.metadata_log), metadata.last_updated_ms][1:]
+    log = zip(metadata.metadata_log, changed_at, strict=True)
+    files = frozenset(entry.metadata_file for entry, at_ms in log if at_ms <= cutoff_ms)
+    snapshot_ids = frozenset(_replaced_snapshots(metadata, cutoff_ms))
+    # Each write adds an entry to the log: to remove only one would never end.
+    return Expired(snapshot_ids, files) if snapshot_ids or len(files) > 1 else Expired()
+
+
+def write_expired(before: str, definition: Definition, expired: Expired) -> str:
+    """Write the metadata without expired snapshots and metadata, if there are any; it is not visible yet.
+
+    No file is deleted.
+
+    Returns:
+        The location of the new metadata; `before` if nothing is expired.
+
+    Raises:
+        UnreadableFileError: The metadata are damaged.
+        OSError: The file system refused.
+    """
+    if not expired:
+        return before
+    metadata = _known_metadata(before)
+    folder = f"{definition.location}/{METADATA}"
+    removal = RemoveSnapshotsUpdate(**dashed(snapshot_ids=sorted(expired.snapshot_ids)))
+    updates: list[TableUpdate] = [removal] if expired.snapshot_ids else []
+    log = [entry for entry in metadata.metadata_log if entry.metadata_file not in expired.metadata_files]
+    kept = metadata.model_copy(update={"metadata_log": log})
+    return _write(file_io(folder), folder, before, kept, updates, definition)
+
+
+def _replaced_snapshots(metadata: TableMetadata, cutoff_ms: int) -> list[int]:
+    kept = {reference.snapshot_id for reference in metadata.refs.values()}
+    log = sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms)
+    replaced_at = {entry.snapshot_id: later.timestamp_ms for entry, later in pairwise(log)}
+    ids = {snapshot.snapshot_id for snapshot in metadata.snapshots} - kept
+    return sorted(number for number in ids if replaced_at.get(number, 0) <= cutoff_ms)
+
+
+def _write(
+    io: FileIO,
+    folder: str,
+    before: str | None,
+    metadata: TableMetadata,
+    updates: list[TableUpdate],
+    definition: Definition,
+) -> str:
+    after = update_table_metadata(metadata, tuple(updates), metadata_location=before) if updates else metadata
+    # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
+    last_id = max(
+        after.last_column_id,
+        definition.layout.schema.highest_field_id,
+        highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")),
+    )
+    after = after.model_copy(update={"last_column_id": last_id})
+    number = None if before is None else VERSION.match(posixpath.basename(before))
+    target = f"{folder}/{int(number[1]) + 1 if number else 0:05d}-{definition.writer}-{uuid4()}.metadata.json"
+    ToOutputFile.table_metadata(after, io.new_output(target))
+    return target
+
+
+def _first_metadata(definition: Definition) -> TableMetadata:
+    schema, spec = definition.layout.schema, definition.layout.spec
+    return TableMetadataV2(
+        **dashed(
+            location=definition.location,
+            last_column_id=schema.highest_field_id,
+            schemas=[schema],
+            current_schema_id=schema.schema_id,
+            partition_specs=[spec],
+            default_spec_id=spec.spec_id,
+            last_partition_id=PARTITION_FIELD_ID_START - 1,
+            sort_orders=[UNSORTED_SORT_ORDER],
+            default_sort_order_id=UNSORTED_SORT_ORDER.order_id,
+            table_uuid=uuid4(),
+        )
+    )
+
+
+def _definition_updates(metadata: TableMetadata, definition: Definition) -> Iterator[TableUpdate]:
+    if metadata.location != definition.location:
+        yield SetLocationUpdate(location=definition.location)
+    schema = definition.layout.schema
+    if metadata.schema().as_struct() != schema.as_struct():
+        known = next((old for old in metadata.schemas if old.as_struct() == schema.as_struct()), None)
+        if known is None:
+            known = schema.model_copy(update={"schema_id": max(old.schema_id for old in metadata.schemas) + 1})
+            yield AddSchemaUpdate(schema=known)
+        yield SetCurrentSchemaUpdate(**dashed(schema_id=known.schema_id))
+    yield from _sort_order_updates(metadata, definition)
+    properties = {**definition.properties, NAME_MAPPING: definition.layout.name_mapping()}
+    if changed := dict(properties.items() - metadata.properties.items()):
+        yield SetPropertiesUpdate(updates=changed)
+    if removed := sorted(metadata.properties.keys() - properties.keys()):
+        yield RemovePropertiesUpdate(removals=removed)
+
+
+def _sort_order_updates(metadata: TableMetadata, definition: Definition) -> Iterator[TableUpdate]:
+    ids = {column.name: column.field_id for column in definition.layout.schema.fields}
+    # Source: Spark sorts nulls first in ascending order.
+    fields = [
+        SortField(source_id=ids[name], transform=IdentityTransform(), null_order=NullOrder.NULLS_FIRST)
+        for name in definition.sort_columns
+    ]
+    current = metadata.sort_order()
+    if list(current.fields) == fields:
+        return
+    known = next((order for order in metadata.sort_orders if list(order.fields) == fields), None)
+    if known is None:
+        known = SortOrder(*fields, order_id=max(order.order_id for order in metadata.sort_orders) + 1)
+        yield AddSortOrderUpdate(**dashed(sort_order=known))
+    yield SetDefaultSortOrderUpdate(**dashed(sort_order_id=known.order_id))
+
+
+class _SnapshotWriter:
+    """Writes one snapshot: its new manifests, and its manifest list."""
+
+    def __init__(self, io: FileIO, metadata: TableMetadata, definition: Definition, schema_id: int) -> None:
+        self._io = io
+        self._metadata = metadata
+        self._layout = definition.layout
+        self._folder = f"{definition.location}/{METADATA}"
+        self._schema_id = schema_id
+        self._id = metadata.new_snapshot_id()
+        self._name = f"{definition.writer}-{uuid4()}"
+        self._added_bytes = self._removed_bytes = 0
+
+    def write(self, change: SnapshotChange) -> Snapshot:
+        parent = self._metadata.current_snapshot()
+        parent_id = None if parent is None else parent.snapshot_id
+        with reading("" if parent is None else parent.manifest_list):
+            before = [manifest for manifest in current_manifests(self._metadata) if _has_live_files(manifest)]
+        with ManifestWriter(self._layout, f"{self._folder}/{self._name}-m", _MANIFEST_BYTES) as writer:
+            for file in change.added:
+                self._added_bytes += file.size_bytes
+                _add(writer, file)
+            kept = self._without(before, set(change.removed), writer)
+            kept = self._merged(kept, writer)
+        written = [*change.manifests, *writer.manifests]
+        self._added_bytes += change.manifested_bytes
+        sequence_number = self._metadata.next_sequence_number()
+        path = f"{self._folder}/snap-{self._id}-0-{self._name}.avro"
+        with write_manifest_list(
+            FORMAT_VERSION, self._io.new_output(path), self._id, parent_id, sequence_number, CODEC
+        ) as lists:
+            lists.add_manifests([*(manifest_file(new, self._metadata, self._id) for new in written), *kept])
+        return Snapshot(
+            **dashed(
+                snapshot_id=self._id,
+                parent_snapshot_id=parent_id,
+                sequence_number=sequence_number,
+                timestamp_ms=max(change.at_ms, self._metadata.last_updated_ms),
+                manifest_list=path,
+                schema_id=self._schema_id,
+                summary=self._summary(written, change, parent),
+            )
+        )
+
+    def _without(
+        self, manifests: Iterable[ManifestFile], removed: set[str], writer: ManifestWriter
+    ) -> list[ManifestFile]:
+        """Return the manifests that have no removed file, and copy the entries of the others."""
+        if not removed:
+            return list(manifests)
+        kept, missing = [], set(removed)
+        # One name for the files of each folder, so that the bytes of manifests are searched for few of them.
+        folders = {posixpath.dirname(path).encode() for path in removed}
+        for manifest in manifests:
+            with reading(manifest.manifest_path):
+                content = _read(manifest.manifest_path)
+                entries = list(read_entries(manifest, content)) if names_any(content, folders) else []
+            if not any(entry.path in removed and not entry.is_deleted for entry in entries):
+                kept.append(manifest)
+                continue
+            for entry in entries:
+                if entry.is_deleted:
+                    continue
+                if entry.path in removed:
+                    missing.discard(entry.path)
+                    self._removed_bytes += entry.size_bytes
+                    writer.delete(entry, self._id)
+                else:
+                    writer.keep(entry)
+        if missing:
+            raise FilesChangedError(f"{min(missing)} is not a file of the table")
+        return kept
+
+    def _merged(self, manifests: list[ManifestFile], writer: ManifestWriter) -> list[ManifestFile]:
+        """Return large manifests, and copy the entries of small ones, if there are many manifests."""
+        if len(manifests) < _MOST_MANIFESTS:
+            return manifests
+        kept = [manifest for manifest in manifests if manifest.manifest_length >= _NO_MERGING_FROM]
+        for manifest in manifests:
+            if manifest.manifest_length < _NO_MERGING_FROM:
+                with reading(manifest.manifest_path):
+                    entries = list(read_entries(manifest, _read(manifest.manifest_path)))
+                for entry in entries:
+                    if not entry.is_deleted:
+                        writer.keep(entry)
+        return kept
+
+    def _summary(self, written: Iterable[WrittenManifest], change: SnapshotChange, parent: Snapshot | None) -> Summary:
+        """Return the summary; the operation follows from the numbers of added and removed rows."""
+        added_files, added_rows, removed_files, removed_rows = (
+            sum(counts)
+            for counts in zip(
+                (0, 0, 0, 0), *((new.file_count, new.row_count, *new.deleted) for new in written), strict=True
+            )
+        )
+        if not removed_files:
+            operation = Operation.APPEND if added_files else Operation.REPLACE
+        elif added_rows == removed_rows:
+            operation = Operation.REPLACE
+        else:
+            operation = Operation.OVERWRITE if added_files else Operation.DELETE
+        figures = {
+            "added-data-files": added_files,
+            "added-records": added_rows,
+            "added-files-size": self._added_bytes,
+            "deleted-data-files": removed_files,
+            "deleted-records": removed_rows,
+            "removed-files-size": self._removed_bytes,
+        }
+        before = {} if parent is None or parent.summary is None else parent.summary.additional_properties
+        totals = {
+            "total-data-files": added_files - removed_files,
+            "total-records": added_rows - removed_rows,
+            "total-files-size": self._added_bytes - self._removed_bytes,
+            "total-delete-files": 0,
+            "total-position-deletes": 0,
+            "total-equality-deletes": 0,
+        }
+        return Summary(
+            operation,
+            **{name: str(number) for name, number in figures.items() if number},
+            **{name: str(int(before.get(name, 0)) + number) for name, number in totals.items()},
+            **change.marks,
+        )
+
+
+def _known_metadata(location: str) -> TableMetadata:
+    with reading(location):
+        return read_metadata(location)
+
+
+def _has_live_files(manifest: ManifestFile) -> bool:
+    return bool((manifest.added_files_count or 0) + (manifest.existing_files_count or 0))
+
+
+def _read(path: str) -> bytes:
+    folder, _, name = path.rpartition("/")
+    with Folder(folder).open(name) as file:
+        return bytes(file.read())
