@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -594,7 +595,7 @@ def test_an_import_that_is_killed_ends_the_same_when_it_is_run_again(
     import_all(catalog, sales)
     sales.add_partitions("sales", "orders", (partition("2024-02-02", n) for n in range(20)))
     sales.client.delete_partition(DatabaseName="sales", TableName="orders", PartitionValues=["2024-01-01", "3"])
-    arguments = (catalog_url, sales.source(), TABLE, "run", point)
+    arguments = (catalog_url, sales.source(), TABLE, "run", point, dict(os.environ))
     process = context.Process(target=killed_imports.import_table, args=arguments)
     process.start()
     process.join(300)
