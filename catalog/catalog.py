@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Connection
 
 from catalog.datafiles.committing import Committer
+from catalog.datafiles.conversion import publish_earlier, unpublished_tables
 from catalog.datafiles.partitions import SchemePartition, scheme_partitions
 from catalog.datafiles.pruning import FileScan, scan_files
+from catalog.datafiles.publishing import delete_metadata, publish, publish_altered
 from catalog.errors import (
     InvalidSchemeError,
     TableAlreadyExistsError,
@@ -277,7 +279,9 @@ class Catalog:
             )
             for definition in indexes:
                 create_index(connection, table, definition)
-        return table
+            if scheme is not None:
+                publish(connection, table)
+        return table if scheme is None else self.get_table(table.full_name)
 
     def create_view(
         self,
@@ -402,6 +406,10 @@ class Catalog:
         with self.storage.write() as connection:
             table = self._definitions.lock_table(connection, name, exclusive=True)
             new_name = alter_table(connection, self._definitions, table, change)
+            if table.scheme is not None:
+                publish_altered(
+                    connection, table, self._definitions.get_table(f"{table.database}.{new_name}", connection)
+                )
         return self.get_table(f"{table.database}.{new_name}")
 
     def drop_table(self, name: str, *, purge: bool = False, confirmation: Confirmation | None = None) -> OthersFiles:
@@ -441,10 +449,13 @@ class Catalog:
                 if confirmation is not None:
                     confirmation.drop_table(table)
             with_files = purge and table.kind is TableKind.MANAGED
+            is_empty = table.published_location is not None and not self._definitions.has_partitions(connection, table)
             operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
-            if table.is_iceberg:
+            if table.is_iceberg or table.published_location is not None:
                 delete_pointer(connection, table.database, table.name)
         reached(Point.COMMITTED)
+        if is_empty and not with_files:
+            delete_metadata(table)
         if operation_id is None:
             return OthersFiles()
         return finish_drop(self.storage, self.operations, self.operations.get(operation_id))
@@ -469,6 +480,32 @@ class Catalog:
             InvalidRequestError: The grace period is negative.
         """
         return self.maintenance.vacuum(table, grace=grace, dry_run=dry_run)
+
+    def unpublished_tables(self) -> dict[str, int]:
+        """Return the tables of earlier versions that other engines do not see yet: `database.name` → number of files.
+
+        They have a partition scheme; `publish_table` makes them Iceberg tables, too.
+        """
+        with self.storage.read() as connection:
+            return unpublished_tables(connection)
+
+    def publish_table(self, name: str) -> int:
+        """Publish a table of an earlier version as an Iceberg table, without writing a data file; safe to repeat.
+
+        Returns:
+            The number of its files.
+
+        Raises:
+            TableNotFoundError: It does not exist.
+            InvalidSchemeError: It has no partition scheme.
+            UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns; Calve still reads and writes
+                the table.
+            TableAlreadyExistsError: There is an Iceberg table or view of this name.
+            StorageError: A data file cannot be read, or the metadata cannot be written.
+        """
+        with self.storage.read() as connection:
+            self._with_scheme(connection, name)
+        return publish_earlier(self.storage, self._definitions, name)
 
     def finish_drops(self) -> int:
         """Finish interrupted drops of tables; return their number.

@@ -15,11 +15,15 @@ import click
 from catalog.catalog import Catalog
 from catalog.cli.reporting import ReportingGroup
 from catalog.cli.statements import sql
-from catalog.errors import FilesNotDeletedError, VerificationFailedError
+from catalog.datafiles.conversion import unpublished_tables
+from catalog.errors import CatalogError, FilesNotDeletedError, VerificationFailedError
 from catalog.model import IndexState, PartitionState, Table
 from catalog.operations.records import UNFINISHED, Operation
 from catalog.settings.fields import hours
 from catalog.settings.places import allow_everything_by_default
+from catalog.storage import Storage
+from catalog.storage.engine import catalog_url
+from catalog.storage.upgrade import newest_revision, read_revision
 from catalog.storage.urls import shown_url
 
 
@@ -56,10 +60,47 @@ main.add_command(sql)
 
 
 @main.command()
-def init() -> None:
-    """Create or upgrade the catalog's schema. Safe to repeat."""
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+def init(dry_run: bool) -> None:
+    """Create or upgrade the catalog's schema. Safe to repeat.
+
+    Tables with a partition scheme that an earlier version has created become Iceberg tables, too, one after the other.
+    No data file is written.
+    """
+    if dry_run:
+        _plan_init()
+        return
+    problems = []
     with Catalog.initialise() as catalog:
+        for name, files in catalog.unpublished_tables().items():
+            try:
+                catalog.publish_table(name)
+                click.echo(f"{name}: other engines can read it as an Iceberg table now ({files:,} files).")
+            except CatalogError as error:
+                problems.append(f"{name}: other engines cannot read it, and nothing else has changed: {error}")
         click.echo(f"The catalog {shown_url(catalog.storage.url)} is ready.")
+    if problems:
+        raise CatalogError("\n".join(problems))
+
+
+def _plan_init() -> None:
+    storage = Storage(catalog_url())
+    try:
+        revision = read_revision(storage)
+        newest = newest_revision()
+        if revision is None:
+            click.echo(f"{shown_url(storage.url)} would get the schema of revision {newest}.")
+            return
+        if revision != newest:
+            click.echo(f"The schema would be upgraded from revision {revision} to {newest}.")
+        with storage.read() as connection:
+            tables = unpublished_tables(connection)
+        for name, files in tables.items():
+            click.echo(f"{name} would become an Iceberg table, too ({files:,} files).")
+        if revision == newest and not tables:
+            click.echo("There is nothing to do.")
+    finally:
+        storage.close()
 
 
 @main.command()

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, update
 
 from catalog.datafiles.files import Total, insert_files, relabel_files, retire_files
 from catalog.datafiles.manifest import read_manifest
+from catalog.datafiles.publishing import FileSwap, publish
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
-from catalog.operations.records import OperationState
+from catalog.operations.records import Operation, OperationState
 from catalog.schemes.model import Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import TableRow
 from catalog.tables.definitions import Definitions
+
+OPERATION_MARK = "calve.operation"
+"""The entry of a snapshot's summary with the id of the operation that made it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Committer:
             if change.folder is not None:
                 require_own(self._storage, operation, change.folder)
             table = self._definitions.lock_table(connection, operation.table, exclusive=True)
-            written = self._change(connection, table, change, operation.number)
+            written = self._change(connection, table, change, operation)
             full_report = {
                 **(report(connection, table) if callable(report) else report),
                 "files_written": written.file_count,
@@ -95,26 +99,34 @@ class Committer:
         return full_report
 
     @staticmethod
-    def _change(connection: Connection, table: Table, change: FileChange, operation_number: int) -> Total:
-        retired = list(change.retired)
+    def _change(connection: Connection, table: Table, change: FileChange, operation: Operation) -> Total:
+        retired, removed = list(change.retired), []
         is_as_expected = (
             table.scheme == change.before
             and (change.still_fits is None or change.still_fits(connection, table))
             and relabel_files(connection, table, change.relabelled) == len(change.relabelled)
-            and retire_files(connection, table, retired) == len(retired)
         )
-        if not is_as_expected:
+        if is_as_expected:
+            removed = retire_files(connection, table, retired)
+        if not is_as_expected or len(removed) != len(retired):
             raise PlanConflictError(
                 f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "
                 "changed. Make a new plan"
             )
         written = Total()
         if change.folder is not None:
-            written = insert_files(connection, table, read_manifest(table, change.folder), operation_number)
+            written = insert_files(connection, table, read_manifest(table, change.folder), operation.number)
         if change.row_count is not None and written.row_count != change.row_count:
             raise VerificationFailedError(
                 f"table {table.full_name}: {change.row_count:,} rows were read, but {written.row_count:,} rows were "
                 "written; nothing was changed. Run the operation again"
             )
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
+        swap = None
+        if written.file_count or removed or change.relabelled or change.after != change.before:
+            added = () if change.folder is None else read_manifest(table, change.folder)
+            swap = FileSwap(added, removed=removed, marks={OPERATION_MARK: operation.id})
+        if table.published_location is not None:
+            # Tables of earlier versions are published by `calve init`.
+            publish(connection, replace(table, scheme=change.after), swap)
         return written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +84,8 @@ class NewFile:
         path: The path relative to the table's location.
         statistics: Statistics of the partition column and the sort columns, by name; a missing column may have any
             values.
+        metrics: All columns' metrics for Iceberg's manifests (`catalog.iceberg.manifests.encode_metrics`); None if
+            unknown.
     """
 
     partition_id: int
@@ -90,10 +93,12 @@ class NewFile:
     row_count: int
     size_bytes: int
     statistics: Mapping[str, ColumnStatistics]
+    metrics: bytes | None = None
 
     def as_json(self) -> list[Any]:
         """Return the file as JSON values."""
-        return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics)]
+        metrics = None if self.metrics is None else b64encode(self.metrics).decode()
+        return [self.partition_id, self.path, self.row_count, self.size_bytes, _plain(self.statistics), metrics]
 
     @classmethod
     def from_json(cls, stored: Sequence[Any]) -> NewFile:
@@ -102,9 +107,9 @@ class NewFile:
         Raises:
             ValueError: The values do not describe a file.
         """
-        partition_id, path, row_count, size_bytes, statistics = stored
+        partition_id, path, row_count, size_bytes, statistics, metrics = stored
         known = {name: ColumnStatistics.from_json(fields) for name, fields in statistics.items()}
-        return cls(partition_id, path, row_count, size_bytes, known)
+        return cls(partition_id, path, row_count, size_bytes, known, None if metrics is None else b64decode(metrics))
 
 
 def _plain(statistics: Mapping[str, ColumnStatistics]) -> dict[str, list[Any]]:
@@ -249,16 +254,16 @@ def relabel_files(connection: Connection, table: Table, partition_of: Mapping[in
     return changed
 
 
-def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> int:
-    """Remove files from a table, but keep them on disk for running readers until vacuum; return their number."""
-    retired = 0
+def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> list[str]:
+    """Remove files from a table, but keep them on disk for running readers until vacuum; return their paths."""
+    retired: list[str] = []
     for chunk in batched(sorted(file_ids)):
         rows = connection.execute(
             delete(DataFileRow)
             .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
             .returning(DataFileRow.path, DataFileRow.size_bytes)
         ).all()
-        retired += len(rows)
+        retired += [row.path for row in rows]
         if rows:
             connection.execute(
                 insert(RetiredFileRow).values(retired_at_ms=CurrentMs()),

@@ -9,13 +9,14 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor, construct_reader
-from pyiceberg.exceptions import ResolveError
+from pyiceberg.exceptions import ResolveError, ValidationError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import IcebergType, IntegerType, NestedField, StringType, StructType
@@ -35,7 +36,7 @@ _MANIFEST = Schema(
 )
 _FAILURES = (
     *(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, EOFError, RecursionError),
-    *(ResolveError, NotImplementedError, MemoryError, OverflowError, zlib.error),
+    *(ResolveError, ValidationError, NotImplementedError, MemoryError, OverflowError, zlib.error),
 )
 """Errors of readers for missing or truncated files, or files of another format."""
 
@@ -47,6 +48,36 @@ class UnreadableFileError(Exception):
         """Keep the file's path and the reader's message."""
         super().__init__(path, reason)
         self.path, self.reason = path, reason
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Translate the errors of a metadata file's reader.
+
+    Raises:
+        UnreadableFileError: The file is missing, truncated, or of another format.
+    """
+    try:
+        yield
+    except _FAILURES as error:
+        raise UnreadableFileError(path, f"{type(error).__name__}: {error}".splitlines()[0]) from error
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What a table's metadata refer to, but not for long.
+
+    Attributes:
+        snapshot_ids: Snapshots to remove.
+        metadata_files: Earlier metadata files to forget.
+    """
+
+    snapshot_ids: frozenset[int] = frozenset()
+    metadata_files: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything."""
+        return bool(self.snapshot_ids or self.metadata_files)
 
 
 @dataclass
@@ -66,8 +97,11 @@ def home(metadata_location: str) -> str:
     return folder
 
 
-def metadata_paths(pointer: Pointer) -> Iterator[str]:
+def metadata_paths(pointer: Pointer, expired: Expired = Expired()) -> Iterator[str]:
     """Yield the files that a table's metadata references, except data files and delete files.
+
+    Args:
+        expired: References that do not count.
 
     Raises:
         UnreadableFileError: A metadata file or a manifest list cannot be read.
@@ -75,7 +109,7 @@ def metadata_paths(pointer: Pointer) -> Iterator[str]:
     yield pointer.location
     if pointer.previous is not None:
         yield pointer.previous
-    contents = _read_contents(pointer.location)
+    contents = _read_contents(pointer.location, expired)
     yield from contents.files
     yield from contents.manifest_lists
     yield from _manifests(contents, file_io(pointer.location))
@@ -145,14 +179,17 @@ class _Accessor(SchemaPartnerAccessor):
         return None if partner_map is None else super().map_value_partner(partner_map)
 
 
-def _read_contents(location: str) -> _Contents:
+def _read_contents(location: str, expired: Expired = Expired()) -> _Contents:
     try:
         document = _read_document(location)
         contents = _Contents()
-        contents.files += [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
+        log = [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
+        contents.files += [file for file in log if file not in expired.metadata_files]
         for name in ("statistics", "partition-statistics"):
             contents.files += [entry["statistics-path"] for entry in document.get(name) or ()]
         for snapshot in document.get("snapshots") or ():
+            if snapshot.get("snapshot-id") in expired.snapshot_ids:
+                continue
             if "manifest-list" in snapshot:
                 contents.manifest_lists.append(snapshot["manifest-list"])
             else:

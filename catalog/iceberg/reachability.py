@@ -56,11 +56,14 @@ class Reachability:
         self._index: dict[str, set[Pointer]] | None = None
         self._unreadable: dict[Pointer, Unreadable] = {}
 
-    def reached(self, paths: Iterable[str], spared: Iterable[str] = ()) -> dict[str, str]:
+    def reached(
+        self, paths: Iterable[str], spared: Iterable[str] = (), *, besides: Collection[str] = ()
+    ) -> dict[str, str]:
         """Return the given files and folders that are referenced, or contain referenced files → a table that does.
 
         Args:
             spared: Folders inside the given ones that are ignored, because nothing in them will be deleted.
+            besides: Tables whose references do not count, `database.name`: the catalog knows their files.
 
         Raises:
             UnreadableMetadataError: Metadata of a table that may reference them cannot be read.
@@ -71,14 +74,14 @@ class Reachability:
         question = _Question(keys, map(reach_key, spared))
         # Usually the queried metadata files are all referenced by their own table's metadata.
         around = {folder for key in keys for folder in folders_above(key)}
-        near = [pointer for pointer in self._pointers if home(pointer.location) in around]
+        near = [pointer for pointer in self._others(besides) if home(pointer.location) in around]
         self._ask(near, question, metadata_paths)
         if question.rest:
-            candidates = self._candidates(question.rest)
+            candidates = [pointer for pointer in self._candidates(question.rest) if pointer.full_name not in besides]
             self._ask(candidates, question, metadata_paths)
             self._ask(candidates, question, data_paths)
         if question.rest:
-            self._refuse_unreadable(question.rest)
+            self._refuse_unreadable(question.rest, besides)
         return {path: table for key, table in question.reached.items() for path in keys[key]}
 
     @property
@@ -124,8 +127,13 @@ class Reachability:
             except UnreadableFileError as error:
                 self._unreadable[pointer] = self._describe(pointer, error)
 
-    def _refuse_unreadable(self, keys: Collection[str]) -> None:
-        for unreadable in self._unreadable.values():
+    def _others(self, besides: Collection[str]) -> list[Pointer]:
+        return [pointer for pointer in self._pointers if pointer.full_name not in besides]
+
+    def _refuse_unreadable(self, keys: Collection[str], besides: Collection[str]) -> None:
+        for pointer, unreadable in self._unreadable.items():
+            if pointer.full_name in besides:
+                continue
             for key in keys:
                 if any(overlap(key, root) for root in unreadable.roots):
                     raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)

@@ -14,6 +14,7 @@ from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_m
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
 from catalog.maintenance.retired import delete_retired_files, retired_folders
+from catalog.maintenance.snapshots import expire_table
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
 from catalog.operations.journal import Operations
@@ -53,10 +54,20 @@ class Maintenance:
             tables = [candidate for candidate in self._definitions.list_tables() if not candidate.is_view]
         else:
             tables = [chosen]
+        self._expire_snapshots(tables, cutoff_ms, tally, dry_run)
         reachability = self._reachability(tables)
         delete_retired_files(self._storage, reachability, chosen, cutoff_ms, tally, is_dry_run=dry_run)
         cleaned = sum(self._vacuum_location(other, reachability, cutoff_ms, tally, dry_run) for other in tables)
         return VacuumReport(dry_run, tally.tables, tuple(purged), cleaned, tuple(tally.problems))
+
+    def _expire_snapshots(self, tables: Iterable[Table], cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
+        for table in tables:
+            if table.scheme is None:
+                continue
+            try:
+                expire_table(self._storage, self._definitions, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+            except (OSError, ValueError, CatalogError) as error:
+                tally.problems.append(f"{table.full_name}: its snapshots could not be expired: {error}")
 
     def _reachability(self, tables: Iterable[Table]) -> Reachability:
         # Imported late: importing PyIceberg takes longer than answering a statement.

@@ -31,12 +31,13 @@ from catalog.files.locations import comparable
 from catalog.maintenance.judging import Verdict, Writer, committed_operations, judge, read_writers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
+from catalog.model.identifiers import TableName
 from catalog.operations.attempts import AttemptName, attempts_among
 from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import DataFileRow, RetiredFileRow, TableRow
+from catalog.storage.schema import DatabaseRow, DataFileRow, RetiredFileRow, TableRow
 from catalog.tables.neighbours import neighbours
 
 if TYPE_CHECKING:
@@ -54,13 +55,14 @@ class Place:
     """The location of a table, which in rare cases several tables share.
 
     Attributes:
-        table_ids: The ids of the tables.
+        table_ids, names: The ids and names of the tables.
         spellings: The possible spellings of the location.
         created_at_ms: The creation time of the newest of the tables.
     """
 
     table: Table
     table_ids: tuple[int, ...]
+    names: tuple[str, ...]
     spellings: tuple[str, ...]
     created_at_ms: int
 
@@ -136,13 +138,17 @@ def delete_orphans(
 
 def _place(connection: Connection, table: Table) -> Place:
     location = comparable(table.location)
-    query = select(TableRow.id, TableRow.location, TableRow.created_at_ms)
+    query = select(
+        TableRow.id, DatabaseRow.name.label("database"), TableRow.name, TableRow.location, TableRow.created_at_ms
+    )
+    query = query.join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     rows = [row for row in connection.execute(query) if comparable(row.location) == location]
     spellings = {table.location, location, *(row.location for row in rows)}
     if location.startswith("/"):
         spellings |= {f"file:{location}", f"file://{location}"}
     created_at_ms = max((row.created_at_ms for row in rows), default=0)
-    return Place(table, tuple(row.id for row in rows), tuple(sorted(spellings)), created_at_ms)
+    names = tuple(str(TableName(row.database, row.name)) for row in rows)
+    return Place(table, tuple(row.id for row in rows), names, tuple(sorted(spellings)), created_at_ms)
 
 
 def _folders(connection: Connection, place: Place, names: Sequence[AttemptName]) -> list[AttemptFolder]:
@@ -219,7 +225,10 @@ class _OrphanDeletion:
         """Return the folders, among some, that contain files of an Iceberg table."""
         root = self._place.table.location
         paths = {f"{root}/{name}": name for name in names}
-        return {paths[path] for path in self._reachability.reached(paths)} if paths else set()
+        if not paths:
+            return set()
+        reached = self._reachability.reached(paths, besides=self._place.names)
+        return {paths[path] for path in reached}
 
     def _delete(self, folder: AttemptFolder, cleared: _Cleared) -> None:
         files = self._location.all_files(folder.name)

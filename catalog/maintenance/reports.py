@@ -15,6 +15,7 @@ class TableVacuum:
         table: `database.name` at the time when its files were retired.
         retired_files, retired_bytes: Files that were replaced, or dropped with their partitions.
         orphan_files, orphan_bytes: Files that no table knows: of attempts that did not commit, and manifests.
+        metadata_files, metadata_bytes: Iceberg's metadata of expired snapshots and of changes that did not commit.
         staging_folders: Folders of loads that failed, or were interrupted after their commit.
     """
 
@@ -23,6 +24,8 @@ class TableVacuum:
     retired_bytes: int = 0
     orphan_files: int = 0
     orphan_bytes: int = 0
+    metadata_files: int = 0
+    metadata_bytes: int = 0
     staging_folders: int = 0
 
     def __add__(self, other: TableVacuum) -> TableVacuum:
@@ -78,6 +81,8 @@ class VacuumReport:
             facts = [
                 f"{table.retired_files:,} replaced file(s), {table.retired_bytes:,} bytes" * bool(table.retired_files),
                 f"{table.orphan_files:,} orphan(s), {table.orphan_bytes:,} bytes" * bool(table.orphan_files),
+                f"{table.metadata_files:,} metadata file(s), {table.metadata_bytes:,} bytes"
+                * bool(table.metadata_files),
                 f"{table.staging_folders:,} staging folder(s)" * bool(table.staging_folders),
             ]
             yield f"{table.table}: {done}: {'; '.join(fact for fact in facts if fact)}"

@@ -53,15 +53,16 @@ def refuse_table(connection: Connection, table: Table, *, or_target: bool = True
     name = table.full_name
     if table.is_iceberg:
         raise AlreadyIcebergError(f"table {name} is an Iceberg table already (metadata: {table.metadata_location})")
+    if table.scheme is not None:
+        raise UnsupportedChangeError(
+            f"table {name} has a partition scheme ({table.scheme.type} on {table.scheme.column}): other engines read "
+            "it as an Iceberg table already, and only Calve changes it. For one that others change, copy its rows "
+            f"into a table with partition keys: INSERT INTO … SELECT * FROM {name}"
+        )
     if or_target and (metadata_location := find_pointer(connection, table.database, table.name)):
         raise AlreadyIcebergError(
             f"the catalog already has an Iceberg table {name} (metadata: {metadata_location}) besides the Hive table "
             "of that name; rename one of them, or drop the one that you do not need"
-        )
-    if table.scheme is not None:
-        raise UnsupportedChangeError(
-            f"table {name} has a partition scheme ({table.scheme.type} on {table.scheme.column}), which Iceberg does "
-            f"not support; copy its rows into a table with partition keys first: INSERT INTO … SELECT * FROM {name}"
         )
     _refuse_foreign(table)
     _refuse_positional(table.properties, f"table {name}")

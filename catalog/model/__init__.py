@@ -169,6 +169,8 @@ class Table:
         table_type: ICEBERG when Iceberg's metadata define the table; the other attributes then describe the former Hive
             table.
         metadata_location: The metadata file of an Iceberg table when it was read; None for other tables.
+        published_location: The metadata file with which other engines read a table with a partition scheme, when it was
+            read; None for other tables, and for those that `calve init` has still to publish.
         dropped_columns: Former columns, which data files may still contain.
         last_column_id: The highest column id ever assigned in the table.
     """
@@ -189,6 +191,7 @@ class Table:
     buckets: Buckets | None = None
     table_type: TableType = TableType.HIVE
     metadata_location: str | None = field(default=None, compare=False)
+    published_location: str | None = field(default=None, compare=False)
     dropped_columns: tuple[Column, ...] = field(default=(), compare=False)
     last_column_id: int = field(default=0, compare=False)
 

@@ -89,11 +89,15 @@ class Storage:
         Raises:
             CatalogUnavailableError: There is no such file.
         """
-        if (file := self._file()) is not None and not file.exists():
+        if not self.has_file():
             raise CatalogUnavailableError(
                 f"there is no catalog at {shown_url(self.url)}; check CALVE_CATALOG_URL, or create the catalog: "
                 "calve init"
             )
+
+    def has_file(self) -> bool:
+        """Return whether the file of an SQLite database exists; always true for other databases."""
+        return (file := self._file()) is None or file.exists()
 
     def _file(self) -> Path | None:
         """Return the file of an SQLite database; None for PostgreSQL, a database in memory, and a URI."""

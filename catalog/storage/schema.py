@@ -74,7 +74,8 @@ class TableRow(Base):
 
     `version` changes with each change of the table's definition or of one of its indexes (`Storage.lock_table`), which
     invalidates caches of these. `location_key` is the location as normalized by `catalog.files.locations.location_key`;
-    null for views.
+    null for views. `published_location` is that of the Iceberg metadata of a table with a partition scheme; null for
+    other tables, and for tables of earlier versions until `calve init` publishes them.
     """
 
     __tablename__ = "calve_table"
@@ -103,6 +104,7 @@ class TableRow(Base):
     created_at_ms: Mapped[int]
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
     location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
+    published_location: Mapped[str | None] = mapped_column(Text)
 
 
 class PartitionRow(Base):

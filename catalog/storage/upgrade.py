@@ -61,6 +61,23 @@ def check_revision(storage: Storage) -> None:
         )
 
 
+def read_revision(storage: Storage) -> str | None:
+    """Return the schema's revision; None if the database or the schema does not exist.
+
+    Raises:
+        CatalogVersionError: A newer version of Calve created it.
+        CatalogUnavailableError: The database cannot be reached.
+    """
+    if not storage.has_file():
+        return None
+    with storage.read() as connection:
+        if not inspect(connection).has_table(_VERSION_TABLE):
+            return None
+        revision = connection.scalar(text(f"SELECT version_num FROM {_VERSION_TABLE}"))
+    refuse_newer(storage, revision)
+    return None if revision is None else str(revision)
+
+
 def refuse_newer(storage: Storage, revision: str | None) -> None:
     """Check that the schema was not created by a newer version of Calve.
 

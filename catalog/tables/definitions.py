@@ -453,6 +453,7 @@ def _table(database: str, row: Row[Any]) -> Table:
         table_type=TableType(row.table_type),
         dropped_columns=tuple(map(column_from_json, row.dropped_columns or ())),
         last_column_id=row.last_column_id,
+        published_location=row.published_location,
     )
 
 

@@ -67,7 +67,8 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
     """Refuse to delete folders of a table if the metadata of an Iceberg table refer to files in them.
 
     Args:
-        without_table: The id of a table whose own locations do not protect files, because it is dropped, too.
+        without_table: The id of the table if its own locations and metadata do not protect files, because it is
+            dropped, too.
 
     Raises:
         FilesNeededError, UnreadableMetadataError: As for `refuse_reached_files`.
@@ -78,12 +79,15 @@ def refuse_reached_folders(storage: Storage, name: str, folders: Collection[str]
         near = neighbours(connection, folders, without_table=without_table)
         spared = {neighbour.location for neighbour in near if neighbour.path}
     reachability = Reachability(storage)
-    for folder, owner in reachability.reached(folders, spared).items():
+    besides = (name,) if without_table else ()
+    for folder, owner in reachability.reached(folders, spared, besides=besides).items():
         raise FilesNeededError(
             f"table {name}: the metadata of the Iceberg table {owner} refer to files in {folder}, which PURGE would "
             f"delete; drop without PURGE, or {owner} first"
         )
     for unreadable in reachability.unreadable:
+        if unreadable.table in besides:
+            continue
         raise UnreadableMetadataError(unreadable.table, unreadable.path, unreadable.reason)
 
 

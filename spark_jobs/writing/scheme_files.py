@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 from catalog.datafiles.files import NewFile, Total
 from catalog.datafiles.footers import column_types, read_footer
 from catalog.datafiles.manifest import write_manifest
+from catalog.datafiles.publishing import MetricsReader
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.model import Table
@@ -145,9 +146,11 @@ def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) ->
     types = {column.name: column.type for column in table.columns}
     columns = column_types((scheme.column, *scheme.sort_columns), types)
 
+    metrics = MetricsReader(table)
+
     def footer(path: str) -> NewFile:
         number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
-        return read_footer(location, f"{folder}/{path}", number, columns)
+        return metrics.added_to(read_footer(location, f"{folder}/{path}", number, columns))
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
         yield from pool.map(footer, paths)

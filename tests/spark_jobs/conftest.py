@@ -126,13 +126,8 @@ def avro_package(spark: SparkSession) -> None:
 @pytest.fixture(scope="session")
 def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with its Iceberg extension, from wheels."""
-    import duckdb
-    import duckdb_extension_avro
-    import duckdb_extension_iceberg
+    from tests.support.published import duckdb_reader
 
-    connection = duckdb.connect(config={"allow_unsigned_extensions": True})
-    for package, name in ((duckdb_extension_avro, "avro"), (duckdb_extension_iceberg, "iceberg")):
-        (path,) = Path(package.__file__).parent.rglob(f"{name}.duckdb_extension")
-        connection.load_extension(str(path))
+    connection = duckdb_reader()
     yield connection
     connection.close()

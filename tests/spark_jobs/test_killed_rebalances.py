@@ -33,6 +33,7 @@ from catalog.rebalancing.changes import (
 from catalog.storage.schema import JobRow, OperationRow
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.effort import sampled
+from tests.support.published import files_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -193,13 +194,12 @@ def dying_at(point: Point, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def check_disk(catalog: Catalog) -> None:
-    """Check that vacuum leaves exactly the files of the catalog."""
+    """Check that vacuum leaves exactly the table's data files and metadata."""
     report = catalog.vacuum(grace=timedelta(0))
     assert not report.problems
     root = Path(catalog.get_table(TABLE).location)
-    assert {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} == {
-        each.path for each in catalog.scan_files(TABLE).files
-    }
+    on_disk = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert on_disk == files_of(catalog, TABLE)
 
 
 def check_end(spark: SparkSession, catalog: Catalog, after: Contents, lines: list[str]) -> None:

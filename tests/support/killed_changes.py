@@ -17,6 +17,7 @@ from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.footers import column_types, read_footer
 from catalog.datafiles.manifest import write_manifest
+from catalog.datafiles.publishing import MetricsReader
 from catalog.files.filesystem import Folder
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import DIE_AT
@@ -24,6 +25,7 @@ from catalog.operations.records import OperationKind
 from catalog.rebalancing.changes import change_from_json
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.schemes.model import Scheme
+from tests.support.published import check_published
 
 LOAD = "load"
 
@@ -40,14 +42,14 @@ def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]
     parts: dict[int, list[int]] = {}
     for value in values:
         parts.setdefault(scheme.partition_of(value), []).append(value)
-    types = column_types((scheme.column,), {scheme.column: "int"})
+    types, metrics = column_types((scheme.column,), {scheme.column: "int"}), MetricsReader(table)
     files = []
     for partition_id, own in parts.items():
         path = f"{folder}/calve_partition_id={partition_id}/part.parquet"
         target = Path(table.location, path)
         target.parent.mkdir(parents=True)
         pq.write_table(pa.table({scheme.column: pa.array(own, pa.int32())}), target)
-        files.append(read_footer(Folder(table.location), path, partition_id, types))
+        files.append(metrics.added_to(read_footer(Folder(table.location), path, partition_id, types)))
     return files
 
 
@@ -76,12 +78,25 @@ def read_values(path: Path) -> list[int]:
 
 
 def contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
+    """Return the values of each partition, after checking the published table; nobody may change it meanwhile."""
+    check_published(catalog, table)
+    return read_contents(catalog, table)
+
+
+def read_contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
     """Return the values of each partition, from one read of the catalog."""
     scan = catalog.scan_files(table)
     found: dict[int, list[int]] = {}
     for file in scan.files:
         found.setdefault(file.partition_id, []).extend(read_values(Path(scan.table.location, file.path)))
     return {partition_id: sorted(values) for partition_id, values in found.items()}
+
+
+def publish_table(url: str, table: str, point: str) -> None:
+    """Publish a table of an earlier version, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        catalog.publish_table(table)
 
 
 def drop_table(url: str, table: str, point: str) -> None:

@@ -11,6 +11,7 @@ from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import DataFile, NewFile
 from catalog.datafiles.manifest import write_manifest
+from catalog.iceberg.places import METADATA
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from catalog.schemes.hashing import HashScheme
@@ -90,8 +91,10 @@ def data_files(catalog: Catalog, table: Table) -> tuple[DataFile, ...]:
 
 
 def on_disk(location: str) -> set[str]:
+    """Return the files in a folder, relative to it, without Iceberg's metadata."""
     root = Path(location)
-    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    paths = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    return {str(path) for path in paths if path.parts[0] != METADATA}
 
 
 def known(catalog: Catalog, table: Table) -> set[str]:

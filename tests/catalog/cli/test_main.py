@@ -8,19 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from catalog import Catalog, IndexDefinition, NewPartition
-from catalog.cli.main import main
 from catalog.errors import InvalidLocationError
 from catalog.operations.records import OperationKind
+from tests.support.commands import calve
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
 NOTHING = "Nothing to delete. Files of dropped tables and partitions stay unless they are dropped with PURGE.\n"
-
-
-def calve(*arguments: str, **environment: str) -> Result:
-    return CliRunner().invoke(main, arguments, env=environment)
 
 
 def test_init_works_without_a_server_and_twice(tmp_path: Path) -> None:
@@ -219,7 +214,7 @@ def test_vacuum_says_what_it_deletes(catalog: Catalog) -> None:
 
 
 def test_vacuum_ends_with_an_error_when_something_is_left(catalog: Catalog) -> None:
-    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    catalog.create_table("demo.far", columns=[("v", "int")], location="nowhere://host/t")
     done = calve("vacuum")
     assert (done.exit_code, done.stdout) == (1, NOTHING)
     assert done.stderr.startswith("FilesNotDeletedError: demo.far: nowhere://host/t could not be vacuumed: ")

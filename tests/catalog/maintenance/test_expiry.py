@@ -139,7 +139,7 @@ def test_operations_stay_as_long_as_their_files(catalog: Catalog, table: Table) 
 
 
 def test_nothing_is_forgotten_of_what_cannot_be_seen(catalog: Catalog) -> None:
-    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    catalog.create_table("demo.far", columns=[("v", "int")], location="nowhere://host/t")
     catalog.operations.begin("op", OperationKind.LOAD_ROWS, "demo.far")
     catalog.operations.fail("op", "TEST", "ended by the test")
     grow_old(catalog)

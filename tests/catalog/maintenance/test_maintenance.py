@@ -131,7 +131,7 @@ def test_a_file_that_cannot_be_deleted_is_named_and_stops_no_other(catalog: Cata
 
 
 def test_a_location_that_cannot_be_listed_is_named_and_stops_no_other(catalog: Catalog, table: Table) -> None:
-    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    catalog.create_table("demo.far", columns=[("v", "int")], location="nowhere://host/t")
     Load(catalog, table, "one").begin().write().fail()
     (problem,) = catalog.vacuum(grace=NOW).problems
     assert "demo.far: nowhere://host/t could not be vacuumed" in problem

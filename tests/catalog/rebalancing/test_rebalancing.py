@@ -41,8 +41,9 @@ from catalog.rebalancing.rebalancing import COMMIT
 from catalog.storage.schema import OperationRow
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
-from tests.support.killed_changes import contents, load, rewrite, write_files
+from tests.support.killed_changes import contents, load, read_contents, rewrite, write_files
 from tests.support.processes import context
+from tests.support.written_files import on_disk
 
 TABLE = "demo.t"
 SPLIT = SplitPartition(2, ("15", "20"))
@@ -352,7 +353,7 @@ def reader(url: str, *allowed: dict[int, list[int]]) -> Iterator[None]:
         with Catalog.open(url) as own:
             while not stop.is_set():
                 try:
-                    found = contents(own, TABLE)
+                    found = read_contents(own, TABLE)
                     if found not in allowed:
                         problems.append(found)
                 except Exception as error:
@@ -429,10 +430,7 @@ def check_disk_after_vacuum(catalog: Catalog) -> None:
     table = catalog.get_table(TABLE)
     report = catalog.vacuum(grace=timedelta(0))
     assert not report.problems
-    root = Path(table.location)
-    assert {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()} == {
-        each.path for each in catalog.scan_files(TABLE).files
-    }
+    assert on_disk(table.location) == {each.path for each in catalog.scan_files(TABLE).files}
 
 
 @pytest.mark.parametrize("point", [Point.LISTED, Point.MANIFEST_WRITTEN, Point.CHANGED, Point.COMMITTED])

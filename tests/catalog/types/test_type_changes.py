@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from catalog import Catalog, NewPartition
-from catalog.datafiles.files import NewFile, insert_files
+from catalog.datafiles.files import NewFile
 from catalog.errors import UnsupportedChangeError
 from catalog.schemes.ranges import RangeScheme
 from catalog.statements.session import Session
+from tests.support.published import add_files
 from tests.support.type_changes import LOSSLESS, LOSSY
 
 Change = Callable[[Catalog, str, str, str], object]
@@ -39,9 +40,8 @@ def make(request: pytest.FixtureRequest, catalog: Catalog) -> Callable[[list[str
             catalog.add_partitions("demo.t", [NewPartition(["1"])])
             return "demo.t"
         scheme = RangeScheme("k", "int", (), 3, ((1, "10"), (2, "20")))
-        table = catalog.create_table("demo.t", columns=[*columns, ("k", "int")], scheme=scheme)
-        with catalog.storage.write() as connection:
-            insert_files(connection, table, [NewFile(1, "0-0/x.parquet", 10, 1000, {})], 0)
+        catalog.create_table("demo.t", columns=[*columns, ("k", "int")], scheme=scheme)
+        add_files(catalog, "demo.t", [NewFile(1, "0-0/x.parquet", 10, 1000, {})])
         return "demo.t"
 
     return make_table

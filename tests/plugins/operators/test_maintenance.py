@@ -24,7 +24,7 @@ from calve_airflow.operators.maintenance import (
 from catalog import Catalog
 from catalog.indexes import building
 from catalog.operations.records import LEASE_MS, OperationKind
-from catalog.storage.schema import ApprovalRow, OperationRow
+from catalog.storage.schema import ApprovalRow, OperationRow, TableRow
 from tests.support.written_files import Load, data_files, hashed_table, known, on_disk
 
 
@@ -124,10 +124,13 @@ def test_there_may_be_nothing_to_do(catalog: Catalog) -> None:
 
 
 def test_what_cannot_be_deleted_fails_the_run_with_its_reason(catalog: Catalog) -> None:
-    hashed_table(catalog, "demo.far", location="nowhere://host/t")
+    hashed_table(catalog, "demo.far")
+    with catalog.storage.write() as connection:
+        connection.execute(update(TableRow).values(location="nowhere://host/t"))
     rows, failure = summarise(run())
     assert failure is not None
-    assert failure.startswith("1 of 1 failed: demo.far: nowhere://host/t could not be vacuumed")
+    assert failure.startswith("3 of 3 failed: demo.far: ")
+    assert "nowhere://host/t could not be vacuumed" in failure
     assert rows[0]["outcome"] in failure
 
 

@@ -24,7 +24,7 @@ from calve_airflow.operators.rebalancing import (
 )
 from calve_airflow.operators.spark_job import SparkJobOperator
 from catalog import Catalog, Table
-from catalog.datafiles.files import ColumnStatistics, NewFile, insert_files
+from catalog.datafiles.files import ColumnStatistics, NewFile
 from catalog.datafiles.manifest import write_manifest
 from catalog.errors import OperationConflictError, VerificationFailedError
 from catalog.operations.approvals import VALID_MS
@@ -34,6 +34,7 @@ from catalog.rebalancing.changes import MergePartitions
 from catalog.rebalancing.rebalancing import COMMIT, REWRITE, VERIFY
 from catalog.schemes.ranges import RangeScheme
 from catalog.storage.schema import ApprovalRow
+from tests.support.published import add_files
 
 TABLE, RUN = "demo.delays", "rebalance_partitions/run"
 SPLIT = {"operation": "split", "partition_ids": [1], "items": ["5", "10"]}
@@ -65,9 +66,7 @@ def file_of(table: Table, least: int, greatest: int, folder: str = "0-0") -> New
 
 
 def add_file(catalog: Catalog, least: int, greatest: int) -> None:
-    table = catalog.get_table(TABLE)
-    with catalog.storage.write() as connection:
-        insert_files(connection, table, [file_of(table, least, greatest)], 0)
+    add_files(catalog, TABLE, [file_of(catalog.get_table(TABLE), least, greatest)])
 
 
 class Task(dict[str, Any]):

@@ -25,13 +25,14 @@ from calve_airflow.operators.statements import (
     statement_question,
 )
 from catalog import Catalog, NewPartition
-from catalog.datafiles.files import NewFile, insert_files
+from catalog.datafiles.files import NewFile
 from catalog.migration.requests import MigrationRequest
 from catalog.operations.records import OperationKind, OperationState
 from catalog.schemes.ranges import RangeScheme
 from catalog.storage.schema import PartitionRow
 from tests.support.glue_endpoint import GlueEndpoint, storage
 from tests.support.iceberg_tables import append, make_orders, migrate
+from tests.support.published import add_files
 from tests.support.type_changes import LOSSLESS, LOSSY
 from tests.support.written_files import own_name
 
@@ -52,8 +53,7 @@ def catalog(catalog_url: str, tmp_path: Path) -> Iterator[Catalog]:
 
 
 def add_file(catalog: Catalog, name: str) -> None:
-    with catalog.storage.write() as connection:
-        insert_files(connection, catalog.get_table(TABLE), [NewFile(1, f"0-0/{name}", 10, 1000, {})], 0)
+    add_files(catalog, TABLE, [NewFile(1, f"0-0/{name}", 10, 1000, {})])
 
 
 def row_count(catalog: Catalog) -> int:
@@ -294,7 +294,8 @@ def test_approval_does_not_count_for_rows_that_came_later(catalog: Catalog, stat
 def test_approval_does_not_count_for_another_table_of_the_name(catalog: Catalog) -> None:
     asked = check(PURGE)
     before = catalog.get_table(TABLE)
-    catalog.drop_table(TABLE)
+    # In a folder with files the new table would be an external one, whose files stay.
+    catalog.drop_table(TABLE, purge=True)
     catalog.create_table(TABLE, columns=before.columns, scheme=before.scheme)
     add_file(catalog, "first")
     with pytest.raises(AirflowFailException, match=r"^PlanConflictError: "):

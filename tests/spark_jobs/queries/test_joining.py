@@ -19,12 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog import Catalog
-from catalog.datafiles.files import NewFile, insert_files
+from catalog.datafiles.files import NewFile
 from catalog.errors import VerificationFailedError
 from catalog.model import Column
 from catalog.schemes.model import Scheme
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.effort import effort
+from tests.support.published import add_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,8 +103,7 @@ class Lake:
             file.parent.mkdir(parents=True, exist_ok=True)
             pyarrow.parquet.write_table(pyarrow.table(list(zip(*some, strict=True)), schema=types), file)
             files.append(NewFile(partition_id, path, len(some), file.stat().st_size, {}))
-        with self.catalog.storage.write() as connection:
-            insert_files(connection, self.catalog.get_table(table.full_name), files, 1)
+        add_files(self.catalog, table.full_name, files)
         self.duck.execute(
             f"CREATE VIEW {name} AS SELECT id, x, {scheme.column} "
             f"FROM read_parquet('{table.location}/*/*/*.parquet', hive_partitioning=false)"

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from catalog import Catalog
-from catalog.datafiles.files import NewFile, insert_files
+from catalog.datafiles.files import NewFile
 from catalog.errors import VerificationFailedError
 from catalog.rebalancing.changes import SplitPartition
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import Scheme
 from catalog.schemes.ranges import RangeScheme
+from tests.support.published import add_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,9 +81,7 @@ def test_a_row_in_a_partition_that_is_not_its_own_stops_the_change(
     from spark_jobs.writing.rebalancing import rebalance
 
     [wrong] = catalog.scan_files(table, "_partition_id = 8").files
-    with catalog.storage.write() as connection:
-        stray = NewFile(2, wrong.path, wrong.row_count, wrong.size_bytes, {})
-        insert_files(connection, catalog.get_table(table), [stray], 1)
+    add_files(catalog, table, [NewFile(2, wrong.path, wrong.row_count, wrong.size_bytes, {})])
     with pytest.raises(VerificationFailedError, match="belong to none of the partitions 10, 11"):
         rebalance(spark, catalog, "split", table, SplitPartition(2, ("15", "20")))
     assert catalog.get_table(table).scheme == TENS

@@ -1,0 +1,296 @@
+"""Publication of tables with a partition scheme as Iceberg tables, which other engines read.
+
+The file rows of the catalog are its index of the table's current snapshot. Each change of these rows, of the scheme or
+of the definition publishes new metadata in the same transaction. Metadata of transactions that were rolled back are
+left to vacuum.
+
+PyIceberg is imported late: that takes longer than answering a statement.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, select, update
+
+from catalog.datafiles.files import NewFile
+from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError, UnusableFileError
+from catalog.files.filesystem import FileInfo, Folder, storage_errors
+from catalog.iceberg.places import METADATA
+from catalog.iceberg.pointers import CATALOG, Pointer, insert_pointer, move_pointer, rename_pointer
+from catalog.model import FileFormat, Table
+from catalog.schemes.model import SchemeType
+from catalog.storage.clock import read_clock_ms
+from catalog.storage.schema import CatalogRow, TableRow
+
+if TYPE_CHECKING:
+    from catalog.iceberg.layout import Layout
+    from catalog.iceberg.manifests import WrittenManifest
+    from catalog.iceberg.named_files import Expired
+    from catalog.iceberg.snapshots import AddedFile, Definition, SnapshotChange
+
+log = logging.getLogger(__name__)
+
+SCHEME_PROPERTY = "calve.scheme"
+"""The table property with the partition scheme, as JSON (`Scheme.as_json`)."""
+
+_BOUND_MODE = "truncate(128)"
+"""Iceberg's metrics mode of the columns by which files are pruned: bounds are exact up to this number of characters."""
+
+
+@dataclass(frozen=True)
+class PreparedFiles:
+    """Manifests of data files, written before the transaction that publishes them."""
+
+    manifests: Sequence[WrittenManifest]
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class FileSwap:
+    """The data files that a change adds to a table and removes from it.
+
+    Attributes:
+        prepared: Added files whose manifests are written already.
+        removed: Paths relative to the table's location.
+        marks: Entries for the snapshot's summary.
+    """
+
+    added: Iterable[NewFile] = ()
+    prepared: PreparedFiles | None = None
+    removed: Sequence[str] = ()
+    marks: Mapping[str, str] | None = None
+
+
+def publish(connection: Connection, table: Table, swap: FileSwap | None = None) -> None:
+    """Publish the current state of a table that the caller's transaction has locked or created.
+
+    Args:
+        table: The table after the change, with the metadata location from before.
+        swap: The change of its files, for a new snapshot; None if only the definition changed.
+
+    Raises:
+        UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
+        TableAlreadyExistsError: A new table has the name of an Iceberg table or view.
+        PlanConflictError: The published files are not those of the catalog.
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read or written.
+    """
+    from catalog.iceberg.snapshots import write_next
+
+    before, definition = table.published_location, published_definition(connection, table)
+    change = None if swap is None else _snapshot_change(connection, table, swap)
+    with _errors(table):
+        after = write_next(before, definition, change)
+    _show(connection, table, after)
+
+
+def _show(connection: Connection, table: Table, after: str) -> None:
+    """Make new metadata those of a table."""
+    before = table.published_location
+    if after == before:
+        return
+    connection.execute(update(TableRow).where(TableRow.id == table.id).values(published_location=after))
+    if before is None:
+        insert_pointer(connection, table.database, table.name, after)
+    elif not move_pointer(connection, table.database, table.name, before, after):
+        raise _conflict(table, f"its metadata are not {before} any more")
+
+
+def find_expired(table: Table, cutoff_ms: int) -> Expired:
+    """Return the snapshots and metadata of a published table that were replaced before a time.
+
+    Raises:
+        UnreadableMetadataError: The metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    from catalog.iceberg.snapshots import find_expired
+
+    assert table.published_location is not None
+    with _errors(table):
+        return find_expired(table.published_location, cutoff_ms)
+
+
+def expire(connection: Connection, table: Table, expired: Expired) -> None:
+    """Publish a table without expired snapshots; the caller's transaction has locked it.
+
+    Raises:
+        PlanConflictError: The table was changed in the Iceberg catalog.
+        UnreadableMetadataError: The metadata are damaged.
+        StorageError: The metadata cannot be read or written.
+    """
+    from catalog.iceberg.snapshots import write_expired
+
+    before, definition = table.published_location, published_definition(connection, table)
+    assert before is not None
+    with _errors(table):
+        after = write_expired(before, definition, expired)
+    _show(connection, table, after)
+
+
+def publish_altered(connection: Connection, before: Table, after: Table) -> None:
+    """Publish a changed definition of a table that the caller's transaction has locked.
+
+    Raises:
+        TableAlreadyExistsError: An Iceberg table or view has the new name.
+        UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
+        StorageError: The metadata cannot be written.
+    """
+    if before.published_location is None:
+        return
+    if before.name != after.name:
+        rename_pointer(connection, before.database, before.name, after.name)
+    publish(connection, after)
+
+
+def published_layout(table: Table) -> Layout:
+    """Return the layout of a table with a partition scheme as an Iceberg table.
+
+    Raises:
+        UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
+    """
+    from catalog.iceberg.layout import layout_of
+
+    return layout_of(replace(table, properties={**table.properties, **_metrics_properties(table)}))
+
+
+def delete_metadata(table: Table) -> None:
+    """Delete the metadata of a dropped table that had no data files, so that its folder is empty again, if possible.
+
+    Only files that these metadata refer to are deleted: a new table may have the folder already.
+    """
+    from catalog.iceberg.named_files import UnreadableFileError, metadata_paths
+
+    assert table.published_location is not None
+    folder = Folder(f"{table.location}/{METADATA}")
+    try:
+        pointer = Pointer(CATALOG, table.database, table.name, table.published_location)
+        for path in list(metadata_paths(pointer)):
+            folder.delete_file(posixpath.basename(path))
+        if folder.delete_if_empty():
+            Folder(table.location).delete_if_empty()
+    except (StorageError, UnreadableFileError) as error:
+        log.warning("the metadata of the dropped table %s stay: %s", table.full_name, error)
+
+
+class MetricsReader:
+    """Reader of the metrics of a table's data files for Iceberg's manifests; several threads may share it."""
+
+    def __init__(self, table: Table) -> None:
+        """Prepare for the table's columns."""
+        from catalog.iceberg.footers.facts import FooterReader
+
+        self._location = table.location
+        self._reader = FooterReader(published_layout(table), FileFormat.PARQUET)
+
+    def added_to(self, file: NewFile) -> NewFile:
+        """Return a file with its metrics; without them if Iceberg cannot use its footer.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        from catalog.iceberg.manifests import encode_metrics
+
+        try:
+            facts = self._reader.read(FileInfo(f"{self._location}/{file.path}", file.size_bytes, 0))
+        except UnusableFileError as error:
+            log.warning("%s is published without bounds: %s", file.path, error)
+            return file
+        return replace(file, metrics=encode_metrics(facts))
+
+
+def published_definition(connection: Connection, table: Table) -> Definition:
+    """Return what the metadata of a table with a partition scheme say besides its snapshots."""
+    from catalog.iceberg.snapshots import Definition
+
+    scheme = table.scheme
+    assert scheme is not None
+    # Rows that engines sort by the partition column are in few partitions per file; hashes have no such order.
+    placed_by = () if scheme.type is SchemeType.HASH else (scheme.column,)
+    properties = {
+        **table.properties,
+        **_metrics_properties(table),
+        SCHEME_PROPERTY: json.dumps(scheme.as_json(), separators=(",", ":")),
+        # Only vacuum knows which files unfinished operations still need.
+        "gc.enabled": "false",
+    }
+    if table.description is not None:
+        properties.setdefault("comment", table.description)
+    sort_columns = tuple(dict.fromkeys((*placed_by, *scheme.sort_columns)))
+    writer = str(connection.scalar(select(CatalogRow.identity)))
+    return Definition(published_layout(table), table.location, writer, sort_columns, properties)
+
+
+def _metrics_properties(table: Table) -> dict[str, str]:
+    assert table.scheme is not None
+    columns = (table.scheme.column, *table.scheme.sort_columns)
+    return {f"write.metadata.metrics.column.{name}": _BOUND_MODE for name in columns}
+
+
+def written_manifests(definition: Definition, table: Table, files: Iterable[NewFile]) -> PreparedFiles:
+    """Write the manifests of data files for a later publication.
+
+    Raises:
+        StorageError: The file system refused.
+    """
+    from catalog.iceberg.snapshots import write_manifests
+
+    manifests, size_bytes = write_manifests(definition, _added(table, files))
+    return PreparedFiles(manifests, size_bytes)
+
+
+def _added(table: Table, files: Iterable[NewFile]) -> Iterator[AddedFile]:
+    from catalog.iceberg.manifests import NO_METRICS
+    from catalog.iceberg.snapshots import AddedFile
+
+    for file in files:
+        metrics = NO_METRICS if file.metrics is None else file.metrics
+        yield AddedFile(f"{table.location}/{file.path}", file.row_count, file.size_bytes, metrics)
+
+
+def _snapshot_change(connection: Connection, table: Table, swap: FileSwap) -> SnapshotChange:
+    from catalog.iceberg.snapshots import SnapshotChange
+
+    prepared = swap.prepared or PreparedFiles((), 0)
+    return SnapshotChange(
+        read_clock_ms(connection),
+        _added(table, swap.added),
+        [f"{table.location}/{path}" for path in swap.removed],
+        prepared.manifests,
+        prepared.size_bytes,
+        swap.marks or {},
+    )
+
+
+@contextmanager
+def _errors(table: Table) -> Iterator[None]:
+    """Translate errors of reading and writing a table's metadata.
+
+    Raises:
+        PlanConflictError: The published files are not those of the catalog.
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The file system refused.
+    """
+    from catalog.iceberg.named_files import UnreadableFileError
+    from catalog.iceberg.snapshots import FilesChangedError
+
+    try:
+        with storage_errors(table.location):
+            yield
+    except FilesChangedError as error:
+        raise _conflict(table, str(error)) from error
+    except UnreadableFileError as error:
+        raise UnreadableMetadataError(table.full_name, error.path, error.reason) from error
+
+
+def _conflict(table: Table, reason: str) -> PlanConflictError:
+    return PlanConflictError(
+        f"table {table.full_name} was changed in the Iceberg catalog: {reason}; nothing was changed. Run the operation "
+        "again"
+    )

@@ -1,0 +1,220 @@
+"""Tables with a partition scheme as other engines see them: PyIceberg reads and writes the same database."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.expressions import EqualTo
+
+from catalog import Catalog, Column
+from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError
+from catalog.model import TableKind
+from catalog.operations.attempts import attempt_folder
+from catalog.rebalancing.changes import (
+    DropPartitions,
+    MergePartitions,
+    PartitionChange,
+    SplitPartition,
+)
+from catalog.rebalancing.rebalancing import COMMIT
+from catalog.tables.schemes import scheme_from_properties
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.killed_changes import contents, load, rewrite
+from tests.support.published import check_published, published
+
+TABLE = "demo.t"
+REFUSAL = re.compile("Calve places the rows of this table|already exists")
+
+
+@pytest.fixture
+def ranges(catalog: Catalog) -> str:
+    """A table of the ranges up to 10, 20 and 30, with a file in each and in the default partition."""
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30"})
+    catalog.create_table(TABLE, columns=[("c", "int")], scheme=scheme, properties={"owner": "ann"})
+    load(catalog, "first", TABLE, range(40))
+    return TABLE
+
+
+def change(catalog: Catalog, operation: str, change: PartitionChange) -> None:
+    """Make a change, with the rewriting that it needs."""
+    begun = catalog.rebalancing.begin(operation, TABLE, change)
+    with catalog.operations.attempt(operation, COMMIT) as attempt:
+        plan = catalog.rebalancing.plan_of(catalog.operations.get(operation))
+        folder = attempt_folder(begun, attempt) if plan.needs_spark else None
+        if folder is not None:
+            rewrite(plan, folder)
+        catalog.rebalancing.commit(operation, COMMIT, attempt, plan, folder)
+
+
+def rows(url: str, name: str = TABLE, **scan: Any) -> list[Any]:
+    """Return the values that PyIceberg reads, in order."""
+    with sql_catalog(url) as iceberg:
+        found: list[Any] = iceberg.load_table(name).scan(**scan).to_arrow()["c"].to_pylist()
+    return sorted(found)
+
+
+def operations(catalog: Catalog) -> list[tuple[str, str | None]]:
+    """Return Iceberg's operation and Calve's of each snapshot."""
+    return [
+        (snapshot.summary.operation.value, snapshot.summary["calve.operation"])
+        for snapshot in published(catalog, TABLE).snapshots()
+        if snapshot.summary is not None
+    ]
+
+
+def test_a_new_table_is_empty_for_other_engines(catalog: Catalog, catalog_url: str) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"})
+    table = catalog.create_table(TABLE, columns=[("c", "int"), ("at", "timestamp")], scheme=scheme)
+    assert table.published_location is not None
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == []
+
+
+def test_each_change_is_one_snapshot_of_its_kind(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    change(catalog, "split", SplitPartition(2, ("15", "20")))
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [*range(40)]
+    change(catalog, "merge", MergePartitions((4, 5)))
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [*range(40)]
+    change(catalog, "drop", DropPartitions((1,), with_data=True))
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [*range(10, 40)]
+    load(catalog, "second", TABLE, [3, 33])
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == sorted([3, 33, *range(10, 40)])
+    assert operations(catalog) == [
+        ("append", "first"),
+        ("replace", "split"),
+        ("replace", "merge"),
+        ("delete", "drop"),
+        ("append", "second"),
+    ]
+
+
+def test_engines_skip_files_by_bounds(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    with sql_catalog(catalog_url) as iceberg:
+        files = list(iceberg.load_table(TABLE).scan(row_filter=EqualTo("c", 25)).plan_files())
+    assert [task.file.record_count for task in files] == [10]
+    assert rows(catalog_url, row_filter=EqualTo("c", 25)) == [25]
+
+
+def test_an_earlier_snapshot_can_be_read_until_it_expires(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    [first] = [snapshot.snapshot_id for snapshot in published(catalog, TABLE).snapshots()]
+    change(catalog, "drop", DropPartitions((1,), with_data=True))
+    catalog.vacuum(TABLE)
+    assert rows(catalog_url, snapshot_id=first) == [*range(40)]
+    report = catalog.vacuum(TABLE, grace=timedelta(0))
+    assert not report.problems
+    assert [snapshot.snapshot_id for snapshot in published(catalog, TABLE).snapshots()] != [first]
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [*range(10, 40)]
+    left = {path.name for path in Path(catalog.get_table(TABLE).location, "metadata").iterdir()}
+    catalog.vacuum(TABLE, grace=timedelta(0))
+    assert rows(catalog_url) == [*range(10, 40)]
+    assert {path.name for path in Path(catalog.get_table(TABLE).location, "metadata").iterdir()} <= left
+
+
+def test_columns_keep_their_ids(catalog: Catalog, catalog_url: str) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("a", "int"), ("b", "string"), ("c", "int")], scheme=scheme)
+    load(catalog, "first", TABLE, range(4))
+    catalog.alter_table(
+        TABLE,
+        change_columns={"a": ("x", "bigint")},
+        add_columns=[("d", "array<struct<e:int>>")],
+        drop_columns=["b"],
+        properties={"owner": "ben"},
+    )
+    check_published(catalog, TABLE)
+    seen = published(catalog, TABLE)
+    assert seen.properties["owner"] == "ben"
+    assert str(seen.schema().find_type("x")) == "long"
+    load(catalog, "second", TABLE, range(4, 8))
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == [*range(8)]
+
+
+def test_a_renamed_table_is_renamed_for_engines(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    catalog.alter_table(TABLE, rename_to="u")
+    check_published(catalog, "demo.u")
+    assert rows(catalog_url, "demo.u") == [*range(40)]
+    with sql_catalog(catalog_url) as iceberg:
+        assert iceberg.list_tables("demo") == [("demo", "u")]
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_dropped_table_is_gone_for_engines(catalog: Catalog, catalog_url: str, ranges: str, purge: bool) -> None:
+    location = Path(catalog.get_table(TABLE).location)
+    catalog.drop_table(TABLE, purge=purge)
+    with sql_catalog(catalog_url) as iceberg:
+        assert not iceberg.table_exists(TABLE)
+    assert location.exists() is not purge
+
+
+def test_an_empty_table_leaves_an_empty_folder(catalog: Catalog) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "3"})
+    for _ in range(2):
+        table = catalog.create_table(TABLE, columns=[("c", "int")], scheme=scheme)
+        assert table.kind is TableKind.MANAGED
+        catalog.drop_table(TABLE)
+        assert not Path(table.location).exists()
+
+
+def test_engines_can_only_read(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(TABLE)
+        # PyIceberg takes SQLite's refusal of the new name for a name that is taken.
+        for refused in (
+            lambda: table.append(table.scan().to_arrow()),
+            lambda: iceberg.rename_table(TABLE, "demo.other"),
+            lambda: iceberg.drop_table(TABLE),
+            lambda: iceberg.purge_table(TABLE),
+        ):
+            with pytest.raises(Exception, match=REFUSAL):
+                refused()
+    assert contents(catalog, TABLE) == {0: [*range(30, 40)], 1: [*range(10)], 2: [*range(10, 20)], 3: [*range(20, 30)]}
+    load(catalog, "second", TABLE, [3])
+    assert rows(catalog_url) == sorted([3, *range(40)])
+
+
+def test_the_name_of_an_iceberg_table_is_taken(catalog: Catalog, catalog_url: str, tmp_path: Path, ranges: str) -> None:
+    with sql_catalog(catalog_url) as iceberg:
+        schema = iceberg.load_table(TABLE).schema()
+        iceberg.create_table("demo.other", schema, location=str(tmp_path / "other"))
+    scheme = catalog.get_table(TABLE).scheme
+    with pytest.raises(TableAlreadyExistsError, match="Iceberg table or view demo"):
+        catalog.create_table("demo.other", columns=[("c", "int")], scheme=scheme)
+    with pytest.raises(TableAlreadyExistsError, match="Iceberg table or view demo"):
+        catalog.alter_table(TABLE, rename_to="other")
+    check_published(catalog, TABLE)
+
+
+def test_damaged_metadata_stop_a_change_and_nothing_else(catalog: Catalog, ranges: str) -> None:
+    location = catalog.get_table(TABLE).published_location
+    assert location is not None
+    good = Path(location).read_text()
+    Path(location).write_text(good[: len(good) // 2])
+    with pytest.raises(UnreadableMetadataError, match=r"metadata\.json cannot be read"):
+        load(catalog, "second", TABLE, [3])
+    catalog.operations.fail("second", "TEST", "its metadata were damaged")
+    assert sum(file.row_count for file in catalog.scan_files(TABLE).files) == 40
+    Path(location).write_text(good)
+    load(catalog, "third", TABLE, [3])
+    check_published(catalog, TABLE)
+
+
+def test_many_small_manifests_are_merged(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    for number in range(105):
+        load(catalog, f"load-{number}", TABLE, [number])
+    check_published(catalog, TABLE)
+    snapshot = published(catalog, TABLE).current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(published(catalog, TABLE).io)) < 20
+    change(catalog, "drop", DropPartitions((1,), with_data=True))
+    check_published(catalog, TABLE)
+    assert rows(catalog_url) == sorted([*range(10, 40), *range(10, 105)])
