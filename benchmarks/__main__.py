@@ -24,6 +24,7 @@ from benchmarks import (
     finding,
     joining,
     migrating,
+    publishing,
     rebalancing,
     report,
     trino,
@@ -35,7 +36,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, carbon, joining, migrating)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, carbon, joining, migrating)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

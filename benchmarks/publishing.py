@@ -1,0 +1,173 @@
+"""Publication of tables with a partition scheme as Iceberg tables, beside PyIceberg and its own table."""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.figures import Figure
+from benchmarks.ground import Ground
+from benchmarks.timing import Pair, compare
+from catalog import Catalog
+from catalog.datafiles.committing import FileChange
+from catalog.datafiles.files import ColumnStatistics, NewFile
+from catalog.datafiles.manifest import write_manifest
+from catalog.operations.attempts import attempt_folder
+from catalog.operations.records import OperationKind
+from catalog.rebalancing.changes import SplitPartition
+from catalog.rebalancing.rebalancing import COMMIT
+from catalog.schemes.model import Scheme
+from catalog.schemes.ranges import RangeScheme
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+HEADINGS = {
+    "publish": "Commit of a split ÷ PyIceberg's commit: one data file replaced by two; the files are not written",
+    "publish_plan": "PyIceberg planning a read of a table ÷ of the same files in its own table: one range",
+}
+
+_TABLE, _PEER = "bench.published", "bench.peer"
+_PARTITIONS_A_FILE = 100
+"""The number of partitions of the largest scale for each data file: 10,000 files at the full scale."""
+
+_FILES_A_RANGE = 10
+_VALUES = 10
+"""The number of values of each range."""
+
+_ROWS, _BYTES = 1_000, 1_000_000
+_COLUMNS = (("id", "bigint"), *((f"c{number}", "bigint") for number in range(19)))
+
+log = logging.getLogger(__name__)
+
+
+def measure(ground: Ground) -> Iterator[Figure]:
+    """Yield the time of a commit, and of planning a read of one range, for a table with many files."""
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    count = ground.scales[-1] // _PARTITIONS_A_FILE
+    for database in ground.databases:
+        log.info("Committing to a table of %s files on %s", f"{count:,}", database.name)
+        folder = ground.folder / f"publishing-{database.name}"
+        folder.mkdir()
+        catalog = ground.catalog(database, "publishing")
+        ours = _OwnTable(catalog, folder / "ours", count)
+        url = catalog.storage.url.render_as_string(hide_password=False)
+        iceberg = SqlCatalog("calve", uri=url, warehouse=str(folder))
+        try:
+            peer = _PeerTable(iceberg, iceberg.load_table(_TABLE))
+            pair = compare(ours.split, peer.split, ground.effort)
+            yield _figure("publish.split", count, database.name, pair)
+            pair = compare(partial(_plan, iceberg.load_table(_TABLE)), partial(_plan, peer.table), ground.effort)
+            yield _figure("publish_plan.one_range", count, database.name, pair)
+        finally:
+            iceberg.engine.dispose()
+
+
+def _figure(case: str, count: int, database: str, pair: Pair) -> Figure:
+    name = f"{case}.{count}.{database}"
+    return Figure(name=name, ours=pair.ours, peer=pair.peer, unit="s", runs=pair.runs, goal=1.0)
+
+
+def _plan(table: Table) -> int:
+    return len(list(table.scan(row_filter="id = 0").plan_files()))
+
+
+class _OwnTable:
+    """A table with ten files in each range, which are only in the catalog and in manifests."""
+
+    def __init__(self, catalog: Catalog, folder: Path, count: int) -> None:
+        self._catalog = catalog
+        self._splits = 0
+        ranges = count // _FILES_A_RANGE
+        bounds = tuple((number, str(number * _VALUES)) for number in range(1, ranges + 1))
+        scheme = RangeScheme("id", "bigint", (), ranges + 1, bounds)
+        catalog.create_table(_TABLE, columns=_COLUMNS, scheme=scheme, location=str(folder))
+        operation = catalog.operations.begin("load", OperationKind.LOAD_ROWS, _TABLE, is_exclusive=True)
+        with catalog.operations.attempt(operation.id, "load") as attempt:
+            folder_name = attempt_folder(operation, attempt)
+            # The first file of each range has values of both halves, the others only of the first half.
+            values = (
+                (low, low + (_VALUES if number == 0 else _VALUES // 2) - 1)
+                for low in range(0, ranges * _VALUES, _VALUES)
+                for number in range(_FILES_A_RANGE)
+            )
+            self._write(scheme, folder_name, values, _ROWS)
+            change = FileChange(scheme, scheme, folder_name)
+            catalog.committer.commit(operation.id, "load", attempt, change, {})
+
+    def split(self) -> None:
+        """Split the next range; its first file is replaced by two, and the others stay in the first half."""
+        rebalancing, low = self._catalog.rebalancing, self._splits * _VALUES
+        self._splits += 1
+        middle = low + _VALUES // 2
+        change = SplitPartition(self._splits, (str(middle), str(low + _VALUES)))
+        operation = rebalancing.begin(f"split-{low}", _TABLE, change)
+        with self._catalog.operations.attempt(operation.id, COMMIT) as attempt:
+            plan, folder = rebalancing.plan_of(operation), attempt_folder(operation, attempt)
+            halves = [(low, middle - 1), (middle, low + _VALUES - 1)]
+            self._write(plan.scheme, folder, halves, _ROWS // 2)
+            rebalancing.commit(operation.id, COMMIT, attempt, plan, folder)
+
+    def _write(self, scheme: Scheme, folder: str, values: Iterable[tuple[int, int]], rows: int) -> None:
+        """Write the list of files with these least and greatest values."""
+        table = self._catalog.get_table(_TABLE)
+        files = (_file(scheme, f"{folder}/{number}.parquet", pair, rows) for number, pair in enumerate(values))
+        write_manifest(table, folder, files)
+
+
+def _file(scheme: Scheme, path: str, values: tuple[int, int], rows: int) -> NewFile:
+    from catalog.iceberg.footers.facts import FileFacts
+    from catalog.iceberg.manifests import encode_metrics
+
+    ids = range(1, len(_COLUMNS) + 1)
+    counts = dict.fromkeys(ids, rows)
+    lower, upper = ({number: struct.pack("<q", value) for number in ids} for value in values)
+    facts = FileFacts(rows, dict.fromkeys(ids, _BYTES), counts, dict.fromkeys(ids, 0), {}, lower, upper, (4,), ())
+    statistics = {scheme.column: ColumnStatistics.of_values(scheme.value_type, *values, 0)}
+    return NewFile(scheme.partition_of(values[0]), path, rows, _BYTES, statistics, encode_metrics(facts))
+
+
+class _PeerTable:
+    """A table of PyIceberg with the data files of another."""
+
+    def __init__(self, iceberg: SqlCatalog, model: Table) -> None:
+        self.table = iceberg.create_table(_PEER, model.schema())
+        self._files = [task.file for task in model.scan().plan_files()]
+        with self.table.transaction() as transaction, transaction.update_snapshot().fast_append() as snapshot:
+            for file in self._files:
+                snapshot.append_data_file(file)
+
+    def split(self) -> None:
+        """Replace a file by two."""
+        old = self._files.pop()
+        with self.table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+            snapshot.delete_data_file(old)
+            for half in ("a", "b"):
+                snapshot.append_data_file(_copy(old, f"{old.file_path}-{half}"))
+
+
+def _copy(file: DataFile, path: str) -> DataFile:
+    from pyiceberg.manifest import DataFile
+
+    return DataFile.from_args(
+        content=file.content,
+        file_path=path,
+        file_format=file.file_format,
+        partition=file.partition,
+        record_count=file.record_count,
+        file_size_in_bytes=file.file_size_in_bytes,
+        column_sizes=file.column_sizes,
+        value_counts=file.value_counts,
+        null_value_counts=file.null_value_counts,
+        nan_value_counts=file.nan_value_counts,
+        lower_bounds=file.lower_bounds,
+        upper_bounds=file.upper_bounds,
+        split_offsets=file.split_offsets,
+    )
