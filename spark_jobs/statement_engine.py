@@ -27,6 +27,7 @@ from catalog.types.key_types import StringType
 from spark_jobs.build_partition_index import build_partition_index
 from spark_jobs.migrate import migrate
 from spark_jobs.queries.advising import profile_table, spread_table
+from spark_jobs.queries.checked_plans import check_syntax
 from spark_jobs.queries.query import prune_query
 from spark_jobs.queries.table_names import reads_iceberg
 from spark_jobs.queries.views import with_views
@@ -92,7 +93,7 @@ class SparkEngine:
         needs_iceberg = self._is_own and reads_iceberg(self._catalog, sql, database)
         spark = self._spark_with_packages() if needs_iceberg else self.spark
         # Parsed by Spark first, because it has the best error messages.
-        spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+        check_syntax(spark, query)
         return prune_query(spark, sql, catalog=self._catalog, untrusted=query).frame
 
     def profile(self, table: Table, queries: Sequence[str], database: str) -> TableProfile:

@@ -1,15 +1,59 @@
-"""Access from Python to Spark's plans and expressions in the JVM.
+"""Spark's plans and expressions in the JVM, of the releases of Spark whose plans are known.
 
-Each access takes about a tenth of a millisecond, so frequently used objects are cached.
+Plans are no public interface of Spark, and sessions of Spark Connect have none. Code that uses them runs inside
+`known_plans`, whose error says why they cannot be used; its caller then does without, or refuses.
+
+Each access to the JVM takes about a tenth of a millisecond.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
 from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+
+from catalog.errors import EngineError
+
+KNOWN_RELEASES = ("4.1",)
+"""The releases of Spark with which the tests of this package pass."""
+
+
+class UnknownPlansError(EngineError):
+    """The plans of this Spark session cannot be used."""
+
+
+@contextmanager
+def known_plans(spark: SparkSession) -> Iterator[None]:
+    """Allow the block to use Spark's plans, if they are as this package knows them.
+
+    Raises:
+        UnknownPlansError: The release of Spark is unknown, the session has no JVM (Spark Connect), or a class, method
+            or constructor that the block uses does not exist.
+    """
+    release = ".".join(spark.version.split(".")[:2])
+    if release not in KNOWN_RELEASES:
+        raise UnknownPlansError(_unknown(f"this is Spark {spark.version}"))
+    if not hasattr(spark, "_jsparkSession"):
+        raise UnknownPlansError(_unknown("this is a session of Spark Connect"))
+    try:
+        yield
+    except Py4JJavaError:
+        # An error of the statement.
+        raise
+    except (Py4JError, AttributeError, TypeError) as error:
+        # py4j takes an unknown class for a package, which cannot be called.
+        problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UnknownPlansError(_unknown(f"in Spark {spark.version}, {problem}")) from error
+
+
+def _unknown(what: str) -> str:
+    return (
+        f"Calve knows the plans of Spark {', '.join(KNOWN_RELEASES)}, and {what}; use a classic session of a known one"
+    )
 
 
 class Catalyst:
@@ -35,11 +79,6 @@ class Catalyst:
     def expressions(self) -> Any:
         """The package of expressions."""
         return self.sql.catalyst.expressions
-
-    @cached_property
-    def current_like(self) -> Any:
-        """The tree pattern of expressions such as `current_date`."""
-        return self.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
 
     @cached_property
     def repartition(self) -> Any:
@@ -71,6 +110,50 @@ class Catalyst:
     def frame_of(self, plan: Any) -> DataFrame:
         """Return the DataFrame of a logical plan."""
         return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self.spark)
+
+
+@lru_cache(maxsize=64)
+def frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
+    """Return an empty frame of a schema, as JSON; the optimizer does not know that it is empty."""
+    # In the JVM: an RDD from Python would take several times as long.
+    context, session = spark.sparkContext, spark._jsparkSession
+    return DataFrame(session.createDataFrame(context._jsc.emptyRDD(), session.parseDataType(schema)), spark)
+
+
+def reads_clock(frame: DataFrame) -> bool:
+    """Return whether a frame's query has `current_date` or similar functions."""
+    pattern = _catalyst(frame.sparkSession).sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
+
+
+def as_of_now(frame: DataFrame) -> DataFrame:
+    """Return a frame with `current_date` and similar functions replaced by their current values."""
+    if not reads_clock(frame):
+        return frame
+    catalyst = _catalyst(frame.sparkSession)
+    fix = catalyst.sql.catalyst.optimizer.ComputeCurrentTime
+    return catalyst.frame_of(fix.apply(frame._jdf.queryExecution().analyzed()))
+
+
+@lru_cache(maxsize=1)
+def _catalyst(spark: SparkSession) -> Catalyst:
+    return Catalyst(spark)
+
+
+def filtered_leaves(frame: DataFrame) -> Iterator[tuple[Any, Any]]:
+    """Yield the leaves of a frame's optimized plan and its subqueries, each with the condition of a filter above it.
+
+    The condition is None if there is no filter directly above the leaf.
+    """
+    rest = [(frame._jdf.queryExecution().optimizedPlan(), None)]
+    while rest:
+        node, condition = rest.pop()
+        children = items(node.children())
+        if not children:
+            yield node, condition
+        own = node.condition() if kind_of(node) == "Filter" else None
+        rest += [(child, own) for child in children]
+        rest += [(inner, None) for inner in items(node.innerChildren())]
 
 
 def kind_of(node: Any) -> str:

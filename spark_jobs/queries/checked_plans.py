@@ -2,13 +2,14 @@
 
 The checks are allowlists of plan nodes, functions and tables; tables are those of the catalog and common table
 expressions. They run before Spark analyses the plan, because the analysis opens files that are named by path in place
-of a table.
+of a table. Without them nothing runs: a statement is refused if Spark's plans are unknown.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from py4j.java_gateway import JavaObject, is_instance_of
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from catalog.errors import CatalogError, RefusedStatementError, TableNotFoundError
 from spark_jobs.queries.allowed_functions import FUNCTIONS, TABLE_FUNCTIONS
+from spark_jobs.queries.catalyst import UnknownPlansError, known_plans
 
 MORE_FUNCTIONS = "CALVE_SQL_FUNCTIONS"
 """The environment variable that allows more functions: their names, separated by commas."""
@@ -57,6 +59,27 @@ _KINDS: dict[str, str] = {}
 """Java class → plan, expression, collection, product or leaf."""
 
 
+@contextmanager
+def _checkable(spark: SparkSession) -> Iterator[None]:
+    """Refuse a statement whose plan the block cannot check."""
+    try:
+        with known_plans(spark):
+            yield
+    except UnknownPlansError as error:
+        raise RefusedStatementError(f"the statement cannot be checked, so it is not run: {error}", "") from error
+
+
+def check_syntax(spark: SparkSession, sql: str) -> None:
+    """Check that Spark can parse a statement.
+
+    Raises:
+        RefusedStatementError: The statement cannot be checked, because Spark's plans are unknown.
+        ParseException: Spark cannot parse the statement.
+    """
+    with _checkable(spark):
+        spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+
+
 def check_query(spark: SparkSession, sql: str, statement: str, tables: Container[str]) -> None:
     """Refuse a SELECT that reads tables or calls functions that are not allowed.
 
@@ -66,15 +89,16 @@ def check_query(spark: SparkSession, sql: str, statement: str, tables: Container
         tables: The names of these views; other temporary views and Spark's own tables are not allowed.
 
     Raises:
-        RefusedStatementError: The SELECT is not allowed.
+        RefusedStatementError: The SELECT is not allowed, or cannot be checked.
         TableNotFoundError: A table is not in the catalog, or is a file path.
         ParseException: Spark cannot parse the SELECT.
     """
-    assert spark.sparkContext._jvm is not None
-    plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
-    # Let Spark resolve common table expressions by its own scope rules; the remaining names are tables.
-    plan = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.CTESubstitution.apply(plan)
-    _check(spark, plan, sql, statement, tables)
+    with _checkable(spark):
+        assert spark.sparkContext._jvm is not None
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(sql)
+        # Let Spark resolve common table expressions by its own scope rules; the remaining names are tables.
+        plan = spark.sparkContext._jvm.org.apache.spark.sql.catalyst.analysis.CTESubstitution.apply(plan)
+        _check(spark, plan, sql, statement, tables)
 
 
 def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
@@ -84,22 +108,24 @@ def check_analysed(spark: SparkSession, frame: DataFrame) -> None:
     name unless such a column exists.
 
     Raises:
-        RefusedStatementError: The query reads the user's name.
+        RefusedStatementError: The query reads the user's name, or cannot be checked.
     """
-    analysed = frame._jdf.queryExecution().analyzed()
-    for _, name, _ in _nodes(spark, analysed, _CLOCK_OR_USER, plans_too=True):
-        if name == "CurrentUser":
-            _refuse("the function current_user")
+    with _checkable(spark):
+        analysed = frame._jdf.queryExecution().analyzed()
+        for _, name, _ in _nodes(spark, analysed, _CLOCK_OR_USER, plans_too=True):
+            if name == "CurrentUser":
+                _refuse("the function current_user")
 
 
 def check_expression(spark: SparkSession, sql: str) -> None:
     """Refuse an expression over the columns of a table that calls functions that are not allowed.
 
     Raises:
-        RefusedStatementError: The expression is not allowed.
+        RefusedStatementError: The expression is not allowed, or cannot be checked.
         ParseException: Spark cannot parse the expression.
     """
-    _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, ())
+    with _checkable(spark):
+        _check(spark, spark._jsparkSession.sessionState().sqlParser().parseExpression(sql), sql, sql, ())
 
 
 def allowed_functions() -> frozenset[str]:

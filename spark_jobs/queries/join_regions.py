@@ -47,6 +47,11 @@ class Source:
         relation = leaves[0].relation()
         return relation.location() if kind_of(relation) == "HadoopFsRelation" else None
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(self.bytes_by_partition.values())
+
     @cached_property
     def bytes_by_partition(self) -> Mapping[int, int]:
         """The size of each partition that has files; an empty file counts as one byte."""

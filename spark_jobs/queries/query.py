@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
@@ -29,7 +28,15 @@ from catalog.errors import (
 )
 from catalog.partitions.counting import count_visible
 from catalog.types.key_types import TimestampType
-from spark_jobs.queries.catalyst import Catalyst, items, kind_of
+from spark_jobs.queries.catalyst import (
+    UnknownPlansError,
+    as_of_now,
+    filtered_leaves,
+    frame_of_unknown,
+    kind_of,
+    known_plans,
+    reads_clock,
+)
 from spark_jobs.queries.checked_plans import check_analysed, check_query
 from spark_jobs.queries.implied_filters import any_of, implied_filter
 from spark_jobs.queries.join_regions import Source
@@ -80,10 +87,13 @@ def query(spark: SparkSession, sql: str, *, catalog: Catalog | None = None, part
 
     The partitions, and `current_date` and similar functions, are those at the time of the call.
 
+    On a Spark of an unknown release, and with Spark Connect, the catalog selects no partitions: Spark prunes those that
+    it can, and `current_date` is that of the time when Spark runs the query. A warning in the log says so.
+
     Args:
         sql: One SELECT, in Spark's dialect.
         catalog: By default that of `CALVE_CATALOG_URL`.
-        partition_wise: Use partition-wise joins for tables with compatible partition schemes, where they are faster
+        partition_wise: Use partition-wise joins for large tables with compatible partition schemes
             (`spark_jobs.queries.joining`).
 
     Raises:
@@ -113,34 +123,19 @@ def prune_query(
             (`spark_jobs.queries.checked_plans`). None for a trusted statement.
 
     Raises:
-        RefusedStatementError: The untrusted statement is not allowed.
+        RefusedStatementError: The untrusted statement is not allowed, or cannot be checked.
         CatalogError: See `query`.
     """
     with opened(catalog) as source:
-        statement = _Statement(spark, source, sql)
-        if untrusted is not None:
-            statement.check(untrusted)
-        planned = statement.over(_placeholders(spark, statement)) if statement.is_selective else None
-        while True:
-            conditions = _conditions(planned, statement.tables)
-            pruned = [
-                _prune(spark, source, table, condition)
-                for table, condition in zip(statement.tables, conditions, strict=True)
-            ]
-            frames = [
-                _with_ids(scan.frame, table, number) if number in statement.id_places else scan.frame
-                for number, (scan, table) in enumerate(zip(pruned, statement.tables, strict=True))
-            ]
-            frame = statement.over(frames)
-            if untrusted is not None:
-                check_analysed(spark, frame)
-            frame = _as_of_now(frame)
-            # The result of `current_date` may have changed between the two plans.
-            if planned is None or not _reads_clock(planned) or _conditions(planned, statement.tables) == conditions:
-                break
-    sources = [Source(table.frame, table.scan) for table in pruned if table.scan is not None and partition_wise]
-    joined = join_partition_wise(frame, sources)
-    return PrunedQuery(joined.frame, tuple(pruned), joined.joins)
+        statement = _Statement(spark, source, sql, untrusted)
+        try:
+            with known_plans(spark):
+                planned = _planned(spark, source, statement)
+                return _joined(planned) if partition_wise else planned
+        except UnknownPlansError as error:
+            if names := ", ".join(dict.fromkeys(table.full_name for table in statement.tables)):
+                log.warning("All partitions of %s are read, except those that Spark itself prunes: %s", names, error)
+        return _read(spark, source, statement, [None] * len(statement.tables))
 
 
 def filters_on(spark: SparkSession, sql: str, filterable: Table, *, catalog: Catalog | None = None) -> list[str | None]:
@@ -153,16 +148,51 @@ def filters_on(spark: SparkSession, sql: str, filterable: Table, *, catalog: Cat
         filterable: The table with the `pruning_columns` that filters may use.
 
     Raises:
-        RefusedStatementError: The SELECT is not allowed.
+        RefusedStatementError: The SELECT is not allowed, or cannot be checked.
         ExpressionSyntaxError, UnsupportedExpressionError: See `query`.
     """
     with opened(catalog) as source:
-        statement = _Statement(spark, source, sql)
-        statement.check(sql)
+        statement = _Statement(spark, source, sql, untrusted=sql)
         tables = [filterable if table.full_name == filterable.full_name else table for table in statement.tables]
-        conditions = _conditions(statement.over(_placeholders(spark, statement, tables)), tables)
+        with known_plans(spark):
+            conditions = _conditions(statement.over(_placeholders(spark, statement, tables)), tables)
     occurrences = zip(conditions, tables, strict=True)
     return [condition for condition, table in occurrences if table is filterable and condition != _NOTHING]
+
+
+def _planned(spark: SparkSession, catalog: Catalog, statement: _Statement) -> PrunedQuery:
+    """Return a statement's result from the partitions that Spark's optimizer finds necessary, at the current time."""
+    if not statement.is_selective:
+        pruned = _read(spark, catalog, statement, [None] * len(statement.tables))
+        return replace(pruned, frame=as_of_now(pruned.frame))
+    planned = statement.over(_placeholders(spark, statement))
+    while True:
+        conditions = _conditions(planned, statement.tables)
+        pruned = _read(spark, catalog, statement, conditions)
+        pruned = replace(pruned, frame=as_of_now(pruned.frame))
+        # The result of `current_date` may have changed between the two plans.
+        if not reads_clock(planned) or _conditions(planned, statement.tables) == conditions:
+            return pruned
+
+
+def _joined(query: PrunedQuery) -> PrunedQuery:
+    sources = [Source(table.frame, table.scan) for table in query.tables if table.scan is not None]
+    joined = join_partition_wise(query.frame, sources)
+    return replace(query, frame=joined.frame, joins=joined.joins)
+
+
+def _read(
+    spark: SparkSession, catalog: Catalog, statement: _Statement, conditions: Sequence[str | None]
+) -> PrunedQuery:
+    """Return a statement's result from the partitions of each table that meet a condition; None for all."""
+    pruned = [
+        _prune(spark, catalog, table, condition) for table, condition in zip(statement.tables, conditions, strict=True)
+    ]
+    frames = [
+        _with_ids(scan.frame, table, number) if number in statement.id_places else scan.frame
+        for number, (scan, table) in enumerate(zip(pruned, statement.tables, strict=True))
+    ]
+    return PrunedQuery(statement.over(frames), tuple(pruned))
 
 
 def _prune(spark: SparkSession, catalog: Catalog, table: Table, condition: str | None) -> PrunedTable:
@@ -203,8 +233,17 @@ class _Statement:
         is_selective: Whether it has a clause by which the optimizer can skip rows.
     """
 
-    def __init__(self, spark: SparkSession, catalog: Catalog, sql: str) -> None:
+    def __init__(self, spark: SparkSession, catalog: Catalog, sql: str, untrusted: str | None) -> None:
+        """Parse a SELECT.
+
+        Args:
+            untrusted: See `prune_query`.
+
+        Raises:
+            RefusedStatementError, TableNotFoundError: See `spark_jobs.queries.checked_plans.check_query`.
+        """
         self._spark = spark
+        self._is_untrusted = untrusted is not None
         tree = _parsed(sql)
         occurrences = [
             (node, table) for node in table_nodes(tree) if (table := _catalog_table(spark, catalog, node)) is not None
@@ -239,29 +278,24 @@ class _Statement:
             for length in range(2, len(qualifiers) + 1):
                 if tuple(qualifiers[:length]) in unaliased:
                     edits.append((start_of(column.parts[0]), start_of(column.parts[length - 1]), ""))
-        self._text = _edited(sql, edits)
-
-    def check(self, text: str) -> None:
-        """Refuse the statement if it reads tables or calls functions that are not allowed.
-
-        Args:
-            text: The user's text, to which positions in errors refer.
-
-        Raises:
-            RefusedStatementError, TableNotFoundError: See `spark_jobs.queries.checked_plans.check_query`.
-        """
-        check_query(self._spark, self._text, text, {*self._views, *self._iceberg_views})
+        text = _edited(sql, edits)
+        if untrusted is not None:
+            check_query(spark, text, untrusted, {*self._views, *self._iceberg_views})
+        # Spark's parameters are in braces.
+        self._text = re.sub(rf"{prefix}_[0-9]+", r"{\g<0>}", text.replace("{", "{{").replace("}", "}}"))
 
     def over(self, frames: Sequence[DataFrame]) -> DataFrame:
-        """Return the statement's result with each table replaced by a frame."""
-        views = dict(zip(self._views, frames, strict=True)) | self._iceberg_views
-        try:
-            for view, frame in views.items():
-                frame.createOrReplaceTempView(view)
-            return self._spark.sql(self._text)
-        finally:
-            for view in views:
-                self._spark.catalog.dropTempView(view)
+        """Return the statement's result with each table replaced by a frame.
+
+        Raises:
+            RefusedStatementError: The untrusted statement is not allowed.
+        """
+        views: dict[str, Any] = {**dict(zip(self._views, frames, strict=True)), **self._iceberg_views}
+        # Without parameters, Spark does not format the text.
+        result = self._spark.sql(self._text, **views) if views else self._spark.sql(self._text.format())
+        if self._is_untrusted:
+            check_analysed(self._spark, result)
+        return result
 
 
 def _parsed(sql: str) -> exp.Query:
@@ -318,50 +352,21 @@ def _placeholder(spark: SparkSession, table: Table, number: int, has_ids: bool) 
             for column in schema
         ]
     )
-    return _frame_of_unknown(spark, schema.json())
+    return frame_of_unknown(spark, schema.json())
 
 
-@lru_cache(maxsize=64)
-def _frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
-    # In the JVM: an RDD from Python would take several times as long.
-    context, session = spark.sparkContext, spark._jsparkSession
-    return DataFrame(session.createDataFrame(context._jsc.emptyRDD(), session.parseDataType(schema)), spark)
-
-
-def _as_of_now(frame: DataFrame) -> DataFrame:
-    """Return a frame with `current_date` and similar functions replaced by their current values."""
-    if not _reads_clock(frame):
-        return frame
-    catalyst = _catalyst(frame.sparkSession)
-    fix = catalyst.sql.catalyst.optimizer.ComputeCurrentTime
-    return catalyst.frame_of(fix.apply(frame._jdf.queryExecution().analyzed()))
-
-
-def _reads_clock(frame: DataFrame) -> bool:
-    pattern = _catalyst(frame.sparkSession).current_like
-    return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
-
-
-@lru_cache(maxsize=1)
-def _catalyst(spark: SparkSession) -> Catalyst:
-    return Catalyst(spark)
-
-
-def _conditions(planned: DataFrame | None, tables: Sequence[Table]) -> list[str | None]:
+def _conditions(planned: DataFrame, tables: Sequence[Table]) -> list[str | None]:
     """Return a condition for each placeholder that all partitions meet that the statement needs.
 
     None means all partitions. A placeholder that the optimizer removed needs none.
 
     Args:
-        planned: The statement over the placeholders; None if it needs all rows.
+        planned: The statement over the placeholders.
     """
-    if planned is None:
-        return [None] * len(tables)
-    planned = _as_of_now(planned)
     filters: list[list[str | None]] = [[] for _ in tables]
     if planned.sparkSession.conf.get("spark.sql.session.timeZone") not in UTC_NAMES:
         tables = [_without_timestamps(table) for table in tables]
-    for leaf, condition in _leaves(planned._jdf.queryExecution().optimizedPlan()):
+    for leaf, condition in filtered_leaves(as_of_now(planned)):
         number = _marked(leaf)
         if number is not None:
             filters[number].append(None if condition is None else implied_filter(condition, tables[number]))
@@ -374,19 +379,6 @@ def _without_timestamps(table: Table) -> Table:
         return table
     keys = zip(table.partition_keys, table.key_types, strict=True)
     return replace(table, partition_keys=tuple(key for key, kind in keys if not isinstance(kind, TimestampType)))
-
-
-def _leaves(plan: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves of a plan and of its subqueries, with the condition of the filter directly above."""
-    rest = [(plan, None)]
-    while rest:
-        node, condition = rest.pop()
-        children = items(node.children())
-        if not children:
-            yield node, condition
-        own = node.condition() if kind_of(node) == "Filter" else None
-        rest += [(child, own) for child in children]
-        rest += [(inner, None) for inner in items(node.innerChildren())]
 
 
 def _marked(leaf: Any) -> int | None:

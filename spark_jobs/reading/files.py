@@ -326,7 +326,9 @@ def reader_errors(spark: SparkSession, table: Table) -> Iterator[None]:
 def _listing_in_few_tasks(spark: SparkSession) -> Iterator[None]:
     """Make Spark list folders in a job of few tasks; a task for each of 10,000 folders takes 15 times as long."""
     before = str(spark.conf.get(_LISTING_TASKS))
-    spark.conf.set(_LISTING_TASKS, str(min(int(before), max(32, 4 * spark.sparkContext.defaultParallelism))))
+    # Spark Connect has no context, which knows the number of cores.
+    context = getattr(spark, "sparkContext", None)
+    spark.conf.set(_LISTING_TASKS, str(min(int(before), max(32, 4 * context.defaultParallelism if context else 0))))
     try:
         yield
     finally:

@@ -37,8 +37,8 @@ _NESTED = (ArrayType, MapType, StructType)
 _AS_THEY_ARE = (BooleanType, DecimalType, DoubleType, IntegralType, NullType, StringType)
 _JSON_OPTIONS = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd HH:mm:ss[.SSSSSS]"}
 
-# Temporary names of tables while a statement runs (`spark_jobs.queries.query`).
-_STAND_IN = re.compile(r"`?calve_[0-9a-f]{32}_[0-9]+`?")
+# PySpark's names of the frames that `spark_jobs.queries.query` puts in place of tables.
+_STAND_IN = re.compile(r"`?_pyspark_[0-9a-f]{32}`?")
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _CONDITION = re.compile(r"\[[A-Z][A-Z_.]+\] [^\n]+")
 _LINE = re.compile(r"\(line (\d+), pos (\d+)\)")

@@ -221,6 +221,44 @@ def test_the_error_points_at_what_is_refused(session: Session) -> None:
 
 
 @on_sqlite
+@pytest.mark.parametrize(
+    "query", ["SELECT 1", "SELECT id FROM t", "INSERT INTO t SELECT 1, 'a'", "SELECT * FROM good_view"]
+)
+def test_nothing_runs_unchecked_on_an_unknown_spark(
+    session: Session, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    from spark_jobs.queries import catalyst
+
+    monkeypatch.setattr(catalyst, "KNOWN_RELEASES", ("3.5",))
+    with pytest.raises(RefusedStatementError, match=r"cannot be checked, so it is not run: .* this is Spark 4\.1"):
+        session.execute(query)
+
+
+@on_sqlite
+@pytest.mark.parametrize("patterns", ["_PATTERNS", "_CLOCK_OR_USER"])
+def test_nothing_runs_that_cannot_be_checked_to_the_end(
+    session: Session, monkeypatch: pytest.MonkeyPatch, patterns: str
+) -> None:
+    from spark_jobs.queries import checked_plans
+
+    monkeypatch.setattr(checked_plans, patterns, ("NO_SUCH_PATTERN",))
+    with pytest.raises(RefusedStatementError, match="cannot be checked, so it is not run"):
+        session.execute("SELECT id FROM t")
+
+
+@on_sqlite
+def test_checked_statement_runs_if_its_partitions_cannot_be_found(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.queries import query
+
+    monkeypatch.setattr(query, "_conditions", lambda *_: None.conditions)  # type: ignore[attr-defined]
+    assert session.execute("SELECT count(*) FROM t WHERE id = 1").rows[0][0] == 0
+    with pytest.raises(RefusedStatementError, match="the function current_user cannot be used"):
+        session.execute("SELECT user FROM t WHERE id = 1")
+
+
+@on_sqlite
 @pytest.mark.parametrize("query", HARMLESS)
 def test_everything_else_of_a_select_is_allowed(session: Session, query: str) -> None:
     session.execute(query)
@@ -275,3 +313,14 @@ def test_an_expression_of_quality_rules_is_checked(spark: SparkSession, expressi
     check_expression(spark, "month(departure)")
     with pytest.raises(CatalogError, match=r"cannot be used|does not exist"):
         check_expression(spark, expression)
+
+
+def test_expression_of_quality_rules_is_refused_on_an_unknown_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from spark_jobs.queries import catalyst
+    from spark_jobs.queries.checked_plans import check_expression
+
+    monkeypatch.setattr(catalyst, "KNOWN_RELEASES", ())
+    with pytest.raises(RefusedStatementError, match="cannot be checked"):
+        check_expression(spark, "month(departure)")

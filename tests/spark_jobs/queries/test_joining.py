@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -173,6 +174,7 @@ def lake(spark: SparkSession, sqlite_template: Path, tmp_path_factory: pytest.Te
         setting(spark, BROADCAST, "-1"),
         pytest.MonkeyPatch.context() as patch,
     ):
+        patch.setattr(joining, "LEAST_BYTES", 1)
         # Each task adds planning time.
         patch.setattr(joining, "LEAST_TASKS", 4)
         patch.setattr(joining, "TASKS_A_CORE", 2)
@@ -337,6 +339,27 @@ def test_small_tables_are_sent_to_all_tasks(lake: Lake) -> None:
         ]
     with setting(lake.spark, BROADCAST, "1MB"):
         assert lake.pruned(sql.format("FULL JOIN")).joins == ()
+
+
+def test_joins_of_less_than_the_limit_are_planned_by_spark(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_jobs.queries import joining
+
+    sizes = [sum(file.size_bytes for file in lake.catalog.scan_files(f"lake.{name}").files) for name in "ab"]
+    sql = "SELECT a.id, b.id FROM lake.a JOIN lake.b ON a.k = b.k"
+    monkeypatch.setattr(joining, "LEAST_BYTES", sum(sizes))
+    assert len(lake.pruned(sql).joins) == 1
+    monkeypatch.setattr(joining, "LEAST_BYTES", sum(sizes) + 1)
+    ours, sparks = lake.pruned(sql), lake.pruned(sql, partition_wise=False)
+    assert ours.joins == ()
+    assert without_ids(plan_of(ours)) == without_ids(plan_of(sparks))
+    # Other tables of the statement do not count, nor do the partitions that it does not read.
+    assert lake.pruned(f"{sql} CROSS JOIN (SELECT max(id) FROM lake.uneven)").joins == ()
+    monkeypatch.setattr(joining, "LEAST_BYTES", sum(sizes))
+    assert lake.pruned(f"{sql} WHERE a.k > 90").joins == ()
+
+
+def without_ids(plan: str) -> str:
+    return re.sub(r"#\d+L?|plan_id=\d+", "", plan)
 
 
 def test_settings_of_the_session_stay_as_they_are(lake: Lake) -> None:

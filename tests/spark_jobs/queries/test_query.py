@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow
@@ -335,6 +341,107 @@ def test_what_is_no_select_is_refused(shop: Shop, sql: str, error: type[Exceptio
 
     with pytest.raises(error):
         query(shop.spark, sql, catalog=shop.catalog)
+
+
+STATEMENTS = [
+    " UNION ALL ".join(f"SELECT {n} AS c, o.* FROM shop.orders o WHERE {where}" for n, where in enumerate(CONDITIONS)),
+    " UNION ALL ".join(f"SELECT {n} AS c, e.* FROM shop.events e WHERE {where}" for n, where in enumerate(EVENTS)),
+    *JOINS,
+    *SUBQUERIES,
+    *NAMES,
+]
+
+
+@pytest.mark.parametrize("sql", sampled(STATEMENTS, [STATEMENTS[0], *STATEMENTS[2::9]]))
+def test_unknown_release_of_spark_reads_all_partitions_with_the_same_result(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, sql: str
+) -> None:
+    from spark_jobs.queries import catalyst
+    from spark_jobs.queries.query import prune_query
+
+    monkeypatch.setattr(catalyst, "KNOWN_RELEASES", ("3.5", "5.0"))
+    answer = prune_query(shop.spark, sql, catalog=shop.catalog)
+    assert all(table.partitions_read == table.partitions_total for table in answer.tables)
+    shop.check_rows(sql, answer.frame)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == bool(answer.tables)
+    for table in answer.tables:
+        assert f"All partitions of {table.table}" in warnings[0] or f", {table.table}" in warnings[0]
+        assert "Calve knows the plans of Spark 3.5, 5.0, and this is Spark 4.1." in warnings[0]
+
+
+def test_spark_itself_prunes_partitions_if_its_release_is_unknown(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from spark_jobs.queries import catalyst
+    from spark_jobs.queries.query import query
+
+    monkeypatch.setattr(catalyst, "KNOWN_RELEASES", ())
+    frame = query(shop.spark, "SELECT id FROM shop.orders WHERE n = 1", catalog=shop.catalog)
+    assert len(frame.inputFiles()) == 12
+    scans = frame._jdf.queryExecution().executedPlan().toString()
+    assert re.search(r"PartitionFilters: \[isnotnull\(n#\d+\), \(n#\d+ = 1\)\]", scans)
+
+
+def test_missing_class_of_spark_reads_all_partitions(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from spark_jobs.queries import catalyst
+    from spark_jobs.queries.query import prune_query
+
+    monkeypatch.setattr(catalyst, "_catalyst", lambda spark: SimpleNamespace(sql=spark._jvm.org.apache.spark.moved))
+    sql = "SELECT id, n, day < current_date() FROM shop.orders WHERE n = 1"
+    answer = prune_query(shop.spark, sql, catalog=shop.catalog)
+    assert answer.tables[0].partitions_read == 12
+    shop.check_rows(sql, answer.frame)
+    assert "All partitions of shop.orders are read" in caplog.text
+    assert "'JavaPackage' object is not callable" in caplog.text
+
+
+@pytest.mark.long
+def test_session_of_spark_connect_has_the_same_results(shop: Shop, tmp_path: Path) -> None:
+    # In a process of its own, because PySpark has either classic sessions or those of Spark Connect.
+    statements = [
+        "SELECT o.id, tier, '{x}' AS braces FROM shop.orders o JOIN shop.customers USING (country) WHERE o.n = 2",
+        "SELECT shop.events.*, current_date() > at AS is_past FROM shop.events WHERE x > 1",
+    ]
+    (tmp_path / "statements.json").write_text(json.dumps(statements))
+    url = shop.catalog.storage.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-c", OVER_SPARK_CONNECT, url, str(tmp_path / "statements.json")]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers = [Counter(rows) for rows in json.loads(done.stdout.splitlines()[-1])]
+    assert answers == [counted(shop.spark.sql(sql)) for sql in statements]
+    assert done.stderr.count("this is a session of Spark Connect") == len(statements)
+
+
+OVER_SPARK_CONNECT = """
+import json, logging, sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+from catalog import Catalog
+from catalog.errors import RefusedStatementError
+from spark_jobs.queries.query import prune_query, query
+
+logging.basicConfig(level=logging.WARNING)
+spark = SparkSession.builder.remote("local[1]").getOrCreate()
+spark.conf.set("spark.sql.session.timeZone", "UTC")
+url, path = sys.argv[1:]
+with Catalog.open(url) as catalog:
+    answers = [query(spark, sql, catalog=catalog).collect() for sql in json.loads(Path(path).read_text())]
+    try:
+        prune_query(spark, "SELECT 1", catalog=catalog, untrusted="SELECT 1")
+    except RefusedStatementError as error:
+        assert "cannot be checked" in str(error)
+    else:
+        raise AssertionError("an unchecked statement ran")
+spark.stop()
+print()
+print(json.dumps([[repr(row) for row in rows] for rows in answers]))
+"""
+
+
+def test_braces_in_a_statement_are_text(shop: Shop) -> None:
+    shop.check("SELECT '{o}' AS `{0}`, '}{{' AS b, id /* { */ FROM shop.orders o WHERE n = 1 AND country <> '}'", [3])
+    shop.check("SELECT '{x}' AS b", [])
 
 
 def comparisons(side: str, keys: dict[str, list[str]]) -> st.SearchStrategy[str]:
