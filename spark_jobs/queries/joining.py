@@ -6,6 +6,9 @@ its place; for joins of joins, because the nulls that an outer join adds equal n
 grouped by such a column.
 
 The joins are replaced in Spark's optimized plan, where filters are at the tables and subqueries are joins.
+
+Spark's own storage-partitioned joins do not apply to these tables: they need the partition transforms of Iceberg, whose
+list is closed, and neither CRC-32 (`catalog.schemes.hashing`) nor ranges or lists are among them.
 """
 
 from __future__ import annotations
