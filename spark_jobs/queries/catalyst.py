@@ -44,8 +44,10 @@ def known_plans(spark: SparkSession) -> Iterator[None]:
     except Py4JJavaError:
         # An error of the statement.
         raise
-    except (Py4JError, AttributeError, TypeError) as error:
+    except (Py4JError, TypeError) as error:
         # py4j takes an unknown class for a package, which cannot be called.
+        if isinstance(error, TypeError) and "JavaPackage" not in str(error):
+            raise
         problem = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UnknownPlansError(_unknown(f"in Spark {spark.version}, {problem}")) from error
 

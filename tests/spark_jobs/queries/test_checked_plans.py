@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError
 
 from catalog import Catalog
 from catalog.errors import CatalogError, LocationNotAllowedError, RefusedStatementError, TableNotFoundError
@@ -252,10 +253,17 @@ def test_checked_statement_runs_if_its_partitions_cannot_be_found(
 ) -> None:
     from spark_jobs.queries import query
 
-    monkeypatch.setattr(query, "_conditions", lambda *_: None.conditions)  # type: ignore[attr-defined]
+    def fail(*_: object) -> list[str | None]:
+        raise error
+
+    monkeypatch.setattr(query, "_conditions", fail)
+    error: Exception = Py4JError("Method condition([]) does not exist")
     assert session.execute("SELECT count(*) FROM t WHERE id = 1").rows[0][0] == 0
     with pytest.raises(RefusedStatementError, match="the function current_user cannot be used"):
         session.execute("SELECT user FROM t WHERE id = 1")
+    error = AttributeError("a defect of Calve")
+    with pytest.raises(AttributeError, match="a defect of Calve"):
+        session.execute("SELECT count(*) FROM t WHERE id = 1")
 
 
 @on_sqlite
