@@ -18,6 +18,7 @@ from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
 from catalog.storage.schema import DatabaseRow, DataFileRow, TableRow
+from catalog.tables.columns import TableColumns
 from catalog.tables.definitions import Definitions
 
 _BATCH = 5_000
@@ -61,6 +62,7 @@ def publish_earlier(storage: Storage, definitions: Definitions, name: str) -> in
         TableNotFoundError: The table was dropped meanwhile.
         StorageError: A data file cannot be read, or the metadata cannot be written.
     """
+    _give_part_ids(storage, definitions, name)
     for attempt in range(_ATTEMPTS):
         with storage.read() as connection:
             table = definitions.get_table(name, connection)
@@ -82,6 +84,16 @@ def publish_earlier(storage: Storage, definitions: Definitions, name: str) -> in
         reached(Point.COMMITTED)
         return int(count)
     raise AssertionError("the last attempt returns")
+
+
+def _give_part_ids(storage: Storage, definitions: Definitions, name: str) -> None:
+    """Store ids of the fields inside a table's columns, so that later columns get others."""
+    table = definitions.get_table(name)
+    if TableColumns.of(table).numbered().last_id == table.last_column_id:
+        return
+    with storage.write() as connection:
+        table = definitions.lock_table(connection, table, exclusive=True)
+        definitions.update_table(connection, table, columns=TableColumns.of(table).numbered())
 
 
 def _files(storage: Storage, table: Table) -> Iterator[NewFile]:

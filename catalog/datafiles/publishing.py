@@ -85,7 +85,7 @@ def publish(connection: Connection, table: Table, swap: FileSwap | None = None) 
     from catalog.iceberg.snapshots import write_next
 
     before, definition = table.published_location, published_definition(connection, table)
-    change = None if swap is None else _snapshot_change(connection, table, swap)
+    change = None if swap is None else _snapshot_change(table, swap)
     with _errors(table):
         after = write_next(before, definition, change)
     _show(connection, table, after)
@@ -224,7 +224,8 @@ def published_definition(connection: Connection, table: Table) -> Definition:
         properties.setdefault("comment", table.description)
     sort_columns = tuple(dict.fromkeys((*placed_by, *scheme.sort_columns)))
     writer = str(connection.scalar(select(CatalogRow.identity)))
-    return Definition(published_layout(table), table.location, writer, sort_columns, properties)
+    at_ms = read_clock_ms(connection)
+    return Definition(published_layout(table), table.location, writer, at_ms, sort_columns, properties)
 
 
 def _metrics_properties(table: Table) -> dict[str, str]:
@@ -254,12 +255,11 @@ def _added(table: Table, files: Iterable[NewFile]) -> Iterator[AddedFile]:
         yield AddedFile(f"{table.location}/{file.path}", file.row_count, file.size_bytes, metrics)
 
 
-def _snapshot_change(connection: Connection, table: Table, swap: FileSwap) -> SnapshotChange:
+def _snapshot_change(table: Table, swap: FileSwap) -> SnapshotChange:
     from catalog.iceberg.snapshots import SnapshotChange
 
     prepared = swap.prepared or PreparedFiles((), 0)
     return SnapshotChange(
-        read_clock_ms(connection),
         _added(table, swap.added),
         [f"{table.location}/{path}" for path in swap.removed],
         prepared.manifests,

@@ -265,34 +265,41 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
 
 
 def _identified(schema: Schema, table: Table) -> Schema:
-    """Return a schema with the catalog's column ids; nested fields are numbered after all of these."""
+    """Return a schema with the catalog's ids.
+
+    Nested fields without an id, of tables of earlier versions, are numbered after all others.
+    """
     columns = (*table.columns, *table.partition_keys)
     if any(column.id == 0 for column in columns):
         return schema
     distance = max(table.last_column_id - len(columns), 0)
 
-    def moved(kind: IcebergType) -> IcebergType:
-        match kind:
-            case StructType():
-                return StructType(*[_moved_field(field) for field in kind.fields])
-            case ListType():
-                return kind.model_copy(
-                    update={"element_id": kind.element_id + distance, "element_type": moved(kind.element_type)}
+    def identified(kind: IcebergType, ids: Mapping[str, int], path: str) -> IcebergType:
+        parts = [
+            part.model_copy(
+                update={
+                    "field_id": ids.get(f"{path}{part.name}", part.field_id + distance),
+                    "field_type": identified(part.field_type, ids, f"{path}{part.name}."),
+                }
+            )
+            for part in fields_inside(kind)
+        ]
+        match kind, parts:
+            case StructType(), _:
+                return StructType(*parts)
+            case ListType(), [element]:
+                return ListType(element.field_id, element.field_type, element_required=element.required)
+            case MapType(), [key, value]:
+                return MapType(
+                    key.field_id, key.field_type, value.field_id, value.field_type, value_required=value.required
                 )
-            case MapType():
-                ids = {"key_id": kind.key_id + distance, "value_id": kind.value_id + distance}
-                return kind.model_copy(
-                    update={**ids, "key_type": moved(kind.key_type), "value_type": moved(kind.value_type)}
-                )
-            case _:
-                return kind
-
-    def _moved_field(field: NestedField) -> NestedField:
-        return field.model_copy(update={"field_id": field.field_id + distance, "field_type": moved(field.field_type)})
+        return kind
 
     return Schema(
         *[
-            field.model_copy(update={"field_id": column.id, "field_type": moved(field.field_type)})
+            field.model_copy(
+                update={"field_id": column.id, "field_type": identified(field.field_type, dict(column.part_ids), "")}
+            )
             for field, column in zip(schema.fields, columns, strict=True)
         ]
     )

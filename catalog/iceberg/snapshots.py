@@ -18,7 +18,7 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.snapshots import MetadataLogEntry, Operation, Snapshot, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortField, SortOrder
 from pyiceberg.table.update import (
     AddSchemaUpdate,
@@ -61,6 +61,9 @@ _MANIFEST_BYTES = 1 << 20
 _MOST_MANIFESTS = 100
 """Number of manifests from which small ones are merged. Source: Iceberg's `commit.manifest.min-count-to-merge`."""
 
+_LONGEST_LOG = 100
+"""Number of earlier metadata files that metadata name. Source: Iceberg's `write.metadata.previous-versions-max`."""
+
 _NO_MERGING_FROM = _MANIFEST_BYTES // 2
 
 
@@ -73,11 +76,13 @@ class Definition:
         writer: Prefix of the random parts of their names.
         sort_columns: Names of the columns by which engines sort new files.
         properties: Table properties without the name mapping.
+        at_ms: The time of its publication by the catalog's clock, in milliseconds since 1970.
     """
 
     layout: Layout
     location: str
     writer: str
+    at_ms: int
     sort_columns: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
 
@@ -102,7 +107,6 @@ class SnapshotChange:
     """The files that a snapshot adds and removes.
 
     Attributes:
-        at_ms: Its time by the catalog's clock, in milliseconds since 1970.
         added: Parquet files.
         removed: Complete paths of files of the table.
         manifests: Further added files, whose manifests are written already (`write_manifests`).
@@ -110,7 +114,6 @@ class SnapshotChange:
         marks: Further entries of the snapshot's summary, for instance the operation.
     """
 
-    at_ms: int
     added: Iterable[AddedFile] = ()
     removed: Collection[str] = ()
     manifests: Sequence[WrittenManifest] = ()
@@ -233,18 +236,33 @@ def _write(
     updates: list[TableUpdate],
     definition: Definition,
 ) -> str:
-    after = update_table_metadata(metadata, tuple(updates), metadata_location=before) if updates else metadata
+    after = update_table_metadata(metadata, tuple(updates)) if updates else metadata
+    log = list(after.metadata_log)
+    if before is not None:
+        log.append(MetadataLogEntry(**dashed(metadata_file=before, timestamp_ms=metadata.last_updated_ms)))
     # Ids of columns that exist only in files are never reassigned, like those of dropped columns.
     last_id = max(
         after.last_column_id,
         definition.layout.schema.highest_field_id,
         highest_mapped_id(after.properties.get(NAME_MAPPING, "[]")),
     )
-    after = after.model_copy(update={"last_column_id": last_id})
+    # Not PyIceberg's time, which is this host's: JVM engines refuse metadata that are older than their last snapshot.
+    after = after.model_copy(
+        update={
+            "last_column_id": last_id,
+            "last_updated_ms": _time_of(definition, metadata),
+            "metadata_log": log[-_LONGEST_LOG:],
+        }
+    )
     number = None if before is None else VERSION.match(posixpath.basename(before))
     target = f"{folder}/{int(number[1]) + 1 if number else 0:05d}-{definition.writer}-{uuid4()}.metadata.json"
     ToOutputFile.table_metadata(after, io.new_output(target))
     return target
+
+
+def _time_of(definition: Definition, before: TableMetadata) -> int:
+    """Return the time of a change, which is never before that of the previous one."""
+    return max(definition.at_ms, before.last_updated_ms)
 
 
 def _first_metadata(definition: Definition) -> TableMetadata:
@@ -252,6 +270,7 @@ def _first_metadata(definition: Definition) -> TableMetadata:
     return TableMetadataV2(
         **dashed(
             location=definition.location,
+            last_updated_ms=definition.at_ms,
             last_column_id=schema.highest_field_id,
             schemas=[schema],
             current_schema_id=schema.schema_id,
@@ -306,6 +325,7 @@ class _SnapshotWriter:
     def __init__(self, io: FileIO, metadata: TableMetadata, definition: Definition, schema_id: int) -> None:
         self._io = io
         self._metadata = metadata
+        self._at_ms = _time_of(definition, metadata)
         self._layout = definition.layout
         self._folder = f"{definition.location}/{METADATA}"
         self._schema_id = schema_id
@@ -337,7 +357,7 @@ class _SnapshotWriter:
                 snapshot_id=self._id,
                 parent_snapshot_id=parent_id,
                 sequence_number=sequence_number,
-                timestamp_ms=max(change.at_ms, self._metadata.last_updated_ms),
+                timestamp_ms=self._at_ms,
                 manifest_list=path,
                 schema_id=self._schema_id,
                 summary=self._summary(written, change, parent),

@@ -23,6 +23,7 @@ support.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -116,6 +117,26 @@ def convert(text: str, timestamp: IcebergType | None) -> ConvertedType:
     reader = _Reader(text.strip(), timestamp)
     name, converted = reader.whole()
     return ConvertedType(name, converted, frozenset(reader.losses))
+
+
+def part_names(text: str) -> list[str]:
+    """Return the paths of the fields inside a Hive type; those of a struct come before the fields inside them.
+
+    Returns:
+        For instance `element` and `element.x` for `array<struct<x:int>>`; none for a type that Iceberg does not have.
+    """
+    try:
+        converted = convert(text, TimestamptzType())
+    except HiveTypeError:
+        return []
+    return list(_part_names(converted.type, ""))
+
+
+def _part_names(kind: IcebergType, prefix: str) -> Iterator[str]:
+    parts = fields_inside(kind)
+    yield from (f"{prefix}{part.name}" for part in parts)
+    for part in parts:
+        yield from _part_names(part.field_type, f"{prefix}{part.name}.")
 
 
 def spelled(iceberg_type: IcebergType) -> str:

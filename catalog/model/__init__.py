@@ -107,6 +107,7 @@ class Column:
     Attributes:
         id: Its id in the table (`catalog.tables.columns`); 0 for a column that belongs to no table yet.
         file_names: Its names in data files, the name in new files last; empty when that is only `name`.
+        part_ids: The ids of the fields inside a nested type, by their paths (`catalog.iceberg.types.part_names`).
     """
 
     name: str
@@ -114,6 +115,7 @@ class Column:
     comment: str | None = None
     id: int = field(default=0, compare=False)
     file_names: tuple[str, ...] = field(default=(), compare=False)
+    part_ids: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
     @property
     def stored_names(self) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """The identity of columns: their ids, and their names in data files.
 
-A column keeps its id when it is renamed, and no other column of the table ever gets that id. A name used in data files
-belongs to one column for good, even after that column was renamed or dropped. Reading a file by these names is
-therefore the same as reading it by ids, in every format and whenever the file was written. A column whose name belongs
-to another column (`note`, after the first `note` became `remark`) is stored as `note__7`.
+A column keeps its id when it is renamed, and no other column of the table ever gets that id; the same is true of the
+fields inside a column, whose ids are from the same series, because Iceberg's bounds of files are by id. A name used in
+data files belongs to one column for good, even after that column was renamed or dropped. Reading a file by these names
+is therefore the same as reading it by ids, in every format and whenever the file was written. A column whose name
+belongs to another column (`note`, after the first `note` became `remark`) is stored as `note__7`.
 
 Source: Delta Lake's column mapping, whose physical names are stable; Iceberg's specification, "Schema Evolution".
 """
@@ -17,6 +18,8 @@ from typing import Any
 
 from catalog.errors import InvalidTableError, UnsupportedChangeError
 from catalog.model import Column, FileFormat, Table
+
+NESTED_TYPE = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -46,10 +49,14 @@ class TableColumns:
         return {name: column.id for column in every if column.id for name in column.stored_names}
 
     def numbered(self) -> TableColumns:
-        """Return a copy in which each column has an id, and names in files that no other column has."""
-        owners, last_id = self.owners, self.last_id
+        """Return a copy in which each column has an id, and names in files that no other column has.
+
+        The fields inside of columns have ids, too.
+        """
+        owners = self.owners
+        known, last_id = _with_part_ids([*self.columns, *self.keys], self.last_id)
         identified: list[Column] = []
-        for column in (*self.columns, *self.keys):
+        for column in known:
             if column.id == 0:
                 last_id += 1
                 is_taken = owners.get(column.name, 0) != 0
@@ -57,6 +64,7 @@ class TableColumns:
                 column = replace(column, id=last_id, file_names=names)
                 owners.update(dict.fromkeys(column.stored_names, last_id))
             identified.append(column)
+        identified, last_id = _with_part_ids(identified, last_id)
         count = len(self.columns)
         return replace(self, columns=tuple(identified[:count]), keys=tuple(identified[count:]), last_id=last_id)
 
@@ -77,7 +85,7 @@ class TableColumns:
         names = column.stored_names
         if self.owners.get(new.name, column.id) == column.id:
             names = (*(name for name in names if name != new.name), new.name)
-        return replace(new, id=column.id, file_names=() if names == (new.name,) else names)
+        return replace(new, id=column.id, part_ids=column.part_ids, file_names=() if names == (new.name,) else names)
 
     def following(self, columns: Iterable[Column], keys: Iterable[Column]) -> TableColumns:
         """Return the columns after the source of an imported table has redefined them.
@@ -99,6 +107,23 @@ class TableColumns:
         left = tuple(column for column in (*self.dropped, *self.columns) if column.id not in used)
         named = [self.renamed(old, new) for old, new in zip(self.keys, keys, strict=True)]
         return replace(self, columns=after, keys=tuple(named), dropped=left).numbered()
+
+
+def _with_part_ids(columns: Sequence[Column], last_id: int) -> tuple[list[Column], int]:
+    """Return columns that have an id with ids of all fields inside them, and the highest id."""
+    numbered: list[Column] = []
+    for column in columns:
+        if column.id and NESTED_TYPE.match(column.type):
+            # Imported late: importing PyIceberg takes longer than answering a statement.
+            from catalog.iceberg.types import part_names
+
+            known = dict(column.part_ids)
+            added = [name for name in part_names(column.type) if name not in known]
+            known |= {name: last_id + number for number, name in enumerate(added, 1)}
+            last_id += len(added)
+            column = replace(column, part_ids=tuple(known.items()))
+        numbered.append(column)
+    return numbered, last_id
 
 
 def _free_name(name: str, owners: Mapping[str, int]) -> str:
@@ -140,12 +165,15 @@ def column_json(column: Column) -> dict[str, Any]:
         fields["comment"] = column.comment
     if column.file_names:
         fields["file_names"] = list(column.file_names)
+    if column.part_ids:
+        fields["part_ids"] = dict(column.part_ids)
     return fields
 
 
 def column_from_json(stored: Mapping[str, Any]) -> Column:
     """Return the column that `column_json` has stored."""
-    return Column(**{**stored, "file_names": tuple(stored.get("file_names", ()))})
+    names, parts = tuple(stored.get("file_names", ())), tuple(stored.get("part_ids", {}).items())
+    return Column(**{**stored, "file_names": names, "part_ids": parts})
 
 
 # --- types ------------------------------------------------------------------------------------------------------------

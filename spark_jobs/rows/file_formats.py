@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from catalog import Catalog, FileFormat, Table
 from catalog.model import Column
-from catalog.tables.columns import file_layout
+from catalog.tables.columns import NESTED_TYPE, file_layout
 from catalog.tables.own_files import base_name
 
 SIZED_TEXT = re.compile(r"\b(char|varchar)\s*\(\s*([0-9]+)\s*\)")
@@ -47,9 +47,6 @@ def spark_type(type_text: str) -> str:
     return SIZED_TEXT.sub("string", type_text)
 
 
-_NESTED_TYPE = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
-
-
 def written_columns(table: Table) -> Iterator[tuple[Column, str, dict[str, int]]]:
     """Yield the columns of new files: the column, its name in the file, and metadata for the Parquet writer.
 
@@ -60,7 +57,7 @@ def written_columns(table: Table) -> Iterator[tuple[Column, str, dict[str, int]]
     Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY`.
     """
     by_position = table.format is FileFormat.CSV
-    has_nested = any(_NESTED_TYPE.match(column.type) for column in table.columns)
+    has_nested = any(NESTED_TYPE.match(column.type) for column in table.columns)
     has_ids = table.format is FileFormat.PARQUET and not has_nested
     for column in file_layout(table, table.format) if by_position else table.columns:
         yield column, column.stored_name, {"parquet.field.id": column.id} if has_ids else {}

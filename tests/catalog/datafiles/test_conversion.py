@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.expressions import EqualTo
-from sqlalchemy import update
+from pyiceberg.schema import index_name_by_id
+from sqlalchemy import select, update
 
 from catalog import Catalog, Column
 from catalog.datafiles import conversion
@@ -23,7 +24,7 @@ from tests.support.commands import calve
 from tests.support.iceberg_tables import iceberg_rows, sql_catalog
 from tests.support.killed_changes import contents, load
 from tests.support.processes import context
-from tests.support.published import check_published
+from tests.support.published import check_published, published
 
 TABLE = "demo.t"
 
@@ -80,6 +81,21 @@ def test_an_earlier_table_works_before_it_is_published(catalog: Catalog, earlier
     assert catalog.unpublished_tables() == {"demo.u": 9}
     catalog.publish_table("demo.u")
     check_published(catalog, "demo.u")
+
+
+def test_fields_inside_of_columns_get_ids(catalog: Catalog, catalog_url: str) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table(TABLE, columns=[("s", "struct<x:int,y:array<int>>"), ("c", "int")], scheme=scheme)
+    downgrade(catalog.storage, "0021")
+    with catalog.storage.read() as connection:
+        stored = connection.scalars(select(TableRow.columns)).one()
+    assert [sorted(column) for column in stored] == [["id", "name", "type"]] * 2
+    assert calve("init", CALVE_CATALOG_URL=catalog_url).exit_code == 0
+    before = index_name_by_id(published(catalog, TABLE).schema())
+    assert sorted(before.values()) == ["c", "s", "s.x", "s.y", "s.y.element"]
+    catalog.alter_table(TABLE, add_columns=[("d", "int")])
+    after = index_name_by_id(published(catalog, TABLE).schema())
+    assert after == {**before, max(before) + 1: "d"}
 
 
 def test_a_killed_publication_is_made_by_the_next_run(catalog: Catalog, catalog_url: str, earlier: str) -> None:

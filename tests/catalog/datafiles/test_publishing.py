@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyiceberg.expressions import EqualTo
+from pyiceberg.schema import index_by_id, index_name_by_id
 
 from catalog import Catalog, Column
 from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError
@@ -137,6 +138,58 @@ def test_columns_keep_their_ids(catalog: Catalog, catalog_url: str) -> None:
     load(catalog, "second", TABLE, range(4, 8))
     check_published(catalog, TABLE)
     assert rows(catalog_url) == [*range(8)]
+
+
+def test_fields_inside_of_columns_keep_their_ids(catalog: Catalog) -> None:
+    scheme = scheme_from_properties(Column("c", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    columns = [("s", "struct<x:int,y:array<struct<z:string>>>"), ("m", "map<string,int>"), ("c", "int")]
+    catalog.create_table(TABLE, columns=columns, scheme=scheme)
+    seen: dict[int, str] = {}
+    for change in (
+        {"add_columns": [("d", "int"), ("e", "struct<x:int>")]},
+        {"change_columns": {"s": ("s", "struct<x:bigint,y:array<struct<z:string,u:int>>,v:date>")}},
+        {"column_order": ["m", "e", "d", "s", "c"]},
+        {"drop_columns": ["m", "e"]},
+        {"add_columns": [("m", "map<int,int>"), ("f", "int")]},
+        {
+            "change_columns": {
+                "s": ("m", "struct<x:bigint,y:array<struct<z:string,u:int>>,v:date>"),
+                "m": ("s", "map<int,int>"),
+            }
+        },
+    ):
+        fields = index_by_id(published(catalog, TABLE).schema())
+        assert all(seen.setdefault(number, field.name) == field.name for number, field in fields.items())
+        catalog.alter_table(TABLE, **change)
+    names = index_name_by_id(published(catalog, TABLE).schema())
+    assert [names[number] for number in (1, 4, 5, 6, 7)] == ["m", "m.x", "m.y", "m.y.element", "m.y.element.z"]
+    assert published(catalog, TABLE).metadata.last_column_id == catalog.get_table(TABLE).last_column_id == max(names)
+
+
+@pytest.mark.parametrize("minutes", [-5, 5])
+def test_the_times_of_metadata_are_those_of_the_catalog(
+    catalog: Catalog, ranges: str, minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WrongClock(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + timedelta(minutes=minutes)
+
+    monkeypatch.setattr("pyiceberg.table.update.datetime", WrongClock)
+    catalog.alter_table(TABLE, properties={"owner": "ben"})
+    load(catalog, "second", TABLE, [3])
+    catalog.alter_table(TABLE, properties={"owner": "ann"})
+    metadata = published(catalog, TABLE).metadata
+    moments = [entry.timestamp_ms for entry in metadata.metadata_log]
+    moments += [snapshot.timestamp_ms for snapshot in metadata.snapshots] + [metadata.last_updated_ms]
+    assert abs(metadata.last_updated_ms - catalog.storage.now_ms()) < 60_000
+    assert max(moments) == metadata.last_updated_ms
+
+
+def test_properties_of_engines_do_not_stop_a_change(catalog: Catalog, ranges: str) -> None:
+    catalog.alter_table(TABLE, properties={"write.metadata.previous-versions-max": "many"})
+    load(catalog, "second", TABLE, [3])
+    check_published(catalog, TABLE)
 
 
 def test_a_renamed_table_is_renamed_for_engines(catalog: Catalog, catalog_url: str, ranges: str) -> None:

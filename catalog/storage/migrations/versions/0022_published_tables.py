@@ -66,3 +66,19 @@ def downgrade() -> None:
         "AND t.name = iceberg_tables.table_name AND t.published_location IS NOT NULL)"
     )
     op.drop_column("calve_table", "published_location")
+    _forget_part_ids(op.get_bind())
+
+
+def _forget_part_ids(connection: sa.Connection) -> None:
+    """Remove the ids of the fields inside of columns, which earlier versions do not know."""
+    lists = ("columns", "partition_keys", "dropped_columns")
+    table = sa.table("calve_table", sa.column("id"), *(sa.column(name, sa.JSON(none_as_null=True)) for name in lists))
+    for row in connection.execute(sa.select(table)).all():
+        stored = {name: getattr(row, name) or [] for name in lists}
+        without = {
+            name: [{key: value for key, value in column.items() if key != "part_ids"} for column in columns]
+            for name, columns in stored.items()
+        }
+        if without != stored:
+            changed = {name: columns or getattr(row, name) for name, columns in without.items()}
+            connection.execute(sa.update(table).where(table.c.id == row.id).values(changed))
