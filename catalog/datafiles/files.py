@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, func, select
 
+from catalog.datafiles.history import close_rows, move_rows, next_revision
 from catalog.indexes.keys import after_prefix
 from catalog.model import Table
 from catalog.schemes.model import NULL_RANGE
 from catalog.storage.bulk import among, batched, insert_rows
-from catalog.storage.clock import CurrentMs
-from catalog.storage.schema import DataFileRow, RetiredFileRow
+from catalog.storage.schema import DataFileRow
 from catalog.types.key_types import KeyType, KeyValue
 from catalog.types.ranges import KeyRange, Ranges
 
@@ -158,12 +158,15 @@ class Total:
         )
 
 
-_COLUMNS = ("table_id", "partition_id", "path", "row_count", "size_bytes", "statistics", "operation_number")
+_COLUMNS = (
+    *("table_id", "partition_id", "path", "row_count", "size_bytes", "statistics", "operation_number"),
+    "revision",
+)
 
 
 def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int) -> Total:
     """Make files visible in the caller's transaction; return their total."""
-    total = Total()
+    total, revision = Total(), next_revision(connection, table)
 
     def rows() -> Iterator[tuple[Any, ...]]:
         nonlocal total
@@ -177,6 +180,7 @@ def insert_files(connection: Connection, table: Table, files: Iterable[NewFile],
                 file.size_bytes,
                 json.dumps(_plain(file.statistics), separators=(",", ":")),
                 operation_number,
+                revision,
             )
 
     insert_rows(connection, DataFileRow, _COLUMNS, rows())
@@ -243,40 +247,13 @@ def relabel_files(connection: Connection, table: Table, partition_of: Mapping[in
     by_target: dict[int, list[int]] = {}
     for file_id, partition_id in partition_of.items():
         by_target.setdefault(partition_id, []).append(file_id)
-    changed = 0
-    for partition_id, file_ids in by_target.items():
-        for chunk in batched(sorted(file_ids)):
-            changed += connection.execute(
-                update(DataFileRow)
-                .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
-                .values(partition_id=partition_id)
-            ).rowcount
-    return changed
+    return sum(
+        move_rows(connection, table, chunk, partition_id)
+        for partition_id, file_ids in by_target.items()
+        for chunk in batched(sorted(file_ids))
+    )
 
 
 def retire_files(connection: Connection, table: Table, file_ids: Iterable[int]) -> list[str]:
     """Remove files from a table, but keep them on disk for running readers until vacuum; return their paths."""
-    retired: list[str] = []
-    for chunk in batched(sorted(file_ids)):
-        rows = connection.execute(
-            delete(DataFileRow)
-            .where(DataFileRow.table_id == table.id, among(connection, DataFileRow.id, chunk))
-            .returning(DataFileRow.path, DataFileRow.size_bytes)
-        ).all()
-        retired += [row.path for row in rows]
-        if rows:
-            connection.execute(
-                insert(RetiredFileRow).values(retired_at_ms=CurrentMs()),
-                [_retired(table, row.path, row.size_bytes) for row in rows],
-            )
-    return retired
-
-
-def _retired(table: Table, path: str, size_bytes: int) -> dict[str, Any]:
-    return {
-        "table_id": table.id,
-        "table_name": table.full_name,
-        "folder": table.location,
-        "path": path,
-        "size_bytes": size_bytes,
-    }
+    return [path for chunk in batched(sorted(file_ids)) for path in close_rows(connection, table, chunk)]

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile
+from catalog.datafiles.history import has_recorded, record_revision
 from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError, UnusableFileError
 from catalog.files.filesystem import FileInfo, Folder, storage_errors
 from catalog.iceberg.places import METADATA
@@ -28,6 +29,7 @@ from catalog.model import FileFormat, Table
 from catalog.schemes.model import SchemeType
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import CatalogRow, TableRow
+from catalog.tables.schemes import scheme_from_json
 
 if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
@@ -68,12 +70,17 @@ class FileSwap:
     marks: Mapping[str, str] | None = None
 
 
-def publish(connection: Connection, table: Table, swap: FileSwap | None = None) -> None:
+def publish(
+    connection: Connection, table: Table, swap: FileSwap | None = None, *, rolled_back_to: int | None = None
+) -> None:
     """Publish the current state of a table that the caller's transaction has locked or created.
+
+    The file rows are recorded as those of a new snapshot, or of the one that the table is rolled back to.
 
     Args:
         table: The table after the change, with the metadata location from before.
         swap: The change of its files, for a new snapshot; None if only the definition changed.
+        rolled_back_to: The snapshot that has the table's files now, without a swap.
 
     Raises:
         UnsupportedIcebergTypeError, ReservedColumnError: Iceberg has no such columns.
@@ -86,9 +93,32 @@ def publish(connection: Connection, table: Table, swap: FileSwap | None = None) 
 
     before, definition = table.published_location, published_definition(connection, table)
     change = None if swap is None else _snapshot_change(table, swap)
+    has_new_files = swap is not None or rolled_back_to is not None
+    if has_new_files:
+        ensure_recorded(connection, table)
     with _errors(table):
-        after = write_next(before, definition, change)
-    _show(connection, table, after)
+        written = write_next(before, definition, change, rolled_back_to=rolled_back_to)
+    _show(connection, table, written.location)
+    if has_new_files and written.snapshot_id is not None:
+        record_revision(connection, table, written.snapshot_id, table.scheme)
+
+
+def ensure_recorded(connection: Connection, table: Table) -> None:
+    """Record the published snapshot of a table whose rows are of an earlier version, as revision 0.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    from catalog.iceberg.snapshots import snapshots_of
+
+    if table.published_location is None or has_recorded(connection, table):
+        return
+    with _errors(table):
+        published = snapshots_of(table.published_location)
+    if published.current_id is not None:
+        scheme = scheme_from_json(json.loads(published.properties[SCHEME_PROPERTY]))
+        record_revision(connection, table, published.current_id, scheme, revision=0)
 
 
 def _show(connection: Connection, table: Table, after: str) -> None:

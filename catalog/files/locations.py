@@ -183,6 +183,11 @@ def comparable(location: str) -> str:
     return _ALIASES.sub(r"\1", location, count=1).rstrip("/")
 
 
+def complete_path(location: str, path: str) -> str:
+    """Return the complete path of a file; `path` is relative to a location, or complete already."""
+    return path if path.startswith("/") or "://" in path else f"{location}/{path}"
+
+
 def is_within(location: str, folder: str) -> bool:
     """Return whether a location is a folder or inside it; both as returned by `comparable`."""
     return location == folder or location.startswith(f"{folder.rstrip('/')}/")

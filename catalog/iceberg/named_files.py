@@ -70,10 +70,12 @@ class Expired:
     Attributes:
         snapshot_ids: Snapshots to remove.
         metadata_files: Earlier metadata files to forget.
+        kept_snapshot_ids: The other snapshots.
     """
 
     snapshot_ids: frozenset[int] = frozenset()
     metadata_files: frozenset[str] = frozenset()
+    kept_snapshot_ids: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
         """Return whether there is anything."""

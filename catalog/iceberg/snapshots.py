@@ -125,16 +125,36 @@ class FilesChangedError(Exception):
     """A file that a snapshot should remove is not in the table."""
 
 
-def write_next(before: str | None, definition: Definition, change: SnapshotChange | None = None) -> str:
+@dataclass(frozen=True)
+class Written:
+    """Metadata that are written, but not visible yet.
+
+    Attributes:
+        location: Of the metadata file.
+        snapshot_id: The current snapshot in it; None without any.
+    """
+
+    location: str
+    snapshot_id: int | None
+
+
+def write_next(
+    before: str | None,
+    definition: Definition,
+    change: SnapshotChange | None = None,
+    *,
+    rolled_back_to: int | None = None,
+) -> Written:
     """Write the metadata that follows a table's current ones, if anything changes; it is not visible yet.
 
     Args:
         before: The location of the current metadata; None for a new table.
         definition: The complete definition; what differs from the current metadata is changed.
         change: Of the files; None to add no snapshot.
+        rolled_back_to: A snapshot of these metadata that becomes the current one again; without a change of files.
 
     Returns:
-        The location of the new metadata; `before` if nothing changed.
+        The new metadata; those of `before` if nothing changed.
 
     Raises:
         FilesChangedError: A removed file is not in the table.
@@ -143,8 +163,9 @@ def write_next(before: str | None, definition: Definition, change: SnapshotChang
     """
     metadata = _first_metadata(definition) if before is None else _known_metadata(before)
     updates = list(_definition_updates(metadata, definition))
-    if before is not None and not updates and change is None:
-        return before
+    snapshot_id = metadata.current_snapshot_id if rolled_back_to is None else rolled_back_to
+    if before is not None and not updates and change is None and snapshot_id == metadata.current_snapshot_id:
+        return Written(before, snapshot_id)
     folder = f"{definition.location}/{METADATA}"
     # Refuses locations of unknown kinds.
     Folder(folder)
@@ -156,9 +177,11 @@ def write_next(before: str | None, definition: Definition, change: SnapshotChang
         )
         snapshot = _SnapshotWriter(io, metadata, definition, schema_id).write(change)
         updates.append(AddSnapshotUpdate(snapshot=snapshot))
-        reference = dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot.snapshot_id)
+        snapshot_id = snapshot.snapshot_id
+    if snapshot_id != metadata.current_snapshot_id:
+        reference = dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)
         updates.append(SetSnapshotRefUpdate(**reference))
-    return _write(io, folder, before, metadata, updates, definition)
+    return Written(_write(io, folder, before, metadata, updates, definition), snapshot_id)
 
 
 def write_manifests(definition: Definition, files: Iterable[AddedFile]) -> tuple[list[WrittenManifest], int]:
@@ -180,6 +203,33 @@ def _add(writer: ManifestWriter, file: AddedFile) -> None:
     writer.add_encoded((), FileFormat.PARQUET, file.path, file.row_count, file.size_bytes, file.metrics)
 
 
+@dataclass(frozen=True)
+class Snapshots:
+    """The snapshots of a table's metadata.
+
+    Attributes:
+        current_id: None without any.
+        times: Snapshot → its time, in the order of times.
+        properties: The table's properties.
+    """
+
+    current_id: int | None
+    times: Mapping[int, int]
+    properties: Mapping[str, str]
+
+
+def snapshots_of(location: str) -> Snapshots:
+    """Return the snapshots that metadata have.
+
+    Raises:
+        UnreadableFileError: The metadata are damaged.
+    """
+    metadata = _known_metadata(location)
+    ordered = sorted((snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in metadata.snapshots)
+    times = {snapshot_id: at_ms for at_ms, snapshot_id in ordered}
+    return Snapshots(metadata.current_snapshot_id, times, metadata.properties)
+
+
 def find_expired(location: str, cutoff_ms: int) -> Expired:
     """Return what other metadata and snapshots have replaced before a time.
 
@@ -193,8 +243,9 @@ def find_expired(location: str, cutoff_ms: int) -> Expired:
     log = zip(metadata.metadata_log, changed_at, strict=True)
     files = frozenset(entry.metadata_file for entry, at_ms in log if at_ms <= cutoff_ms)
     snapshot_ids = frozenset(_replaced_snapshots(metadata, cutoff_ms))
+    kept = frozenset(snapshot.snapshot_id for snapshot in metadata.snapshots) - snapshot_ids
     # Each write adds an entry to the log: to remove only one would never end.
-    return Expired(snapshot_ids, files) if snapshot_ids or len(files) > 1 else Expired()
+    return Expired(snapshot_ids, files if snapshot_ids or len(files) > 1 else frozenset(), kept)
 
 
 def write_expired(before: str, definition: Definition, expired: Expired) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,10 @@ from catalog.errors import CatalogError, FilesNeededError, FilesNotDeletedError,
 from catalog.indexes import building
 from catalog.loading.loading import Loading
 from catalog.maintenance.expiry import expire_operations
+from catalog.maintenance.former_files import delete_former_files
 from catalog.maintenance.iceberg_attempts import attempt_locations, delete_old_metadata
 from catalog.maintenance.orphans import delete_orphans
 from catalog.maintenance.reports import ExpiryReport, Tally, VacuumReport
-from catalog.maintenance.retired import delete_retired_files, retired_folders
 from catalog.maintenance.snapshots import expire_table
 from catalog.maintenance.staging import discard_old_staging
 from catalog.model import Table
@@ -54,27 +54,42 @@ class Maintenance:
             tables = [candidate for candidate in self._definitions.list_tables() if not candidate.is_view]
         else:
             tables = [chosen]
-        self._expire_snapshots(tables, cutoff_ms, tally, dry_run)
+        kept = self._expire_snapshots(tables, cutoff_ms, tally, dry_run)
         reachability = self._reachability(tables)
-        delete_retired_files(self._storage, reachability, chosen, cutoff_ms, tally, is_dry_run=dry_run)
+        owners: list[tuple[Table | None, Collection[int]]] = [*kept, *([(None, ())] if chosen is None else [])]
+        for owner, snapshot_ids in owners:
+            delete_former_files(
+                *(self._storage, reachability, owner, cutoff_ms, tally),
+                kept_snapshot_ids=snapshot_ids,
+                is_dry_run=dry_run,
+            )
         cleaned = sum(self._vacuum_location(other, reachability, cutoff_ms, tally, dry_run) for other in tables)
         return VacuumReport(dry_run, tally.tables, tuple(purged), cleaned, tuple(tally.problems))
 
-    def _expire_snapshots(self, tables: Iterable[Table], cutoff_ms: int, tally: Tally, is_dry_run: bool) -> None:
+    def _expire_snapshots(
+        self, tables: Iterable[Table], cutoff_ms: int, tally: Tally, is_dry_run: bool
+    ) -> list[tuple[Table, Collection[int]]]:
+        """Return the tables with a partition scheme and the snapshots that are left; without tables that failed."""
+        kept: list[tuple[Table, Collection[int]]] = []
         for table in tables:
             if table.scheme is None:
                 continue
             try:
-                expire_table(self._storage, self._definitions, table, cutoff_ms, tally, is_dry_run=is_dry_run)
+                snapshot_ids = expire_table(
+                    self._storage, self._definitions, table, cutoff_ms, tally, is_dry_run=is_dry_run
+                )
             except (OSError, ValueError, CatalogError) as error:
                 tally.problems.append(f"{table.full_name}: its snapshots could not be expired: {error}")
+            else:
+                kept.append((table, snapshot_ids))
+        return kept
 
     def _reachability(self, tables: Iterable[Table]) -> Reachability:
         # Imported late: importing PyIceberg takes longer than answering a statement.
         from catalog.iceberg.reachability import Reachability
 
         with self._storage.read() as connection:
-            elsewhere = retired_folders(connection) | attempt_locations(connection)
+            elsewhere = attempt_locations(connection)
         return Reachability(self._storage, {*elsewhere, *(table.location for table in tables)})
 
     def _finish_purges(self, table: str | None, tally: Tally, is_dry_run: bool) -> list[str]:

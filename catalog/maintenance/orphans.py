@@ -5,7 +5,7 @@ The folder is judged by its operation:
 
 | the operation | a folder without known files | a folder with known files |
 | --- | --- | --- |
-| COMMITTED, CLEANED | deleted: another attempt committed, or all files were retired | unknown files are deleted |
+| COMMITTED, CLEANED | deleted: another attempt committed, or its files left the table | unknown files are deleted |
 | FAILED | deleted: a retry writes into another folder | |
 | running | deleted if its attempt has failed | |
 | unknown, or older than the table | kept: it belongs to others | kept |
@@ -37,7 +37,7 @@ from catalog.operations.journal import Operations
 from catalog.operations.records import OperationKind, OperationState
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
-from catalog.storage.schema import DatabaseRow, DataFileRow, RetiredFileRow, TableRow
+from catalog.storage.schema import DatabaseRow, DataFileRow, FormerFileRow, TableRow
 from catalog.tables.neighbours import neighbours
 
 if TYPE_CHECKING:
@@ -56,14 +56,12 @@ class Place:
 
     Attributes:
         table_ids, names: The ids and names of the tables.
-        spellings: The possible spellings of the location.
         created_at_ms: The creation time of the newest of the tables.
     """
 
     table: Table
     table_ids: tuple[int, ...]
     names: tuple[str, ...]
-    spellings: tuple[str, ...]
     created_at_ms: int
 
 
@@ -143,24 +141,19 @@ def _place(connection: Connection, table: Table) -> Place:
     )
     query = query.join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     rows = [row for row in connection.execute(query) if comparable(row.location) == location]
-    spellings = {table.location, location, *(row.location for row in rows)}
-    if location.startswith("/"):
-        spellings |= {f"file:{location}", f"file://{location}"}
     created_at_ms = max((row.created_at_ms for row in rows), default=0)
     names = tuple(str(TableName(row.database, row.name)) for row in rows)
-    return Place(table, tuple(row.id for row in rows), names, tuple(sorted(spellings)), created_at_ms)
+    return Place(table, tuple(row.id for row in rows), names, created_at_ms)
 
 
 def _folders(connection: Connection, place: Place, names: Sequence[AttemptName]) -> list[AttemptFolder]:
     if not names:
         return []
     known: dict[str, int] = {}
-    for row, condition in (
-        (DataFileRow, DataFileRow.table_id.in_(place.table_ids)),
-        (RetiredFileRow, RetiredFileRow.folder.in_(place.spellings)),
-    ):
+    for row in (DataFileRow, FormerFileRow):
         name = func.split_part(row.path, "/", 1)
-        for folder, count in connection.execute(select(name, func.count()).where(condition).group_by(name)):
+        query = select(name, func.count()).where(row.table_id.in_(place.table_ids)).group_by(name)
+        for folder, count in connection.execute(query):
             known[folder] = known.get(folder, 0) + count
     writers = read_writers(connection, {number for _, number, _ in names})
     return [
@@ -271,12 +264,12 @@ class _OrphanDeletion:
     def _known_paths(self, folders: Sequence[AttemptFolder]) -> set[str]:
         """Return the current known files of some folders; only vacuum itself removes files from the known ones."""
         numbers, names = [folder.number for folder in folders], [folder.name for folder in folders]
-        of_attempt = func.split_part(RetiredFileRow.path, "/", 1).in_(names)
+        of_attempt = func.split_part(FormerFileRow.path, "/", 1).in_(names)
         data = select(DataFileRow.path).where(DataFileRow.table_id.in_(self._place.table_ids))
-        retired = select(RetiredFileRow.path).where(RetiredFileRow.folder.in_(self._place.spellings), of_attempt)
+        former = select(FormerFileRow.path).where(FormerFileRow.table_id.in_(self._place.table_ids), of_attempt)
         with self._storage.read() as connection:
             paths = set(connection.scalars(data.where(among(connection, DataFileRow.operation_number, numbers))))
-            return paths.union(connection.scalars(retired))
+            return paths.union(connection.scalars(former))
 
 
 def _portions(folders: Iterable[AttemptFolder]) -> Iterator[list[AttemptFolder]]:

@@ -5,10 +5,12 @@ A snapshot stays for the grace period after another one replaced it, like the da
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from catalog.datafiles.history import ended_revisions, forget_revisions
 from catalog.datafiles.publishing import expire, find_expired
 from catalog.errors import UnreadableMetadataError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
@@ -17,6 +19,7 @@ from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, all_pointers
 from catalog.maintenance.reports import TableVacuum, Tally
 from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
 from catalog.storage import Storage
 from catalog.tables.definitions import Definitions
 from catalog.tables.own_files import is_own_file
@@ -27,11 +30,16 @@ if TYPE_CHECKING:
 
 def expire_table(
     storage: Storage, definitions: Definitions, table: Table, cutoff_ms: int, tally: Tally, *, is_dry_run: bool
-) -> None:
+) -> Collection[int]:
     """Expire the snapshots that were replaced before a time, and delete metadata that nothing refers to.
+
+    The revisions of expired snapshots are removed in the same transaction.
 
     Args:
         table: A table with a partition scheme.
+
+    Returns:
+        The ids of the other snapshots.
 
     Raises:
         TableNotFoundError: The table was dropped meanwhile.
@@ -41,18 +49,23 @@ def expire_table(
     with storage.read() as connection:
         table = definitions.get_table(table.full_name, connection)
         if table.published_location is None:
-            return
+            return ()
         expired, obsolete = _find_old(connection, storage, table, cutoff_ms)
-    if not is_dry_run and (expired or obsolete):
+        ended = ended_revisions(connection, table, expired.kept_snapshot_ids)
+    if not is_dry_run and (expired or obsolete or ended):
         with storage.write() as connection:
             # Under the lock no commit is under way, so files that nothing refers to now are never referred to later.
             table = definitions.lock_table(connection, table, exclusive=True)
             expired, obsolete = _find_old(connection, storage, table, cutoff_ms)
             expire(connection, table, expired)
+            forget_revisions(connection, table, ended_revisions(connection, table, expired.kept_snapshot_ids))
+            reached(Point.CHANGED)
+        reached(Point.COMMITTED)
         for _ in in_parallel(Folder(table.location).delete_file, [file.path for file in obsolete]):
             pass
     size_bytes = sum(file.size_bytes for file in obsolete)
     tally.add(TableVacuum(table.full_name, metadata_files=len(obsolete), metadata_bytes=size_bytes))
+    return expired.kept_snapshot_ids
 
 
 def _find_old(connection: Connection, storage: Storage, table: Table, cutoff_ms: int) -> tuple[Expired, list[FileInfo]]:

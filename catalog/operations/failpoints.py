@@ -46,6 +46,8 @@ class Point(StrEnum):
     """The first metadata file of an Iceberg table is written, but not referenced."""
     STAGED = "staged"
     """The staged files of a migration are complete, but not recorded in the catalog."""
+    FILES_DELETED = "files-deleted"
+    """Some files are deleted, but the rows that name them still exist."""
     CHANGED = "changed"
     """All changes of the catalog are made in the transaction, which is not committed yet."""
     COMMITTED = "committed"

@@ -151,8 +151,9 @@ class PartitionRow(Base):
 class DataFileRow(Base):
     """A data file of a table with a partition scheme; readers see exactly the files that have a row.
 
-    `path` is relative to the table's location. `statistics` is JSON (of `ColumnStatistics`, by column).
-    As for partitions, there is no foreign key to the table.
+    `path` is relative to the table's location. `statistics` is JSON (of `ColumnStatistics`, by column). `revision` is
+    the first one that has the row as it is (`catalog.datafiles.history`). As for partitions, there is no foreign key to
+    the table.
     """
 
     __tablename__ = "calve_data_file"
@@ -169,24 +170,52 @@ class DataFileRow(Base):
     size_bytes: Mapped[int]
     statistics: Mapped[str] = mapped_column(Text)
     operation_number: Mapped[int | None]
+    revision: Mapped[int] = mapped_column(server_default="0")
 
 
-class RetiredFileRow(Base):
-    """A file that is no longer referenced, kept until vacuum for readers that started before it was retired.
+class FormerFileRow(Base):
+    """A data file as it was in earlier revisions of its table: from `revision` until before `until_revision`.
 
-    `table_id` is the table that had it, whatever its current name; `table_name` its name at that time.
+    The other columns are those of `DataFileRow`, with its id as `file_id`. If both revisions are equal, the row only
+    says that vacuum must delete the file. Such rows also have files that are in no other row, under their complete
+    paths if they are not in the table's folder; a `table_id` of 0 is that of tables that were dropped by an earlier
+    version.
     """
 
-    __tablename__ = "calve_retired_file"
-    __table_args__ = (Index("ix_calve_retired_file_retired_at_ms", "retired_at_ms"), _NEVER_REUSED)
+    __tablename__ = "calve_former_file"
+    __table_args__ = (
+        Index("ix_calve_former_file_table_id", "table_id", "until_revision", "number"),
+        _NEVER_REUSED,
+    )
 
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    table_id: Mapped[int | None]
-    table_name: Mapped[str] = mapped_column(String(512))
-    folder: Mapped[str] = mapped_column(Text)
+    number: Mapped[int] = mapped_column(BigId, primary_key=True)
+    table_id: Mapped[int]
+    file_id: Mapped[int]
+    partition_id: Mapped[int]
     path: Mapped[str] = mapped_column(Text)
+    row_count: Mapped[int]
     size_bytes: Mapped[int]
+    statistics: Mapped[str] = mapped_column(Text)
+    operation_number: Mapped[int | None]
+    revision: Mapped[int]
+    until_revision: Mapped[int]
     retired_at_ms: Mapped[int]
+
+
+class RevisionRow(Base):
+    """A state of a table's data files, and the Iceberg snapshot that has the same files.
+
+    Several revisions have the same snapshot after a roll-back. `scheme` is as in `TableRow`.
+    """
+
+    __tablename__ = "calve_revision"
+    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - read by SQLAlchemy
+
+    table_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    revision: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    snapshot_id: Mapped[int]
+    scheme: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    at_ms: Mapped[int]
 
 
 class PartitionIndexRow(Base):

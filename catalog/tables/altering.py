@@ -121,7 +121,8 @@ def _moved(
         return table.location, table.kind
     if definitions.has_partitions(connection, table):
         raise InvalidTableError(
-            f"table {table.full_name} has partitions below {table.location}; drop them before you change its location"
+            f"table {table.full_name} has partitions, or files of earlier snapshots, below {table.location}; drop the "
+            "partitions, and run vacuum when the snapshots are old enough, before you change its location"
         )
     is_own = table.kind is not TableKind.MANAGED or is_own_folder(location, is_usual=False)
     return location, table.kind if is_own else TableKind.EXTERNAL

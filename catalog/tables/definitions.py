@@ -35,6 +35,7 @@ from catalog.storage.locks import hold
 from catalog.storage.schema import (
     DatabaseRow,
     DataFileRow,
+    FormerFileRow,
     OperationRow,
     PartitionRow,
     TableRow,
@@ -421,9 +422,12 @@ class Definitions:
             )
 
     def has_partitions(self, connection: Connection, table: Table) -> bool:
-        """Return whether a table has any partition or, if it has a partition scheme, any data file."""
-        row = PartitionRow if table.scheme is None else DataFileRow
-        return bool(connection.scalar(select(exists().where(row.table_id == table.id))))
+        """Return whether a table has any partition or, if it has a partition scheme, any data file, now or before.
+
+        A table with a scheme has its earlier files until vacuum deletes them.
+        """
+        rows = (PartitionRow,) if table.scheme is None else (DataFileRow, FormerFileRow)
+        return any(connection.scalar(select(exists().where(row.table_id == table.id))) for row in rows)
 
     @staticmethod
     def _database_row(connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:

@@ -23,9 +23,11 @@ from catalog.storage.bulk import Rows
 from catalog.storage.schema import (
     BackfillRangeRow,
     DataFileRow,
+    FormerFileRow,
     OperationRow,
     PartitionIndexRow,
     PartitionRow,
+    RevisionRow,
     SourceFileRow,
     StagedPartitionRow,
     TableRow,
@@ -41,6 +43,8 @@ BATCH = 10_000
 _ROWS_OF_TABLES = (
     Rows(PartitionRow, PartitionRow.table_id, (PartitionRow.id,)),
     Rows(DataFileRow, DataFileRow.table_id, (DataFileRow.partition_id, DataFileRow.id)),
+    Rows(FormerFileRow, FormerFileRow.table_id, (FormerFileRow.until_revision, FormerFileRow.number)),
+    Rows(RevisionRow, RevisionRow.table_id, (RevisionRow.revision,)),
     Rows(SourceFileRow, SourceFileRow.table_id, (SourceFileRow.path,)),
     Rows(
         StagedPartitionRow,

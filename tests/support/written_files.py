@@ -15,7 +15,7 @@ from catalog.iceberg.places import METADATA
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from catalog.schemes.hashing import HashScheme
-from catalog.storage.schema import RetiredFileRow
+from catalog.storage.schema import FormerFileRow
 from catalog.tables.own_files import base_name
 
 STEP = "load"
@@ -103,4 +103,4 @@ def known(catalog: Catalog, table: Table) -> set[str]:
 
 def retired(catalog: Catalog) -> set[str]:
     with catalog.storage.read() as connection:
-        return set(connection.scalars(select(RetiredFileRow.path)))
+        return set(connection.scalars(select(FormerFileRow.path)))
