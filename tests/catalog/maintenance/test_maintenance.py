@@ -263,7 +263,7 @@ def test_a_folder_that_another_table_is_in_stays(catalog: Catalog, table: Table)
 def test_a_table_with_files_does_not_move_away_from_them(catalog: Catalog, table: Table) -> None:
     catalog.alter_table("demo.h", location=f"{table.location}-before")
     Load(catalog, catalog.get_table("demo.h"), "one").run()
-    with pytest.raises(InvalidTableError, match="drop them before you change its location"):
+    with pytest.raises(InvalidTableError, match="drop the partitions, and run vacuum when"):
         catalog.alter_table("demo.h", location=f"{table.location}-after")
 
 
