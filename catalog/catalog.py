@@ -16,6 +16,7 @@ from catalog.datafiles.conversion import publish_earlier, unpublished_tables
 from catalog.datafiles.partitions import SchemePartition, scheme_partitions
 from catalog.datafiles.pruning import FileScan, scan_files
 from catalog.datafiles.publishing import delete_metadata, publish, publish_altered
+from catalog.datafiles.rolling_back import RollBacks
 from catalog.errors import (
     InvalidSchemeError,
     TableAlreadyExistsError,
@@ -95,6 +96,7 @@ class Catalog:
         loading: Loads of source files.
         quality: Results of quality checks.
         rebalancing: Changes of the partitions of tables with a partition scheme.
+        roll_backs: Roll-backs of these tables to earlier snapshots.
         migrations: Migrations of Hive tables to Iceberg, and reverts.
         committer: Commits the files that jobs have written into tables with a partition scheme.
         maintenance: Removes obsolete files and records.
@@ -113,6 +115,7 @@ class Catalog:
         self._repairs = Repairs(storage, self._definitions, self.operations, self.loading)
         self.quality = QualityResults(storage, self._definitions, self.operations)
         self.rebalancing = Rebalancing(storage, self._definitions, self.operations)
+        self.roll_backs = RollBacks(storage, self._definitions, self.operations)
         self.committer = Committer(storage, self._definitions, self.operations)
         self.maintenance = Maintenance(storage, self._definitions, self.operations, self.loading)
         self.imports = Imports(storage, self._definitions, self.operations)

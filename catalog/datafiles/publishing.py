@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from catalog.iceberg.layout import Layout
     from catalog.iceberg.manifests import WrittenManifest
     from catalog.iceberg.named_files import Expired
-    from catalog.iceberg.snapshots import AddedFile, Definition, SnapshotChange
+    from catalog.iceberg.snapshots import AddedFile, Definition, SnapshotChange, Snapshots
 
 log = logging.getLogger(__name__)
 
@@ -110,15 +110,26 @@ def ensure_recorded(connection: Connection, table: Table) -> None:
         UnreadableMetadataError: The current metadata are damaged.
         StorageError: The metadata cannot be read.
     """
-    from catalog.iceberg.snapshots import snapshots_of
-
     if table.published_location is None or has_recorded(connection, table):
         return
-    with _errors(table):
-        published = snapshots_of(table.published_location)
+    published = published_snapshots(table)
     if published.current_id is not None:
         scheme = scheme_from_json(json.loads(published.properties[SCHEME_PROPERTY]))
         record_revision(connection, table, published.current_id, scheme, revision=0)
+
+
+def published_snapshots(table: Table) -> Snapshots:
+    """Return the snapshots of a published table.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    from catalog.iceberg.snapshots import snapshots_of
+
+    assert table.published_location is not None
+    with _errors(table):
+        return snapshots_of(table.published_location)
 
 
 def _show(connection: Connection, table: Table, after: str) -> None:

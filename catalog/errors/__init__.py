@@ -66,7 +66,8 @@ CatalogError
 │       └── RefusedStatementError    statements may not read or call this
 ├── NotFoundError
 │   ├── DatabaseNotFoundError, TableNotFoundError, PartitionNotFoundError,
-│   └── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
+│   ├── IndexNotFoundError, OperationNotFoundError, PropertyNotFoundError
+│   └── UnknownSnapshotError         a table has no such snapshot, or it has expired
 ├── AlreadyExistsError
 │   ├── DatabaseAlreadyExistsError, TableAlreadyExistsError,
 │   └── PartitionAlreadyExistsError, IndexAlreadyExistsError
@@ -168,6 +169,7 @@ from catalog.errors.iceberg import (
     ReservedFolderError,
     SharedLocationError,
     TransactionalTableError,
+    UnknownSnapshotError,
     UnreadableMetadataError,
     UnsupportedColumn,
     UnsupportedIcebergTypeError,
@@ -342,6 +344,7 @@ __all__ = [
     "TransactionalTableError",
     "UnknownColumnError",
     "UnknownProcedureError",
+    "UnknownSnapshotError",
     "UnknownTypeError",
     "UnreadableMetadataError",
     "UnsupportedChangeError",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar
 
-from catalog.errors.base import ConflictError, InvalidRequestError
+from catalog.errors.base import ConflictError, InvalidRequestError, NotFoundError
 from catalog.errors.operations import PlanConflictError
 
 
@@ -60,6 +61,29 @@ class ReservedColumnError(InvalidRequestError):
             f"table {table} cannot become an Iceberg table as it is: Iceberg reserves the name "
             f"{', '.join(self.columns)} for a metadata column. Nothing was changed; rename the column first"
         )
+
+
+class UnknownSnapshotError(NotFoundError):
+    """A table has no snapshot of an id or of a time; it never had it, or it has expired.
+
+    Attributes:
+        snapshot: The id or the time.
+        known: The ids and times of the table's snapshots, the latest first.
+    """
+
+    def __init__(self, table: str, snapshot: int | datetime, known: Sequence[tuple[int, datetime]]) -> None:
+        """Build the message from some of the known snapshots."""
+        self.snapshot = snapshot
+        self.known = tuple(known)
+        what = f"snapshot {snapshot}" if isinstance(snapshot, int) else f"snapshot of {snapshot:%Y-%m-%d %H:%M:%S%z}"
+        shown = [f"{snapshot_id} ({at:%Y-%m-%d %H:%M:%S} UTC)" for snapshot_id, at in self.known[:_SHOWN]]
+        if len(self.known) > _SHOWN:
+            shown.append(f"and {len(self.known) - _SHOWN:,} older ones")
+        advice = f"use one of its snapshots: {', '.join(shown)}" if shown else "it has no snapshot to roll back to"
+        super().__init__(f"table {table} has no {what}, or it has expired; {advice}")
+
+
+_SHOWN = 10
 
 
 class FileProblem(StrEnum):

@@ -25,6 +25,7 @@ class OperationKind(StrEnum):
     VERIFY_INDEX = "verify_index"
     LOAD_ROWS = "load_rows"
     REBALANCE = "rebalance"
+    ROLL_BACK = "roll_back"
     APPEND_ROWS = "append_rows"
     REPAIR_TABLE = "repair_table"
     DROP_TABLE = "drop_table"

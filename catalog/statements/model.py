@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from catalog.model import Buckets, Column, IndexDefinition
@@ -414,6 +415,24 @@ class RevertTable(TableStatement):
     """
 
     lose_data: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollBackToSnapshot(TableStatement):
+    """CALL calve.system.rollback_to_snapshot."""
+
+    snapshot_id: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RollBackToTimestamp(TableStatement):
+    """CALL calve.system.rollback_to_timestamp.
+
+    Attributes:
+        at: With a time zone.
+    """
+
+    at: datetime
 
 
 # --- rows -----------------------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ _PLACES: tuple[tuple[tuple[type[e.CatalogError], ...], tuple[str, ...]], ...] = 
     ((e.DefaultPartitionError, e.PartitionsNotNeighboursError), ("partition_ids", "partition_id")),
     ((e.BoundsNotAscendingError, e.DuplicateListValueError, e.SchemeValueError), ("items", "RANGE_INFO", "LIST_INFO")),
     ((e.InvalidSchemeError,), ("items", "count", "properties", "partition_ids", "partition_id", "partition_keys")),
+    ((e.UnknownSnapshotError,), ("snapshot_id", "at")),
     ((e.IndexNotFoundError, e.IndexAlreadyExistsError), ("index", "indexes")),
     ((e.InvalidIndexError,), ("keys", "indexes")),
     ((e.InvalidKeyTypeError,), ("partition_keys", "type")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,11 +20,13 @@ from catalog.datafiles.footers import column_types, read_footer
 from catalog.datafiles.manifest import write_manifest
 from catalog.datafiles.publishing import MetricsReader
 from catalog.files.filesystem import Folder
+from catalog.maintenance.maintenance import GRACE
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import DIE_AT
 from catalog.operations.records import OperationKind
-from catalog.rebalancing.changes import change_from_json
+from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.planning import RebalancePlan
+from catalog.rebalancing.rebalancing import COMMIT
 from catalog.schemes.model import Scheme
 from tests.support.published import check_published
 
@@ -71,6 +74,24 @@ def rewrite(plan: RebalancePlan, folder: str) -> None:
     write_manifest(plan.table, folder, write_files(plan.table, plan.scheme, folder, rows))
 
 
+def rebalance(catalog: Catalog, operation: str, table: str, change: PartitionChange) -> None:
+    """Make a change, with the rewriting that it needs."""
+    begun = catalog.rebalancing.begin(operation, table, change)
+    with catalog.operations.attempt(operation, COMMIT) as attempt:
+        plan = catalog.rebalancing.plan_of(catalog.operations.get(operation))
+        folder = attempt_folder(begun, attempt) if plan.needs_spark else None
+        if folder is not None:
+            rewrite(plan, folder)
+        catalog.rebalancing.commit(operation, COMMIT, attempt, plan, folder)
+
+
+def roll_back(url: str, operation: str, table: str, snapshot_id: int, point: str) -> None:
+    """Roll a table back, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        catalog.roll_backs.to_snapshot(table, snapshot_id, operation_id=operation)
+
+
 def read_values(path: Path) -> list[int]:
     """Return the integers of a data file."""
     found: list[int] = pq.ParquetFile(path).read()["c"].to_pylist()
@@ -106,11 +127,11 @@ def drop_table(url: str, table: str, point: str) -> None:
         catalog.drop_table(table)
 
 
-def vacuum(url: str, point: str) -> None:
+def vacuum(url: str, point: str, grace: timedelta = GRACE) -> None:
     """Run vacuum, and exit at a point."""
     os.environ[DIE_AT] = point
     with Catalog.open(url) as catalog, small_batches():
-        catalog.vacuum()
+        catalog.vacuum(grace=grace)
 
 
 def drop_partitions(url: str, table: str, expression: str, point: str) -> None:

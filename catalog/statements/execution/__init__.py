@@ -46,6 +46,8 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.DropSchemePartitions: schemes.drop_partitions,
     m.MergePartitions: schemes.merge_partitions,
     m.SetPartitionNumber: schemes.set_partition_number,
+    m.RollBackToSnapshot: schemes.roll_back_to_snapshot,
+    m.RollBackToTimestamp: schemes.roll_back_to_timestamp,
     m.ShowPartitions: partitions.show_partitions,
     m.ExplainPartitions: partitions.explain_partitions,
     m.AddValuePartitions: partitions.add_partitions,

@@ -1,4 +1,4 @@
-"""Execution of changes of partitions of tables with a partition scheme."""
+"""Execution of changes of partitions of tables with a partition scheme, and of their roll-backs."""
 
 from __future__ import annotations
 
@@ -53,3 +53,36 @@ def _change(context: Context, statement: m.TableStatement, change: changes.Parti
             report = context.engine.rebalance(operation, context.catalog.get_table(name), change)
     facts = [f"{report[field]:,} {words}" for field, words in _REPORTED.items() if report.get(field)]
     return StatementResult(text=", ".join(facts))
+
+
+def roll_back_to_snapshot(context: Context, statement: m.RollBackToSnapshot) -> StatementResult:
+    """Run CALL calve.system.rollback_to_snapshot."""
+    name = context.name(statement.table)
+    with context.operation() as operation:
+        return _rolled_back(
+            context.catalog.roll_backs.to_snapshot(
+                name, statement.snapshot_id, operation_id=operation.id, requested_by=operation.requested_by
+            )
+        )
+
+
+def roll_back_to_timestamp(context: Context, statement: m.RollBackToTimestamp) -> StatementResult:
+    """Run CALL calve.system.rollback_to_timestamp."""
+    name = context.name(statement.table)
+    with context.operation() as operation:
+        return _rolled_back(
+            context.catalog.roll_backs.to_time(
+                name, statement.at, operation_id=operation.id, requested_by=operation.requested_by
+            )
+        )
+
+
+def _rolled_back(report: Mapping[str, Any]) -> StatementResult:
+    # Names and order of the columns are Iceberg's.
+    columns = ("previous_snapshot_id", "current_snapshot_id")
+    text = (
+        f"{report['table']} has {report['rows']:,} row(s) in {report['files']:,} file(s) again; before: "
+        f"{report['rows_before']:,} row(s) in {report['files_before']:,} file(s), "
+        f"snapshot {report['snapshot_id_before']}"
+    )
+    return StatementResult(columns, [[report["snapshot_id_before"], report["snapshot_id"]]], text=text)

@@ -1,13 +1,15 @@
 """Translation of procedures: CALL, and ALTER TABLE … EXECUTE.
 
-Names, arguments and their order are Trino's; additional arguments follow. Source: Trino's `MigrateProcedure`,
-`AddFilesTableFromTableProcedure` and `CallTask`.
+Names, arguments and their order are Trino's; additional arguments follow. Those of roll-backs are of Iceberg's
+procedures for Spark. Sources: Trino's `MigrateProcedure`, `AddFilesTableFromTableProcedure` and `CallTask`; Iceberg's
+`RollbackToSnapshotProcedure` and `RollbackToTimestampProcedure`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, NoReturn
 
 from lark import Token
@@ -22,6 +24,7 @@ from catalog.statements.translation.words import Placed, Properties, Words, made
 
 _CATALOGS = ("iceberg", "calve")
 _SCHEMA = "system"
+_LARGEST_ID = 2**63 - 1
 
 Map = Sequence[tuple[Literal, Literal]]
 
@@ -87,6 +90,35 @@ def _identifier(value: Literal | Placed[Map]) -> str:
         raise _UnfitError(f"cannot be used: {str(error).removeprefix('a ')}", value.position) from None
 
 
+def _table_name(value: Literal | Placed[Map]) -> TableReference:
+    parts = _text(value).split(".")
+    if len(parts) > 2:
+        raise _UnfitError("must be a table, as 'database.table'", value.position)
+    try:
+        *database, name = (normalise_identifier(part, "a") for part in parts)
+    except InvalidIdentifierError as error:
+        raise _UnfitError(f"cannot be used: {str(error).removeprefix('a ')}", value.position) from None
+    return TableReference(database[0] if database else None, name)
+
+
+def _snapshot_id(value: Literal | Placed[Map]) -> int:
+    text = value.text if isinstance(value, Literal) and value.kind is LiteralKind.NUMBER else None
+    if text is None or not text.isdecimal() or int(text) > _LARGEST_ID:
+        raise _UnfitError("must be the id of a snapshot", value.position)
+    return int(text)
+
+
+def _time(value: Literal | Placed[Map]) -> datetime:
+    is_time = isinstance(value, Literal) and value.kind in (LiteralKind.TIMESTAMP, LiteralKind.TEXT)
+    try:
+        at = datetime.fromisoformat(str(value.text)) if is_time and isinstance(value, Literal) else None
+    except ValueError:
+        at = None
+    if at is None:
+        raise _UnfitError("must be a timestamp", value.position)
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
 def _choice(*choices: str) -> Read:
     def read(value: Literal | Placed[Map]) -> str:
         is_boolean = isinstance(value, Literal) and value.kind is LiteralKind.BOOLEAN and "true" in choices
@@ -138,6 +170,8 @@ _HOW = (
     Parameter("verified_partitions", _count, "100"),
 )
 
+_PLACED_TABLE = Parameter("table", _table_name, "'shop.visits'", is_required=True)
+
 _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
     "migrate": (*_SOURCE, _RECURSIVE, *_HOW, Parameter("flip_source", _boolean, "true")),
     "revert": (*_SOURCE, Parameter("lose_data", _boolean, "true")),
@@ -148,6 +182,14 @@ _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
         Parameter("target_schema_name", _identifier, "'trials'"),
         Parameter("target_location", _text, "'/data/trials/orders'"),
         *_HOW,
+    ),
+    "rollback_to_snapshot": (
+        _PLACED_TABLE,
+        Parameter("snapshot_id", _snapshot_id, "5781947118336215154", is_required=True),
+    ),
+    "rollback_to_timestamp": (
+        _PLACED_TABLE,
+        Parameter("timestamp", _time, "TIMESTAMP '2026-01-31 12:00:00'", is_required=True),
     ),
 }
 """The procedures of CALL, with their parameters in order."""
@@ -192,6 +234,10 @@ class Procedures(Words):
                 f"unknown procedure {full_name}; use one of {known}", self.original, name.position
             )
         given = self._bound(Placed(procedure, name.position), _PROCEDURES[procedure], arguments)
+        if procedure == "rollback_to_snapshot":
+            return made(m.RollBackToSnapshot, table=given["table"], snapshot_id=given["snapshot_id"])
+        if procedure == "rollback_to_timestamp":
+            return made(m.RollBackToTimestamp, table=given["table"], at=given["timestamp"])
         table = _table(given, "schema_name", "table_name")
         if procedure == "revert":
             return made(m.RevertTable, table=table, lose_data=given.get("lose_data"))

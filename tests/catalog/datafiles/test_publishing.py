@@ -14,17 +14,15 @@ from pyiceberg.schema import index_by_id, index_name_by_id
 from catalog import Catalog, Column
 from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError
 from catalog.model import TableKind
-from catalog.operations.attempts import attempt_folder
 from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
     PartitionChange,
     SplitPartition,
 )
-from catalog.rebalancing.rebalancing import COMMIT
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.iceberg_tables import sql_catalog
-from tests.support.killed_changes import contents, load, rewrite
+from tests.support.killed_changes import contents, load, rebalance
 from tests.support.published import check_published, published
 
 TABLE = "demo.t"
@@ -41,14 +39,7 @@ def ranges(catalog: Catalog) -> str:
 
 
 def change(catalog: Catalog, operation: str, change: PartitionChange) -> None:
-    """Make a change, with the rewriting that it needs."""
-    begun = catalog.rebalancing.begin(operation, TABLE, change)
-    with catalog.operations.attempt(operation, COMMIT) as attempt:
-        plan = catalog.rebalancing.plan_of(catalog.operations.get(operation))
-        folder = attempt_folder(begun, attempt) if plan.needs_spark else None
-        if folder is not None:
-            rewrite(plan, folder)
-        catalog.rebalancing.commit(operation, COMMIT, attempt, plan, folder)
+    rebalance(catalog, operation, TABLE, change)
 
 
 def rows(url: str, name: str = TABLE, **scan: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ from catalog.types.literals import quoted, unquoted
 T = TableReference(None, "t")
 K = {"k": "v"}
 MIGRATE = "CALL iceberg.system.migrate"
+ROLL_BACK = "CALL calve.system.rollback_to_snapshot"
 ADD_FILES = "ALTER TABLE i EXECUTE add_files_from_table"
 
 
@@ -138,6 +140,22 @@ ADD_FILES = "ALTER TABLE i EXECUTE add_files_from_table"
             m.RevertTable(table=TableReference("db", "t")),
         ),
         ("CALL system.revert('db', 't', 'true')", m.RevertTable(table=TableReference("db", "t"), lose_data=True)),
+        (
+            "CALL calve.system.rollback_to_snapshot('Db.T', 5781947118336215154)",
+            m.RollBackToSnapshot(table=TableReference("db", "t"), snapshot_id=5_781_947_118_336_215_154),
+        ),
+        (
+            "CALL system.rollback_to_snapshot(snapshot_id => 7, table => 't')",
+            m.RollBackToSnapshot(table=TableReference(None, "t"), snapshot_id=7),
+        ),
+        (
+            "CALL calve.system.rollback_to_timestamp('db.t', TIMESTAMP '2026-01-31 12:00:00')",
+            m.RollBackToTimestamp(table=TableReference("db", "t"), at=datetime(2026, 1, 31, 12, tzinfo=UTC)),
+        ),
+        (
+            "CALL calve.system.rollback_to_timestamp('db.t', '2026-01-31 12:00:00+01:00')",
+            m.RollBackToTimestamp(table=TableReference("db", "t"), at=datetime(2026, 1, 31, 11, tzinfo=UTC)),
+        ),
         (
             "CALL iceberg.system.snapshot(schema_name => 'db', table_name => 't', target_table_name => 'u')",
             m.SnapshotTable(table=TableReference("db", "t"), target=TableReference(None, "u")),
@@ -388,6 +406,12 @@ def test_what_is_done_elsewhere_is_said(text: str, place: str, said: str) -> Non
         (f"{MIGRATE}(schema_name => 'a', table_name => 'b', verify => 1)", "1)", "verify must be a string in quotes"),
         (f"{MIGRATE}(schema_name => 'a', table_name => 'b', verified_partitions => 0)", "0)", "a whole number of at"),
         (f"{MIGRATE}(schema_name => 'a', table_name => map())", "map", "must be a string in quotes"),
+        (f"{ROLL_BACK}('a.b.c', 1)", "'a.b.c'", "table must be a table, as 'database.table'"),
+        (f"{ROLL_BACK}('a.', 1)", "'a.'", "table cannot be used"),
+        (f"{ROLL_BACK}('a.b', '1')", "'1'", "snapshot_id must be the id of a snapshot; for instance 578"),
+        (f"{ROLL_BACK}('a.b', 9223372036854775808)", "9223", "snapshot_id must be the id of a snapshot"),
+        (f"{ROLL_BACK}('a.b')", "calve", "rollback_to_snapshot needs snapshot_id"),
+        (f"{ROLL_BACK.replace('snapshot', 'timestamp')}('a.b', 'noon')", "'noon'", "timestamp must be a timestamp"),
         (f"{ADD_FILES}('a', 'b', 'k=v')", "'k=v'", "must be a map: map(ARRAY['key'], ARRAY['value'])"),
         (f"{ADD_FILES}('a', 'b', map(ARRAY['k'], ARRAY[]))", "ARRAY[])", "1 key(s) and 0 value(s)"),
         (f"{ADD_FILES}('a', 'b', map(ARRAY['k', 'K'], ARRAY['x', 'y']))", "'K'", "names 'k' twice"),

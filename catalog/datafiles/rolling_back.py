@@ -1,0 +1,180 @@
+"""`RollBacks`: makes an earlier snapshot of a table with a partition scheme the current one again.
+
+One transaction restores the scheme and the rows of the files as they were in the snapshot, and publishes it. No file is
+read or written besides the metadata. The snapshots that this leaves can be rolled back to in the same way, until they
+expire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from catalog.datafiles.files import Total, count_files
+from catalog.datafiles.history import Recorded, recorded_revisions, restore
+from catalog.datafiles.publishing import ensure_recorded, publish, published_snapshots
+from catalog.errors import FencedError, InvalidSchemeError, UnknownSnapshotError
+from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
+from catalog.operations.journal import Operations
+from catalog.operations.records import OperationKind, OperationState
+from catalog.storage import Storage
+from catalog.tables.definitions import Definitions
+
+STEP = "roll_back"
+
+
+class RollBacks:
+    """Roll-backs of one catalog's tables."""
+
+    def __init__(self, storage: Storage, definitions: Definitions, operations: Operations) -> None:
+        """Use a database, the definitions in it, and its journal."""
+        self._storage = storage
+        self._definitions = definitions
+        self._operations = operations
+
+    def to_snapshot(
+        self, table: str, snapshot_id: int, *, operation_id: str | None = None, requested_by: str | None = None
+    ) -> dict[str, Any]:
+        """Roll a table back to a snapshot, in one operation; a repeated call with its id returns the same report.
+
+        Args:
+            snapshot_id: Of a state of the table that has not expired; also of one that an earlier roll-back has left.
+            operation_id: For callers that retry.
+
+        Returns:
+            The report: `table`, `snapshot_id`, `snapshot_id_before`, and the numbers of `files` and `rows` after and
+            before (`files_before`, `rows_before`).
+
+        Raises:
+            TableNotFoundError: The table does not exist.
+            InvalidSchemeError: The table has no partition scheme.
+            UnknownSnapshotError: The table has no such snapshot.
+            OperationConflictError: Another operation works on the table.
+        """
+        operation_id = operation_id or f"roll-back-{table}-{uuid4().hex}"
+        earlier = self._operations.find(operation_id)
+        if earlier is None:
+            with self._storage.read() as connection:
+                _require(connection, self._definitions.get_hive_table(table, connection), snapshot_id)
+        operation = self._operations.begin(
+            operation_id,
+            OperationKind.ROLL_BACK,
+            table,
+            {"snapshot_id": snapshot_id},
+            is_exclusive=True,
+            is_fixed=True,
+            requested_by=requested_by,
+        )
+        if operation.is_committed:
+            return dict(operation.report[STEP])
+        try:
+            with self._operations.attempt(operation_id, STEP) as attempt:
+                return self._run(operation_id, attempt, operation.table, snapshot_id)
+        except FencedError:
+            raise
+        except (Exception, KeyboardInterrupt) as error:
+            self._operations.fail(operation_id, type(error).__name__, str(error) or type(error).__name__)
+            raise
+
+    def to_time(
+        self, table: str, at: datetime, *, operation_id: str | None = None, requested_by: str | None = None
+    ) -> dict[str, Any]:
+        """Roll a table back to the snapshot that was current at a time; see `to_snapshot`.
+
+        Args:
+            at: Of the catalog's clock, with a time zone.
+
+        Raises:
+            UnknownSnapshotError: The table had no snapshot at that time, or has it no more.
+            CatalogError: As for `to_snapshot`.
+        """
+        earlier = None if operation_id is None else self._operations.find(operation_id)
+        if earlier is not None:
+            snapshot_id = int(earlier.request["snapshot_id"])
+        else:
+            with self._storage.read() as connection:
+                definition = self._definitions.get_hive_table(table, connection)
+                known = _known(connection, definition)
+            before = [recorded for recorded in known if recorded.at_ms <= at.timestamp() * 1000]
+            if not before:
+                raise UnknownSnapshotError(definition.full_name, at, _shown(known))
+            snapshot_id = before[-1].snapshot_id
+        return self.to_snapshot(table, snapshot_id, operation_id=operation_id, requested_by=requested_by)
+
+    def _run(self, operation_id: str, attempt: int, name: str, snapshot_id: int) -> dict[str, Any]:
+        with self._storage.write() as connection:
+            self._operations.guard(connection, operation_id, STEP, attempt)
+            table = self._definitions.lock_table(connection, name, exclusive=True)
+            report = _roll_back(connection, table, snapshot_id)
+            self._operations.finish_job(operation_id, STEP, attempt, report, connection=connection)
+            self._operations.advance(connection, operation_id, OperationState.COMMITTED)
+            self._operations.advance(connection, operation_id, OperationState.CLEANED)
+            reached(Point.CHANGED)
+        reached(Point.COMMITTED)
+        return report
+
+
+def _roll_back(connection: Connection, table: Table, snapshot_id: int) -> dict[str, Any]:
+    ensure_recorded(connection, table)
+    before = recorded_revisions(connection, table)
+    wanted = _require(connection, table, snapshot_id)
+    earlier = _total(connection, table)
+    if not wanted.is_latest:
+        scheme = restore(connection, table, wanted.revision)
+        publish(connection, replace(table, scheme=scheme), rolled_back_to=snapshot_id)
+    total = _total(connection, table)
+    return {
+        "table": table.full_name,
+        "snapshot_id": snapshot_id,
+        "snapshot_id_before": before[-1].snapshot_id,
+        "files": total.file_count,
+        "rows": total.row_count,
+        "files_before": earlier.file_count,
+        "rows_before": earlier.row_count,
+    }
+
+
+def _total(connection: Connection, table: Table) -> Total:
+    return sum(count_files(connection, table).values(), Total())
+
+
+def _require(connection: Connection, table: Table, snapshot_id: int) -> Recorded:
+    """Return the latest revision of a snapshot.
+
+    Raises:
+        InvalidSchemeError: The table has no partition scheme.
+        UnknownSnapshotError: There is none, or the snapshot has expired.
+    """
+    known = _known(connection, table)
+    for recorded in reversed(known):
+        if recorded.snapshot_id == snapshot_id:
+            return recorded
+    raise UnknownSnapshotError(table.full_name, snapshot_id, _shown(known))
+
+
+def _known(connection: Connection, table: Table) -> list[Recorded]:
+    """Return the revisions whose snapshots exist, in order.
+
+    Raises:
+        InvalidSchemeError: The table has no partition scheme, or is not published.
+    """
+    if table.scheme is None:
+        raise InvalidSchemeError(
+            f"table {table.full_name} has no partition scheme, so its files have no history to roll back to"
+        )
+    if table.published_location is None:
+        raise InvalidSchemeError(f"table {table.full_name} has no snapshots yet; run `calve init`, which publishes it")
+    snapshot_ids = published_snapshots(table).times
+    return [recorded for recorded in recorded_revisions(connection, table) if recorded.snapshot_id in snapshot_ids]
+
+
+def _shown(known: list[Recorded]) -> list[tuple[int, datetime]]:
+    """Return the known snapshots with their times, the latest first."""
+    times = {recorded.snapshot_id: recorded.at_ms for recorded in known}
+    shown = [(snapshot_id, datetime.fromtimestamp(at_ms / 1000, UTC)) for snapshot_id, at_ms in times.items()]
+    return sorted(shown, key=lambda item: item[1], reverse=True)
