@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta, tzinfo
 from functools import cached_property
 from types import TracebackType
@@ -13,14 +15,12 @@ from sqlalchemy import Connection
 
 from catalog.datafiles.committing import Committer
 from catalog.datafiles.conversion import publish_earlier, unpublished_tables
+from catalog.datafiles.intake import catch_up, lock_current, reading_current
 from catalog.datafiles.partitions import SchemePartition, scheme_partitions
 from catalog.datafiles.pruning import FileScan, scan_files
 from catalog.datafiles.publishing import delete_metadata, publish, publish_altered
 from catalog.datafiles.rolling_back import RollBacks
-from catalog.errors import (
-    InvalidSchemeError,
-    TableAlreadyExistsError,
-)
+from catalog.errors import StorageError, TableAlreadyExistsError, UnreadableMetadataError, UnsupportedCommitError
 from catalog.iceberg.pointers import delete_pointer
 from catalog.importing.imports import Imports
 from catalog.indexes.definitions import (
@@ -70,6 +70,7 @@ from catalog.storage import Storage
 from catalog.storage.engine import catalog_url
 from catalog.storage.upgrade import check_revision, upgrade
 from catalog.tables.altering import TableChange, alter_table
+from catalog.tables.checks import require_scheme
 from catalog.tables.definitions import (
     ColumnLike,
     Definitions,
@@ -82,6 +83,8 @@ from catalog.tables.purging import refuse_needed_files, refuse_reached_files
 
 if TYPE_CHECKING:
     from catalog.migration.migrations import Migrations
+
+log = logging.getLogger(__name__)
 
 
 class Catalog:
@@ -329,11 +332,18 @@ class Catalog:
             raise
 
     def get_table(self, name: str) -> Table:
-        """Return a table or view.
+        """Return a table or view, after taking in what other engines have committed to it, if Calve can follow.
 
         Raises:
             TableNotFoundError, DatabaseNotFoundError: It does not exist.
         """
+        table = self._definitions.get_table(name)
+        if table.live_location == table.published_location:
+            return table
+        try:
+            catch_up(self.storage, self._definitions, table)
+        except (UnsupportedCommitError, UnreadableMetadataError, StorageError) as error:
+            log.warning("%s", error)
         return self._definitions.get_table(name)
 
     def list_tables(self, database: str | None = None) -> list[Table]:
@@ -407,7 +417,7 @@ class Catalog:
             description=description,
         )
         with self.storage.write() as connection:
-            table = self._definitions.lock_table(connection, name, exclusive=True)
+            table = lock_current(connection, self._definitions, name)
             new_name = alter_table(connection, self._definitions, table, change)
             if table.scheme is not None:
                 publish_altered(
@@ -452,7 +462,11 @@ class Catalog:
                 if confirmation is not None:
                     confirmation.drop_table(table)
             with_files = purge and table.kind is TableKind.MANAGED
-            is_empty = table.published_location is not None and not self._definitions.has_partitions(connection, table)
+            is_empty = (
+                table.published_location is not None
+                and table.live_location == table.published_location
+                and not self._definitions.has_partitions(connection, table)
+            )
             operation_id = drop_table(connection, self._definitions, self.operations, table, with_files=with_files)
             if table.is_iceberg or table.published_location is not None:
                 delete_pointer(connection, table.database, table.name)
@@ -506,8 +520,7 @@ class Catalog:
             TableAlreadyExistsError: There is an Iceberg table or view of this name.
             StorageError: A data file cannot be read, or the metadata cannot be written.
         """
-        with self.storage.read() as connection:
-            self._with_scheme(connection, name)
+        require_scheme(self._definitions.get_hive_table(name))
         return publish_earlier(self.storage, self._definitions, name)
 
     def finish_drops(self) -> int:
@@ -604,8 +617,8 @@ class Catalog:
             InvalidSchemeError: The table has no partition scheme.
             ExpressionError: The expression is invalid.
         """
-        with self.storage.read() as connection:
-            return scan_files(connection, self._with_scheme(connection, table), expression, zone)
+        with self._reading_scheme(table) as (connection, definition):
+            return scan_files(connection, definition, expression, zone)
 
     def scheme_partitions(self, table: str, expression: str | None = None) -> list[SchemePartition]:
         """Return the partitions of a table with a partition scheme in logical order, including empty ones.
@@ -618,14 +631,13 @@ class Catalog:
             InvalidSchemeError: The table has no partition scheme.
             ExpressionError: The expression is invalid.
         """
-        with self.storage.read() as connection:
-            return scheme_partitions(connection, self._with_scheme(connection, table), expression)
+        with self._reading_scheme(table) as (connection, definition):
+            return scheme_partitions(connection, definition, expression)
 
-    def _with_scheme(self, connection: Connection, name: str) -> Table:
-        table = self._definitions.get_hive_table(name, connection)
-        if table.scheme is None:
-            raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
-        return table
+    @contextmanager
+    def _reading_scheme(self, name: str) -> Iterator[tuple[Connection, Table]]:
+        with reading_current(self.storage, self._definitions, name) as (connection, table):
+            yield connection, require_scheme(table)
 
     def get_partition(self, table: str, values: Sequence[str | None]) -> Partition:
         """Return one partition by its values, visible or quarantined; `01` finds the int `1`.

@@ -21,7 +21,7 @@ from catalog.operations.job_requests import CountValuesJob
 from catalog.operations.records import OperationState
 from catalog.rebalancing.contents import ValueCount
 from catalog.schemes.lists import ListScheme
-from catalog.schemes.model import Scheme
+from catalog.schemes.model import UNPLACED, Scheme
 from spark_jobs.reading.files import read_data_files
 from spark_jobs.rows.placement import literal_sql, partition_id, value_sql
 from spark_jobs.sessions.session import run_job
@@ -53,7 +53,8 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
     if scheme is None:
         raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
     condition = f"_partition_id in ({', '.join(str(int(number)) for number in job.partition_ids)})"
-    files = catalog.scan_files(table.full_name, condition).files if job.partition_ids else ()
+    scanned = catalog.scan_files(table.full_name, condition).files if job.partition_ids else ()
+    files = [file for file in scanned if file.partition_id != UNPLACED]
     counts = counted(read_data_files(spark, table, files), scheme, files) if files else {}
     log.info("%s: counted the values of %d partition(s)", table.full_name, len(counts))
     return {

@@ -195,34 +195,42 @@ def catalog_url(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return url
 
 
-def iceberg_runtime() -> Path | None:
-    """Return the jar of Iceberg's runtime, which Spark fetches from Maven Central once; None if it cannot.
+def _coordinates(package: str) -> list[str]:
+    return package.split(":")
 
-    It has to be there when Spark starts: executors do not find the classes of a jar that is added to a session.
+
+def spark_jars() -> list[Path]:
+    """Return the jars of Iceberg's runtime, first, and of the JDBC drivers, which Spark fetches once.
+
+    They have to be there when Spark starts: executors do not find the classes of a jar that is added to a session.
+
+    Returns:
+        None of them if Maven Central cannot be reached.
     """
-    from catalog.settings.environment import ICEBERG_PACKAGE
+    from catalog.settings.environment import DRIVERS, ICEBERG_PACKAGE
 
-    group, name, version = ICEBERG_PACKAGE.split(":")
-    jar = Path.home() / ".ivy2.5.2" / "jars" / f"{group}_{name}-{version}.jar"
-    if not jar.exists():
+    packages = (ICEBERG_PACKAGE, *DRIVERS.values())
+    folder = Path.home() / ".ivy2.5.2" / "jars"
+    jars = [folder / f"{group}_{name}-{version}.jar" for group, name, version in map(_coordinates, packages)]
+    if not all(jar.exists() for jar in jars):
         import pyspark
 
         submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-        with tempfile.TemporaryDirectory() as folder:
-            nothing = Path(folder, "nothing.py")
+        with tempfile.TemporaryDirectory() as scratch:
+            nothing = Path(scratch, "nothing.py")
             nothing.touch()
             environment = {**os.environ, "JAVA_HOME": str(require_java()), "PYSPARK_PYTHON": sys.executable}
-            command = [submit, "--packages", ICEBERG_PACKAGE, nothing]
-            subprocess.run(command, env=environment, cwd=folder, capture_output=True, check=False)
-    return jar if jar.exists() else None
+            command = [submit, "--packages", ",".join(packages), nothing]
+            subprocess.run(command, env=environment, cwd=scratch, capture_output=True, check=False)
+    return jars if all(jar.exists() for jar in jars) else []
 
 
 @pytest.fixture(scope="session")
 def iceberg_jar() -> Path:
     """The jar of Iceberg's runtime; an error where Maven Central cannot be reached."""
-    jar = iceberg_runtime()
-    assert jar is not None, "Iceberg's runtime could not be fetched from Maven Central"
-    return jar
+    jars = spark_jars()
+    assert jars, "Iceberg's runtime could not be fetched from Maven Central"
+    return jars[0]
 
 
 @pytest.fixture(scope="session")
@@ -279,10 +287,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
-    jar = iceberg_runtime()
     session = (
         SparkSession.builder.master("local[2]")
-        .config("spark.jars", "" if jar is None else str(jar))
+        .config("spark.jars", ",".join(map(str, spark_jars())))
         .appName("calve-tests")
         .config("spark.ui.enabled", "false")
         # All tests of a process share the session, and it keeps something of each of its thousands of jobs.

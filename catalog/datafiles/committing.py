@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection, update
 
-from catalog.datafiles.files import Total, insert_files, relabel_files, retire_files
+from catalog.datafiles.files import Total, insert_files, read_files, relabel_files, retire_files
+from catalog.datafiles.intake import lock_current
 from catalog.datafiles.manifest import read_manifest
-from catalog.datafiles.publishing import FileSwap, publish
+from catalog.datafiles.pruning import place_files
+from catalog.datafiles.publishing import FileSwap, publish, translated_errors
 from catalog.errors import PlanConflictError, VerificationFailedError
 from catalog.model import Table
 from catalog.operations.attempts import require_own
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.journal import Operations
 from catalog.operations.records import Operation, OperationState
-from catalog.schemes.model import Scheme
+from catalog.schemes.model import UNPLACED, Scheme
 from catalog.storage import Storage
 from catalog.storage.schema import TableRow
 from catalog.tables.definitions import Definitions
@@ -37,7 +39,9 @@ class FileChange:
         row_count: The expected number of rows in the new files; None if unknown.
         relabelled: File id → its new partition.
         retired: Ids of the files to remove.
-        still_fits: Returns whether the locked table is still as the plan expects it.
+        read_from: The metadata of the table when the rows of the retired files were read; None if they were not read.
+        targets: Partition → the partitions of the new scheme that its rows may belong to, where this differs; for files
+            that came after the plan was made.
     """
 
     before: Scheme
@@ -46,7 +50,8 @@ class FileChange:
     row_count: int | None = None
     relabelled: Mapping[int, int] = field(default_factory=dict)
     retired: Iterable[int] = ()
-    still_fits: Callable[[Connection, Table], bool] | None = None
+    targets: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    read_from: str | None = None
 
 
 class Committer:
@@ -84,7 +89,7 @@ class Committer:
             operation = self._operations.guard(connection, operation_id, step, attempt)
             if change.folder is not None:
                 require_own(self._storage, operation, change.folder)
-            table = self._definitions.lock_table(connection, operation.table, exclusive=True)
+            table = lock_current(connection, self._definitions, operation.table)
             written = self._change(connection, table, change, operation)
             full_report = {
                 **(report(connection, table) if callable(report) else report),
@@ -101,13 +106,12 @@ class Committer:
     @staticmethod
     def _change(connection: Connection, table: Table, change: FileChange, operation: Operation) -> Total:
         retired, removed = list(change.retired), []
-        is_as_expected = (
-            table.scheme == change.before
-            and (change.still_fits is None or change.still_fits(connection, table))
-            and relabel_files(connection, table, change.relabelled) == len(change.relabelled)
+        is_as_expected = table.scheme == change.before and relabel_files(connection, table, change.relabelled) == len(
+            change.relabelled
         )
-        if is_as_expected:
+        if is_as_expected and _place_late_files(connection, table, change, {*retired, *change.relabelled}):
             removed = retire_files(connection, table, retired)
+            is_as_expected = not _are_deleted_from(table, change, removed)
         if not is_as_expected or len(removed) != len(retired):
             raise PlanConflictError(
                 f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "
@@ -130,3 +134,31 @@ class Committer:
             # Tables of earlier versions are published by `calve init`.
             publish(connection, replace(table, scheme=change.after), swap)
         return written
+
+
+def _place_late_files(connection: Connection, table: Table, change: FileChange, planned: Collection[int]) -> bool:
+    """Relabel the files of changed partitions that other engines have added since the plan was made.
+
+    A file whose rows may belong to several partitions is unplaced until a later change rewrites it.
+
+    Returns:
+        Whether only other engines have added such files.
+    """
+    if not change.targets:
+        return True
+    files = [file for file in read_files(connection, table, change.targets) if file.id not in planned]
+    placing = place_files(change.after, files, change.targets)
+    relabelled = {**placing.relabelled, **{file.id: UNPLACED for file in placing.rewritten}}
+    relabel_files(connection, table, relabelled)
+    return not any(file.operation_number is not None and file.id in relabelled for file in files)
+
+
+def _are_deleted_from(table: Table, change: FileChange, paths: Sequence[str]) -> bool:
+    """Return whether other engines may have deleted rows of the retired files after these were read."""
+    before, after = change.read_from, table.published_location
+    if not table.delete_file_count or before is None or after is None or before == after:
+        return False
+    from catalog.iceberg.deletes import are_deleted_from
+
+    with translated_errors(table):
+        return are_deleted_from(before, after, [f"{table.location}/{path}" for path in paths])

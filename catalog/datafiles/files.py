@@ -123,6 +123,7 @@ class DataFile:
     Attributes:
         path: The path relative to the table's location.
         statistics_json: The statistics as stored in the catalog.
+        operation_number: The operation that wrote it; None for another engine.
     """
 
     id: int
@@ -131,6 +132,7 @@ class DataFile:
     row_count: int
     size_bytes: int
     statistics_json: str
+    operation_number: int | None = None
 
     @cached_property
     def statistics(self) -> Mapping[str, ColumnStatistics]:
@@ -164,8 +166,12 @@ _COLUMNS = (
 )
 
 
-def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int) -> Total:
-    """Make files visible in the caller's transaction; return their total."""
+def insert_files(connection: Connection, table: Table, files: Iterable[NewFile], operation_number: int | None) -> Total:
+    """Make files visible in the caller's transaction; return their total.
+
+    Args:
+        operation_number: The operation that wrote them; None for another engine.
+    """
     total, revision = Total(), next_revision(connection, table)
 
     def rows() -> Iterator[tuple[Any, ...]]:
@@ -196,6 +202,7 @@ def read_files(connection: Connection, table: Table, partition_ids: Iterable[int
         DataFileRow.row_count,
         DataFileRow.size_bytes,
         DataFileRow.statistics,
+        DataFileRow.operation_number,
     ).where(DataFileRow.table_id == table.id)
     chunks: Iterable[list[int] | None] = [None] if partition_ids is None else batched(sorted(partition_ids))
     for chunk in chunks:

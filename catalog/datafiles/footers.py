@@ -81,13 +81,24 @@ def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStat
         greatest = high if greatest is None or high > greatest else greatest
     if least is None or greatest is None:
         return ColumnStatistics(None, None, nulls)
-    if isinstance(value_type, FloatingType):
-        # NaN is greater than all numbers, and statistics do not include it.
+    return statistics_of(value_type, least, greatest, nulls)
+
+
+def statistics_of(
+    value_type: KeyType, least: KeyValue, greatest: KeyValue, null_count: int | None, *, has_nan: bool = True
+) -> ColumnStatistics:
+    """Return the statistics of a column with these least and greatest values.
+
+    Args:
+        has_nan: Whether floating-point values may be NaN, which bounds do not include.
+    """
+    if isinstance(value_type, FloatingType) and has_nan:
+        # NaN is greater than all numbers.
         greatest = value_type.ordered(float("nan"))
     if isinstance(value_type, DateType) and greatest in (_BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR):
         # This number stands for many days, so equal bounds do not mean a single value.
         greatest = int(greatest) + 1
-    return ColumnStatistics.of_values(value_type, least, greatest, nulls)
+    return ColumnStatistics.of_values(value_type, least, greatest, null_count)
 
 
 def _reader(column: Any, value_type: KeyType) -> Any:
@@ -101,7 +112,7 @@ def _reader(column: Any, value_type: KeyType) -> Any:
         case StringType() if kind == "String":
             return _text
         case DateType() if kind == "Date":
-            return _day
+            return day_of
         case TimestampType() if kind == "Timestamp" and logical["timeUnit"] in _FROM_MICROSECONDS:
             factor, divisor = _FROM_MICROSECONDS[logical["timeUnit"]]
             return lambda raw: raw * factor // divisor
@@ -118,7 +129,7 @@ def _text(raw: bytes | str) -> str:
     return raw if isinstance(raw, str) else raw.decode()
 
 
-def _day(raw: int) -> int:
+def day_of(raw: int) -> int:
     """Return a day counted from 1970 in the encoding of `DateType`.
 
     All days before the year 0 have one number, and so do all days after the year 9999.

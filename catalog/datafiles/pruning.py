@@ -14,7 +14,7 @@ from catalog.expressions import Expression, parse_expression
 from catalog.expressions.tree import NONE, And, Condition, Or
 from catalog.indexes.bounds import bounds_of
 from catalog.model import PARTITION_ID, Table
-from catalog.schemes.model import Scheme
+from catalog.schemes.model import UNPLACED, Scheme
 from catalog.types.key_types import IntegerType
 from catalog.types.ranges import Ranges
 
@@ -30,7 +30,7 @@ class FileScan:
         expression: The filter; None for all rows.
         tree: The parsed and typed filter.
         partition_ids: The partitions that may contain matching rows, in logical order.
-        files: The files of these partitions that may contain matching rows, by partition.
+        files: The files of these partitions, and unplaced ones, that may contain matching rows, by partition.
         files_total: The number of all files of the table.
     """
 
@@ -46,6 +46,21 @@ class FileScan:
         """The table's scheme."""
         assert self.table.scheme is not None
         return self.table.scheme
+
+    @property
+    def engine_location(self) -> str | None:
+        """The metadata file by which Iceberg's reader must read the rows; None if it is enough to read the files."""
+        return self.table.engine_location
+
+    @property
+    def unplaced(self) -> Total:
+        """The total of the files to read that other engines wrote and that are in no partition yet."""
+        return Total.of([file for file in self.files if file.partition_id == UNPLACED])
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether all rows are in the files, and each file has rows of its partition only."""
+        return self.engine_location is None and not self.unplaced.file_count
 
     @property
     def read(self) -> Total:
@@ -64,6 +79,8 @@ class FileScan:
             "files_pruned": self.files_total - read.file_count,
             "rows_read": read.row_count,
             "bytes_read": read.size_bytes,
+            "unplaced_files_read": self.unplaced.file_count,
+            "reads_by_iceberg": self.engine_location is not None,
         }
 
     def __str__(self) -> str:
@@ -72,14 +89,24 @@ class FileScan:
         shown = [f"{number} ({scheme.text_of(number)})" for number in self.partition_ids[:_SHOWN]]
         if len(self.partition_ids) > _SHOWN:
             shown.append(f"{len(self.partition_ids) - _SHOWN:,} more")
-        return "\n".join(
-            [
-                f"scheme:          {scheme.type} on {scheme.column}, {len(scheme.ids):,} partitions",
-                f"partitions read: {len(self.partition_ids):,}: {', '.join(shown) or 'none'}",
-                f"files read:      {read.file_count:,} with {read.row_count:,} rows, {read.size_bytes:,} bytes",
-                f"files pruned:    {self.files_total - read.file_count:,}",
-            ]
-        )
+        lines = [
+            f"scheme:          {scheme.type} on {scheme.column}, {len(scheme.ids):,} partitions",
+            f"partitions read: {len(self.partition_ids):,}: {', '.join(shown) or 'none'}",
+            f"files read:      {read.file_count:,} with {read.row_count:,} rows, {read.size_bytes:,} bytes",
+            f"files pruned:    {self.files_total - read.file_count:,}",
+        ]
+        if self.unplaced.file_count:
+            lines.insert(
+                3, f"unplaced files:  {self.unplaced.file_count:,} of these; place them: {place_call(self.table)}"
+            )
+        if self.engine_location is not None:
+            lines.append("read by:         Iceberg's reader, because of commits of other engines")
+        return "\n".join(lines)
+
+
+def place_call(table: Table) -> str:
+    """Return the statement that places the unplaced files of a table."""
+    return f"CALL calve.system.place('{table.full_name}')"
 
 
 _SHOWN = 10
@@ -102,7 +129,7 @@ def scan_files(connection: Connection, table: Table, expression: str | None, zon
     files: list[DataFile] = []
     if partition_ids:
         condition = FileCondition(tree, view)
-        chosen = None if len(partition_ids) == len(scheme.ids) else partition_ids
+        chosen = None if len(partition_ids) == len(scheme.ids) else (*partition_ids, UNPLACED)
         candidates = read_files(connection, table, chosen)
         files = [file for file in candidates if condition.is_always_met or condition.may_match(file.statistics)]
     return FileScan(table, expression, tree, partition_ids, tuple(files), number_of_files(connection, table))

@@ -42,6 +42,9 @@ log = logging.getLogger(__name__)
 SCHEME_PROPERTY = "calve.scheme"
 """The table property with the partition scheme, as JSON (`Scheme.as_json`)."""
 
+_DELETION = "gc.enabled"
+"""The table property that allows engines to delete files."""
+
 _BOUND_MODE = "truncate(128)"
 """Iceberg's metrics mode of the columns by which files are pruned: bounds are exact up to this number of characters."""
 
@@ -96,9 +99,15 @@ def publish(
     has_new_files = swap is not None or rolled_back_to is not None
     if has_new_files:
         ensure_recorded(connection, table)
-    with _errors(table):
+    with translated_errors(table):
         written = write_next(before, definition, change, rolled_back_to=rolled_back_to)
     _show(connection, table, written.location)
+    if rolled_back_to is not None or (table.delete_file_count and swap is not None):
+        from catalog.iceberg.deletes import delete_file_count
+
+        with translated_errors(table):
+            count = delete_file_count(written.location)
+        connection.execute(update(TableRow).where(TableRow.id == table.id).values(delete_file_count=count))
     if has_new_files and written.snapshot_id is not None:
         record_revision(connection, table, written.snapshot_id, table.scheme)
 
@@ -128,8 +137,24 @@ def published_snapshots(table: Table) -> Snapshots:
     from catalog.iceberg.snapshots import snapshots_of
 
     assert table.published_location is not None
-    with _errors(table):
+    with translated_errors(table):
         return snapshots_of(table.published_location)
+
+
+def files_with_deletes(table: Table) -> frozenset[str]:
+    """Return the paths, relative to a table's location, of the files of which delete files may delete rows.
+
+    Raises:
+        UnreadableMetadataError: The current metadata are damaged.
+        StorageError: The metadata cannot be read.
+    """
+    if not table.delete_file_count or table.published_location is None:
+        return frozenset()
+    from catalog.iceberg.deletes import files_with_deletes
+
+    with translated_errors(table):
+        paths = files_with_deletes(table.published_location)
+    return frozenset(path.removeprefix(f"{table.location}/") for path in paths)
 
 
 def _show(connection: Connection, table: Table, after: str) -> None:
@@ -151,10 +176,10 @@ def find_expired(table: Table, cutoff_ms: int) -> Expired:
         UnreadableMetadataError: The metadata are damaged.
         StorageError: The metadata cannot be read.
     """
-    from catalog.iceberg.snapshots import find_expired
+    from catalog.iceberg.expiring import find_expired
 
     assert table.published_location is not None
-    with _errors(table):
+    with translated_errors(table):
         return find_expired(table.published_location, cutoff_ms)
 
 
@@ -166,11 +191,11 @@ def expire(connection: Connection, table: Table, expired: Expired) -> None:
         UnreadableMetadataError: The metadata are damaged.
         StorageError: The metadata cannot be read or written.
     """
-    from catalog.iceberg.snapshots import write_expired
+    from catalog.iceberg.expiring import write_expired
 
     before, definition = table.published_location, published_definition(connection, table)
     assert before is not None
-    with _errors(table):
+    with translated_errors(table):
         after = write_expired(before, definition, expired)
     _show(connection, table, after)
 
@@ -259,7 +284,7 @@ def published_definition(connection: Connection, table: Table) -> Definition:
         **_metrics_properties(table),
         SCHEME_PROPERTY: json.dumps(scheme.as_json(), separators=(",", ":")),
         # Only vacuum knows which files unfinished operations still need.
-        "gc.enabled": "false",
+        _DELETION: "false",
     }
     if table.description is not None:
         properties.setdefault("comment", table.description)
@@ -267,6 +292,13 @@ def published_definition(connection: Connection, table: Table) -> Definition:
     writer = str(connection.scalar(select(CatalogRow.identity)))
     at_ms = read_clock_ms(connection)
     return Definition(published_layout(table), table.location, writer, at_ms, sort_columns, properties)
+
+
+def own_properties(table: Table) -> frozenset[str]:
+    """Return the names of the properties that Calve sets in the metadata of a table with a partition scheme."""
+    from catalog.iceberg.metadata import NAME_MAPPING
+
+    return frozenset((SCHEME_PROPERTY, _DELETION, NAME_MAPPING, *_metrics_properties(table)))
 
 
 def _metrics_properties(table: Table) -> dict[str, str]:
@@ -310,7 +342,7 @@ def _snapshot_change(table: Table, swap: FileSwap) -> SnapshotChange:
 
 
 @contextmanager
-def _errors(table: Table) -> Iterator[None]:
+def translated_errors(table: Table) -> Iterator[None]:
     """Translate errors of reading and writing a table's metadata.
 
     Raises:

@@ -87,6 +87,8 @@ CatalogError
 │   ├── SourceEntryChangedError      a metastore's entry changed after it was read
 │   ├── DataWrittenError             a revert to Hive would lose rows written to the Iceberg table
 │   ├── FilesNeededError             an Iceberg table needs the files to be deleted
+│   ├── UnplacedFilesError           files of other engines are in no partition yet
+│   ├── UnsupportedCommitError       Calve cannot follow a commit of another engine
 │   ├── UnreadableMetadataError      the files that an Iceberg table needs cannot be determined
 │   └── FencedError                  this attempt is fenced; it may not commit
 ├── VerificationFailedError
@@ -170,8 +172,10 @@ from catalog.errors.iceberg import (
     SharedLocationError,
     TransactionalTableError,
     UnknownSnapshotError,
+    UnplacedFilesError,
     UnreadableMetadataError,
     UnsupportedColumn,
+    UnsupportedCommitError,
     UnsupportedIcebergTypeError,
     UnusableFileError,
     UnusableFilesError,
@@ -346,9 +350,11 @@ __all__ = [
     "UnknownProcedureError",
     "UnknownSnapshotError",
     "UnknownTypeError",
+    "UnplacedFilesError",
     "UnreadableMetadataError",
     "UnsupportedChangeError",
     "UnsupportedColumn",
+    "UnsupportedCommitError",
     "UnsupportedExpressionError",
     "UnsupportedFormatError",
     "UnsupportedIcebergTypeError",

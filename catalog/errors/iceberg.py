@@ -257,6 +257,51 @@ class FilesNeededError(ConflictError):
     retryable: ClassVar[bool] = False
 
 
+class UnsupportedCommitError(ConflictError):
+    """Another engine has committed a change that Calve cannot follow; the table can still be read.
+
+    Attributes:
+        table: The table, `database.name`.
+        finding: The change.
+        snapshot_id: The current snapshot; None without one.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, table: str, finding: str, snapshot_id: int | None, remedy: str) -> None:
+        """Build the message from what was found and what to do."""
+        self.table, self.finding, self.snapshot_id = table, finding, snapshot_id
+        snapshot = "" if snapshot_id is None else f" (snapshot {snapshot_id})"
+        super().__init__(
+            f"table {table} was changed by another engine in a way that Calve cannot follow{snapshot}: {finding}. The "
+            f"table can still be read, and nothing was changed. {remedy}"
+        )
+
+
+class UnplacedFilesError(ConflictError):
+    """Files that other engines wrote, and that are in no partition yet, prevent a change.
+
+    Attributes:
+        table: The table, `database.name`.
+        count: The number of these files.
+    """
+
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, table: str, partition_ids: Sequence[int], count: int, remedy: str) -> None:
+        """Build the message.
+
+        Args:
+            remedy: The statement that places the files.
+        """
+        self.table, self.count = table, count
+        super().__init__(
+            f"table {table}: {count:,} file(s) that other engines wrote may have rows of partition "
+            f"{', '.join(map(str, partition_ids))}, and are in no partition yet; nothing was changed. Place them "
+            f"first: {remedy}"
+        )
+
+
 class UnreadableMetadataError(ConflictError):
     """Metadata of an Iceberg table cannot be read, so the files that it needs cannot be determined.
 

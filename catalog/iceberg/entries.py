@@ -1,21 +1,24 @@
-"""Reading of the entries of manifests that Calve has written, to copy them to other manifests.
+"""Reading of the entries of manifests, to copy them to other manifests.
 
-An entry is not decoded any further than a copy needs: everything about its data file stays encoded.
+An entry of a manifest that Calve has written is not decoded any further than a copy needs: everything about its data
+file stays encoded. Those of other engines, which may have further fields, are read by PyIceberg and encoded again.
 
 Sources: https://iceberg.apache.org/spec/#manifests; https://avro.apache.org/docs/1.12.0/specification/#binary-encoding.
 """
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 
-from catalog.errors import UnsupportedFormatError
-from catalog.iceberg.manifests import Entry
+from catalog.files.filesystem import Folder
+from catalog.iceberg.manifests import ENTRY_FIELDS, FILE_FIELDS, Entry, encode_data_file
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
@@ -24,24 +27,46 @@ _NUMBERS_MAPS, _BOUNDS_MAPS = 4, 2
 """Maps from a field id to a number (sizes and counts), and to bytes (bounds), in this order."""
 
 
+def read_content(manifest: ManifestFile) -> bytes:
+    """Return the bytes of a manifest."""
+    folder, _, name = manifest.manifest_path.rpartition("/")
+    with Folder(folder).open(name) as file:
+        return bytes(file.read())
+
+
 def names_any(content: bytes, names: Collection[bytes]) -> bool:
-    """Return whether a manifest has one of some strings in it; much faster than to read its entries."""
-    return any(any(name in block for name in names) for _, block in _blocks(content))
+    """Return whether a manifest may have one of some strings in it; much faster than to read its entries."""
+    header = _header(content)
+    return header is None or any(any(name in block for name in names) for _, block in header.blocks(content))
 
 
-def read_entries(manifest: ManifestFile, content: bytes) -> Iterator[Entry]:
-    """Yield the entries of a manifest of a table without partition fields, with what they inherit from it.
+def read_entries(io: FileIO, manifest: ManifestFile, content: bytes) -> Iterator[Entry]:
+    """Yield the entries of a manifest of data files of a table without partition fields, with what they inherit.
 
     Args:
         content: The manifest's bytes.
-
-    Raises:
-        UnsupportedFormatError: The manifest is not one that Calve has written.
     """
-    for count, block in _blocks(content):
+    header = _header(content)
+    if header is None or not header.has_own_fields:
+        yield from map(_encoded, manifest.fetch_manifest_entry(io, discard_deleted=False))
+        return
+    for count, block in header.blocks(content):
         decoder = new_decoder(block)
         for _ in range(count):
             yield _entry(decoder, block, manifest)
+
+
+def _encoded(entry: ManifestEntry) -> Entry:
+    return Entry(
+        entry.status is ManifestEntryStatus.DELETED,
+        entry.snapshot_id or 0,
+        entry.sequence_number or 0,
+        entry.file_sequence_number or 0,
+        entry.data_file.file_path,
+        entry.data_file.record_count,
+        entry.data_file.file_size_in_bytes,
+        encode_data_file(entry.data_file),
+    )
 
 
 def _entry(decoder: BinaryDecoder, block: bytes, manifest: ManifestFile) -> Entry:
@@ -92,25 +117,50 @@ def _skip(decoder: BinaryDecoder, *, is_of_bytes: bool) -> None:
             decoder.read_ints(2 * count)
 
 
-def _blocks(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the number of entries and the decompressed bytes of each block."""
+class _Header(NamedTuple):
+    """The beginning of a manifest.
+
+    Attributes:
+        has_own_fields: Entries have the fields of Calve's manifests, in the same order.
+        length: In bytes.
+    """
+
+    has_own_fields: bool
+    is_compressed: bool
+    sync: bytes
+    length: int
+
+    def blocks(self, content: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the number of entries and the decompressed bytes of each block."""
+        decoder = new_decoder(content[self.length :])
+        end = len(content) - self.length
+        while decoder.tell() < end:
+            count, block = decoder.read_int(), decoder.read_bytes()
+            if decoder.read(_SYNC_BYTES) != self.sync:
+                raise ValueError("a block of the manifest does not end with the sync marker of its header")
+            yield count, zlib.decompress(block, -zlib.MAX_WBITS) if self.is_compressed else block
+
+
+def _header(content: bytes) -> _Header | None:
+    """Return the header of a manifest; None if its blocks are compressed in another way than Calve's."""
     decoder = new_decoder(content)
     if decoder.read(len(_MAGIC)) != _MAGIC:
-        raise _refusal("it is not an Avro file")
+        raise ValueError("the manifest is not an Avro file")
     header: dict[str, bytes] = {}
     while count := decoder.read_int():
         for _ in range(count):
             name = decoder.read_utf8()
             header[name] = decoder.read_bytes()
     sync = decoder.read(_SYNC_BYTES)
-    if header.get("avro.codec") != b"deflate" or header.get("format-version") != b"2":
-        raise _refusal(f"its header is {header}")
-    while decoder.tell() < len(content):
-        count, block = decoder.read_int(), decoder.read_bytes()
-        if decoder.read(_SYNC_BYTES) != sync:
-            raise _refusal("it is truncated")
-        yield count, zlib.decompress(block, -zlib.MAX_WBITS)
+    codec = header.get("avro.codec", b"null")
+    if codec not in (b"deflate", b"null"):
+        return None
+    is_own = header.get("format-version") == b"2" and _field_names(header["avro.schema"]) == (ENTRY_FIELDS, FILE_FIELDS)
+    return _Header(is_own, codec == b"deflate", sync, decoder.tell())
 
 
-def _refusal(reason: str) -> UnsupportedFormatError:
-    return UnsupportedFormatError(f"a manifest was not written by Calve: {reason}")
+def _field_names(schema: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the fields of an entry, and of its data file."""
+    entry = json.loads(schema)["fields"]
+    files = next((field["type"]["fields"] for field in entry if field["name"] == "data_file"), ())
+    return tuple(field["name"] for field in entry), tuple(field["name"] for field in files)

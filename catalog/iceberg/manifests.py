@@ -22,6 +22,7 @@ from pyiceberg.io import InputFile, OutputFile, OutputStream
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
     PartitionFieldSummary,
     construct_partition_summaries,
     write_manifest,
@@ -48,8 +49,8 @@ _ADDED_BY_COMMIT = b"\x02" + _NULL + _NULL + _NULL
 """Status ADDED, without snapshot id, sequence number and file sequence number."""
 _EXISTING, _DELETED = b"\x00", b"\x04"
 _DATA = b"\x00"
-_ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file")
-_FILE_FIELDS = (
+ENTRY_FIELDS = ("status", "snapshot_id", "sequence_number", "file_sequence_number", "data_file")
+FILE_FIELDS = (
     *("content", "file_path", "file_format", "partition", "record_count", "file_size_in_bytes", "column_sizes"),
     *("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds", "key_metadata"),
     *("split_offsets", "equality_ids", "sort_order_id"),
@@ -328,6 +329,30 @@ def encode_metrics(facts: FileFacts) -> bytes:
     )
 
 
+def encode_data_file(file: DataFile) -> bytes:
+    """Return the struct of a data file of a table without partition fields, as in `Entry.data_file`."""
+    bounds = [_NULL if values is None else _bounds(_KEYS, values) for values in (file.lower_bounds, file.upper_bounds)]
+    key, order = file.key_metadata, file.sort_order_id
+    return b"".join(
+        (
+            _DATA,
+            _text(file.file_path),
+            _text(file.file_format.value.upper()),
+            zigzag(file.record_count),
+            zigzag(file.file_size_in_bytes),
+            *(
+                _numbers(_KEYS, values or {})
+                for values in (file.column_sizes, file.value_counts, file.null_value_counts, file.nan_value_counts)
+            ),
+            *bounds,
+            _NULL if key is None else _PRESENT + zigzag(len(key)) + key,
+            _offsets(file.split_offsets) if file.split_offsets else _NULL,
+            _NULL,
+            _NULL if order is None else _PRESENT + zigzag(order),
+        )
+    )
+
+
 def _inherited(entry: Entry, snapshot_id: int) -> bytes:
     numbers = snapshot_id, entry.sequence_number, entry.file_sequence_number
     return b"".join(_PRESENT + zigzag(number) for number in numbers)
@@ -387,7 +412,7 @@ def _header(layout: Layout) -> bytes:
     """Return the common header of a table's manifests, including the sync marker that ends it and each block."""
     entry, file = MANIFEST_ENTRY_SCHEMAS[2].fields, DATA_FILE_TYPE[2].fields
     field_names = tuple(field.name for field in entry), tuple(field.name for field in file)
-    if field_names != (_ENTRY_FIELDS, _FILE_FIELDS):
+    if field_names != (ENTRY_FIELDS, FILE_FIELDS):
         raise NotImplementedError(
             f"this version of PyIceberg writes manifests with other fields: {field_names}; use the pinned version"
         )

@@ -7,8 +7,19 @@ catalog's transactions, together with other changes. An engine finds the tables 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    SQLColumnExpression,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 
 from catalog.errors import InvalidTableError, TableAlreadyExistsError
@@ -64,13 +75,21 @@ def find_pointer(connection: Connection, database: str, table: str) -> str | Non
     return connection.scalar(query)
 
 
-def pointer_locations(connection: Connection) -> dict[tuple[str, str], str]:
-    """Return the metadata locations of all Iceberg tables: database and name → location."""
+def pointer_of(database: SQLColumnExpression[str], table: SQLColumnExpression[str]) -> ScalarSelect[Any]:
+    """Return a subquery for the metadata location of the Iceberg table that has the names in a row of the query."""
     row = IcebergTableRow
-    query = select(row.table_namespace, row.table_name, row.metadata_location).where(
-        row.catalog_name == CATALOG, _is_table()
-    )
-    return {(database, name): location for database, name, location in connection.execute(query) if location}
+    names = row.table_namespace == database, row.table_name == table
+    query = select(row.metadata_location).where(row.catalog_name == CATALOG, _is_table(), *names)
+    return query.correlate_except(row).scalar_subquery()
+
+
+def hold_pointer(connection: Connection, database: str, table: str) -> str | None:
+    """Return the metadata location of an Iceberg table, and lock it against other commits until the transaction ends.
+
+    SQLite has one writer at a time anyway.
+    """
+    query = select(IcebergTableRow.metadata_location).where(_is_table(), *_named(database, table))
+    return connection.scalar(query.with_for_update())
 
 
 def insert_pointer(connection: Connection, database: str, table: str, metadata_location: str) -> None:

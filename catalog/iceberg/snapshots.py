@@ -9,11 +9,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from uuid import uuid4
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestFile, write_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile, write_manifest_list
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START
 from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
@@ -25,7 +24,6 @@ from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AddSortOrderUpdate,
     RemovePropertiesUpdate,
-    RemoveSnapshotsUpdate,
     SetCurrentSchemaUpdate,
     SetDefaultSortOrderUpdate,
     SetLocationUpdate,
@@ -37,7 +35,8 @@ from pyiceberg.table.update import (
 from pyiceberg.transforms import IdentityTransform
 
 from catalog.files.filesystem import Folder
-from catalog.iceberg.entries import names_any, read_entries
+from catalog.iceberg.deletes import Deletes, without_unneeded
+from catalog.iceberg.entries import names_any, read_content, read_entries
 from catalog.iceberg.layout import Layout, highest_mapped_id
 from catalog.iceberg.manifests import ManifestWriter, WrittenManifest
 from catalog.iceberg.metadata import (
@@ -50,7 +49,7 @@ from catalog.iceberg.metadata import (
     manifest_file,
     read_metadata,
 )
-from catalog.iceberg.named_files import Expired, reading
+from catalog.iceberg.named_files import reading
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.storage import file_io
 from catalog.model import FileFormat
@@ -161,7 +160,7 @@ def write_next(
         UnreadableFileError: The current metadata are damaged.
         OSError: The file system refused.
     """
-    metadata = _first_metadata(definition) if before is None else _known_metadata(before)
+    metadata = _first_metadata(definition) if before is None else known_metadata(before)
     updates = list(_definition_updates(metadata, definition))
     snapshot_id = metadata.current_snapshot_id if rolled_back_to is None else rolled_back_to
     if before is not None and not updates and change is None and snapshot_id == metadata.current_snapshot_id:
@@ -181,7 +180,7 @@ def write_next(
     if snapshot_id != metadata.current_snapshot_id:
         reference = dashed(ref_name=MAIN_BRANCH, type=SnapshotRefType.BRANCH, snapshot_id=snapshot_id)
         updates.append(SetSnapshotRefUpdate(**reference))
-    return Written(_write(io, folder, before, metadata, updates, definition), snapshot_id)
+    return Written(write_metadata(io, folder, before, metadata, updates, definition), snapshot_id)
 
 
 def write_manifests(definition: Definition, files: Iterable[AddedFile]) -> tuple[list[WrittenManifest], int]:
@@ -224,62 +223,13 @@ def snapshots_of(location: str) -> Snapshots:
     Raises:
         UnreadableFileError: The metadata are damaged.
     """
-    metadata = _known_metadata(location)
+    metadata = known_metadata(location)
     ordered = sorted((snapshot.timestamp_ms, snapshot.snapshot_id) for snapshot in metadata.snapshots)
     times = {snapshot_id: at_ms for at_ms, snapshot_id in ordered}
     return Snapshots(metadata.current_snapshot_id, times, metadata.properties)
 
 
-def find_expired(location: str, cutoff_ms: int) -> Expired:
-    """Return what other metadata and snapshots have replaced before a time.
-
-    Snapshots stay that are current or have a reference.
-
-    Raises:
-        UnreadableFileError: The metadata are damaged.
-    """
-    metadata = _known_metadata(location)
-    changed_at = [*(entry.timestamp_ms for entry in metadata.metadata_log), metadata.last_updated_ms][1:]
-    log = zip(metadata.metadata_log, changed_at, strict=True)
-    files = frozenset(entry.metadata_file for entry, at_ms in log if at_ms <= cutoff_ms)
-    snapshot_ids = frozenset(_replaced_snapshots(metadata, cutoff_ms))
-    kept = frozenset(snapshot.snapshot_id for snapshot in metadata.snapshots) - snapshot_ids
-    # Each write adds an entry to the log: to remove only one would never end.
-    return Expired(snapshot_ids, files if snapshot_ids or len(files) > 1 else frozenset(), kept)
-
-
-def write_expired(before: str, definition: Definition, expired: Expired) -> str:
-    """Write the metadata without expired snapshots and metadata, if there are any; it is not visible yet.
-
-    No file is deleted.
-
-    Returns:
-        The location of the new metadata; `before` if nothing is expired.
-
-    Raises:
-        UnreadableFileError: The metadata are damaged.
-        OSError: The file system refused.
-    """
-    if not expired:
-        return before
-    metadata = _known_metadata(before)
-    folder = f"{definition.location}/{METADATA}"
-    removal = RemoveSnapshotsUpdate(**dashed(snapshot_ids=sorted(expired.snapshot_ids)))
-    updates: list[TableUpdate] = [removal] if expired.snapshot_ids else []
-    log = [entry for entry in metadata.metadata_log if entry.metadata_file not in expired.metadata_files]
-    kept = metadata.model_copy(update={"metadata_log": log})
-    return _write(file_io(folder), folder, before, kept, updates, definition)
-
-
-def _replaced_snapshots(metadata: TableMetadata, cutoff_ms: int) -> list[int]:
-    kept = {reference.snapshot_id for reference in metadata.refs.values()}
-    log = sorted(metadata.snapshot_log, key=lambda entry: entry.timestamp_ms)
-    replaced_at = {entry.snapshot_id: later.timestamp_ms for entry, later in pairwise(log)}
-    ids = {snapshot.snapshot_id for snapshot in metadata.snapshots} - kept
-    return sorted(number for number in ids if replaced_at.get(number, 0) <= cutoff_ms)
-
-
-def _write(
+def write_metadata(
     io: FileIO,
     folder: str,
     before: str | None,
@@ -287,6 +237,11 @@ def _write(
     updates: list[TableUpdate],
     definition: Definition,
 ) -> str:
+    """Write the metadata of a table after some updates, and return their location.
+
+    Args:
+        before: The location of the metadata before; None for a new table.
+    """
     after = update_table_metadata(metadata, tuple(updates)) if updates else metadata
     log = list(after.metadata_log)
     if before is not None:
@@ -396,13 +351,16 @@ class _SnapshotWriter:
             kept = self._without(before, set(change.removed), writer)
             kept = self._merged(kept, writer)
         written = [*change.manifests, *writer.manifests]
+        listed = [*(manifest_file(new, self._metadata, self._id) for new in written), *kept]
+        listed, deletes, deleted_bytes = without_unneeded(self._io, listed)
+        self._removed_bytes += deleted_bytes
         self._added_bytes += change.manifested_bytes
         sequence_number = self._metadata.next_sequence_number()
         path = f"{self._folder}/snap-{self._id}-0-{self._name}.avro"
         with write_manifest_list(
             FORMAT_VERSION, self._io.new_output(path), self._id, parent_id, sequence_number, CODEC
         ) as lists:
-            lists.add_manifests([*(manifest_file(new, self._metadata, self._id) for new in written), *kept])
+            lists.add_manifests(listed)
         return Snapshot(
             **dashed(
                 snapshot_id=self._id,
@@ -411,7 +369,7 @@ class _SnapshotWriter:
                 timestamp_ms=self._at_ms,
                 manifest_list=path,
                 schema_id=self._schema_id,
-                summary=self._summary(written, change, parent),
+                summary=self._summary(written, deletes, change, parent),
             )
         )
 
@@ -425,9 +383,12 @@ class _SnapshotWriter:
         # One name for the files of each folder, so that the bytes of manifests are searched for few of them.
         folders = {posixpath.dirname(path).encode() for path in removed}
         for manifest in manifests:
+            if manifest.content != ManifestContent.DATA:
+                kept.append(manifest)
+                continue
             with reading(manifest.manifest_path):
-                content = _read(manifest.manifest_path)
-                entries = list(read_entries(manifest, content)) if names_any(content, folders) else []
+                content = read_content(manifest)
+                entries = list(read_entries(self._io, manifest, content)) if names_any(content, folders) else []
             if not any(entry.path in removed and not entry.is_deleted for entry in entries):
                 kept.append(manifest)
                 continue
@@ -448,17 +409,21 @@ class _SnapshotWriter:
         """Return large manifests, and copy the entries of small ones, if there are many manifests."""
         if len(manifests) < _MOST_MANIFESTS:
             return manifests
-        kept = [manifest for manifest in manifests if manifest.manifest_length >= _NO_MERGING_FROM]
+        kept = []
         for manifest in manifests:
-            if manifest.manifest_length < _NO_MERGING_FROM:
-                with reading(manifest.manifest_path):
-                    entries = list(read_entries(manifest, _read(manifest.manifest_path)))
-                for entry in entries:
-                    if not entry.is_deleted:
-                        writer.keep(entry)
+            if manifest.content != ManifestContent.DATA or manifest.manifest_length >= _NO_MERGING_FROM:
+                kept.append(manifest)
+                continue
+            with reading(manifest.manifest_path):
+                entries = list(read_entries(self._io, manifest, read_content(manifest)))
+            for entry in entries:
+                if not entry.is_deleted:
+                    writer.keep(entry)
         return kept
 
-    def _summary(self, written: Iterable[WrittenManifest], change: SnapshotChange, parent: Snapshot | None) -> Summary:
+    def _summary(
+        self, written: Iterable[WrittenManifest], deletes: Deletes, change: SnapshotChange, parent: Snapshot | None
+    ) -> Summary:
         """Return the summary; the operation follows from the numbers of added and removed rows."""
         added_files, added_rows, removed_files, removed_rows = (
             sum(counts)
@@ -485,28 +450,26 @@ class _SnapshotWriter:
             "total-data-files": added_files - removed_files,
             "total-records": added_rows - removed_rows,
             "total-files-size": self._added_bytes - self._removed_bytes,
-            "total-delete-files": 0,
-            "total-position-deletes": 0,
-            "total-equality-deletes": 0,
         }
         return Summary(
             operation,
             **{name: str(number) for name, number in figures.items() if number},
             **{name: str(int(before.get(name, 0)) + number) for name, number in totals.items()},
+            **deletes.totals,
             **change.marks,
         )
 
 
-def _known_metadata(location: str) -> TableMetadata:
+def known_metadata(location: str) -> TableMetadata:
+    """Return metadata that the catalog refers to.
+
+    Raises:
+        UnreadableFileError: They are damaged.
+    """
     with reading(location):
         return read_metadata(location)
 
 
 def _has_live_files(manifest: ManifestFile) -> bool:
-    return bool((manifest.added_files_count or 0) + (manifest.existing_files_count or 0))
-
-
-def _read(path: str) -> bytes:
-    folder, _, name = path.rpartition("/")
-    with Folder(folder).open(name) as file:
-        return bytes(file.read())
+    counts = manifest.added_files_count, manifest.existing_files_count
+    return None in counts or any(counts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from catalog.datafiles.history import ended_revisions, forget_revisions
+from catalog.datafiles.intake import lock_current
 from catalog.datafiles.publishing import expire, find_expired
 from catalog.errors import UnreadableMetadataError
 from catalog.files.filesystem import FileInfo, Folder, in_parallel
@@ -55,7 +56,7 @@ def expire_table(
     if not is_dry_run and (expired or obsolete or ended):
         with storage.write() as connection:
             # Under the lock no commit is under way, so files that nothing refers to now are never referred to later.
-            table = definitions.lock_table(connection, table, exclusive=True)
+            table = lock_current(connection, definitions, table)
             expired, obsolete = _find_old(connection, storage, table, cutoff_ms)
             expire(connection, table, expired)
             forget_revisions(connection, table, ended_revisions(connection, table, expired.kept_snapshot_ids))

@@ -172,7 +172,12 @@ class Table:
             table.
         metadata_location: The metadata file of an Iceberg table when it was read; None for other tables.
         published_location: The metadata file with which other engines read a table with a partition scheme, when it was
-            read; None for other tables, and for those that `calve init` has still to publish.
+            read; None for other tables, and for those that `calve init` has still to publish. The catalog's file rows
+            mirror its current snapshot.
+        live_location: The metadata file of a published table in the Iceberg catalog when it was read; it differs from
+            `published_location` if other engines have committed since (`catalog.datafiles.intake`).
+        delete_file_count: The number of delete files in the current snapshot of a published table; these are of other
+            engines.
         dropped_columns: Former columns, which data files may still contain.
         last_column_id: The highest column id ever assigned in the table.
     """
@@ -194,6 +199,8 @@ class Table:
     table_type: TableType = TableType.HIVE
     metadata_location: str | None = field(default=None, compare=False)
     published_location: str | None = field(default=None, compare=False)
+    live_location: str | None = field(default=None, compare=False)
+    delete_file_count: int = field(default=0, compare=False)
     dropped_columns: tuple[Column, ...] = field(default=(), compare=False)
     last_column_id: int = field(default=0, compare=False)
 
@@ -201,6 +208,16 @@ class Table:
     def full_name(self) -> str:
         """`database.name`."""
         return str(TableName(self.database, self.name))
+
+    @property
+    def engine_location(self) -> str | None:
+        """The metadata file to read a published table with, if the catalog's file rows do not suffice.
+
+        Other engines have committed what Calve has not taken in or cannot follow, or have written delete files.
+        """
+        if self.live_location != self.published_location:
+            return self.live_location
+        return self.published_location if self.delete_file_count else None
 
     @property
     def is_view(self) -> bool:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection
 
-from catalog.datafiles.files import DataFile, Total, count_files, read_files
-from catalog.datafiles.pruning import place_files
-from catalog.errors import InvalidSchemeError
+from catalog.datafiles.files import DataFile, Total, read_files
+from catalog.datafiles.partitions import text_of_partition
+from catalog.datafiles.pruning import partitions_of_file, place_call, place_files
+from catalog.datafiles.publishing import files_with_deletes
+from catalog.errors import InvalidSchemeError, UnplacedFilesError
 from catalog.model import Table
 from catalog.rebalancing.changes import PartitionChange
-from catalog.schemes.model import Scheme
+from catalog.schemes.model import UNPLACED, Scheme
 from catalog.settings.environment import new_partition_limit as default_partition_limit
 from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY, TARGET_PROPERTY, read_setting
 
@@ -56,6 +58,8 @@ class RebalancePlan:
         rewritten: The files whose rows belong to several partitions afterwards.
         relabelled: File → the single partition that its rows belong to afterwards; the file is not read.
         deleted: The files that are deleted with their partition.
+        last_file_id: The highest id of the files of affected partitions; later files, of other engines, are not part of
+            the plan.
     """
 
     table: Table
@@ -65,11 +69,17 @@ class RebalancePlan:
     rewritten: tuple[DataFile, ...]
     relabelled: Mapping[int, int]
     deleted: tuple[DataFile, ...]
+    last_file_id: int = 0
 
     @property
     def needs_spark(self) -> bool:
         """Whether rows have to move."""
         return bool(self.rewritten)
+
+    @property
+    def has_deletes(self) -> bool:
+        """Whether rewritten files may have rows that are deleted in files of their own, by other engines."""
+        return self.table.delete_file_count > 0
 
     @property
     def is_destructive(self) -> bool:
@@ -94,6 +104,15 @@ class RebalancePlan:
         return tuple(partition_id for partition_id in self.scheme.ids if partition_id in targets)
 
     @property
+    def possible(self) -> dict[int, tuple[int, ...]]:
+        """The affected partitions, with those that rows may belong to afterwards which are not part of the plan."""
+        return {
+            reading.partition_id: reading.targets or self.scheme.ids
+            for reading in self.readings
+            if reading.partition_id != UNPLACED
+        }
+
+    @property
     def estimated_files(self) -> int:
         """The approximate number of written files."""
         return max(len(self.targets), -(-self.moved.size_bytes // target_file_bytes(self.table))) * bool(self.rewritten)
@@ -105,7 +124,10 @@ class RebalancePlan:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the state that the plan expects; it differs for another scheme or other files."""
+        """A digest of the state that the plan expects, and `last_file_id`.
+
+        It differs for another scheme or other files, but not for files that other engines have added since.
+        """
         scheme = self.table.scheme
         assert scheme is not None
         expected = [
@@ -115,14 +137,15 @@ class RebalancePlan:
             sorted(self.relabelled.items()),
             sorted(file.id for file in self.deleted),
         ]
-        return hashlib.blake2b(json.dumps(expected).encode(), digest_size=12).hexdigest()
+        digest = hashlib.blake2b(json.dumps(expected).encode(), digest_size=12).hexdigest()
+        return f"{digest}.{self.last_file_id}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON values, without its files."""
         moved, lost = self.moved, self.lost
         return {
             "table": self.table.full_name,
-            "statement": f"ALTER TABLE {self.table.full_name} {self.change}",
+            "statement": self.change.statement(self.table.full_name),
             "change": self.change.as_json(),
             "fingerprint": self.fingerprint,
             "needs_spark": self.needs_spark,
@@ -154,7 +177,7 @@ class RebalancePlan:
     def __str__(self) -> str:
         """Return the plan as a readable string, with one line for each fact."""
         moved, lost = self.moved, self.lost
-        lines = [f"ALTER TABLE {self.table.full_name} {self.change}"]
+        lines = [self.change.statement(self.table.full_name)]
         for reading in self.readings[:_SHOWN]:
             after = ", ".join(map(str, reading.targets[:_SHOWN])) if reading.targets else "deleted"
             before = f"{reading.before.row_count:,} rows in {reading.before.file_count:,} files"
@@ -195,11 +218,23 @@ def new_partition_limit(table: Table) -> int:
     return read_setting(table.properties, NEW_PARTITIONS_PROPERTY, default_partition_limit())
 
 
-def make_plan(connection: Connection, table: Table, change: PartitionChange) -> RebalancePlan:
+def last_file_id(fingerprint: str) -> int | None:
+    """Return the last file of the plan with a fingerprint; None if it does not name one."""
+    number = fingerprint.rpartition(".")[2]
+    return int(number) if number.isdecimal() else None
+
+
+def make_plan(connection: Connection, table: Table, change: PartitionChange, until: int | None = None) -> RebalancePlan:
     """Plan a change in the caller's transaction; the same table gives the same plan.
+
+    A change that rewrites files also places the unplaced ones.
+
+    Args:
+        until: The highest id of files of other engines that take part; None for all.
 
     Raises:
         PartitionNotFoundError, InvalidSchemeError: The change does not fit the table's scheme; subclasses say why.
+        UnplacedFilesError: The change deletes rows, and unplaced files may have further ones.
     """
     scheme = table.scheme
     if scheme is None:
@@ -209,23 +244,83 @@ def make_plan(connection: Connection, table: Table, change: PartitionChange) -> 
         )
     effect = change.of(scheme)
     affected = {*effect.targets, *effect.deleted}
-    before = count_files(connection, table, affected)
-    files = list(read_files(connection, table, affected & before.keys()))
+    with_deletes = files_with_deletes(table) if change.applies_deletes else frozenset()
+    files = _files_of_plan(connection, table, affected, with_deletes, until)
+    if with_deletes:
+        affected.update(file.partition_id for file in files)
+    unplaced = [file for file in files if file.partition_id == UNPLACED]
+    _refuse_unplaced(table, scheme, unplaced, effect.deleted)
     deleted = tuple(file for file in files if file.partition_id in effect.deleted)
-    kept = (file for file in files if file.partition_id not in effect.deleted)
-    placing = place_files(effect.scheme, kept, effect.targets)
-    moved: dict[int, Total] = {}
-    for file in placing.rewritten:
-        moved[file.partition_id] = moved.get(file.partition_id, Total()) + Total.of([file])
+    kept = [file for file in files if file.partition_id in affected and file.partition_id not in effect.deleted]
+    stay: dict[int, tuple[int, ...]] = {number: (number,) for number in affected}
+    targets = {**stay, **effect.targets, UNPLACED: effect.scheme.ids}
+    placing = place_files(effect.scheme, kept, targets)
+    if placing.rewritten and UNPLACED not in affected and unplaced:
+        affected.add(UNPLACED)
+        placing = place_files(effect.scheme, [*kept, *unplaced], targets)
+    again = [file for file in kept if file.path in with_deletes and file not in placing.rewritten]
+    rewritten = (*placing.rewritten, *again)
+    relabelled = {number: target for number, target in placing.relabelled.items() if number not in _ids(again)}
+    if UNPLACED in affected:
+        targets[UNPLACED] = _partitions_of(effect.scheme, (file for file in rewritten if file in unplaced))
+    for number in effect.deleted:
+        targets[number] = ()
+    before, moved = _totals(files), _totals(rewritten)
     readings = tuple(
         PartitionReading(
-            partition_id,
-            scheme.text_of(partition_id),
-            before.get(partition_id, Total()),
-            moved.get(partition_id, Total()),
-            effect.targets.get(partition_id, ()),
+            number,
+            text_of_partition(scheme, number),
+            before.get(number, Total()),
+            moved.get(number, Total()),
+            targets[number],
         )
-        for partition_id in scheme.ids
-        if partition_id in affected
+        for number in (*scheme.ids, UNPLACED)
+        if number in affected
     )
-    return RebalancePlan(table, change, effect.scheme, readings, tuple(placing.rewritten), placing.relabelled, deleted)
+    last_id = max(_ids(files), default=0)
+    return RebalancePlan(table, change, effect.scheme, readings, rewritten, relabelled, deleted, last_id)
+
+
+def _files_of_plan(
+    connection: Connection,
+    table: Table,
+    affected: Collection[int],
+    with_deletes: Collection[str],
+    until: int | None,
+) -> list[DataFile]:
+    """Return the files of affected partitions, unplaced ones, and those with deleted rows."""
+    chosen = None if with_deletes else {*affected, UNPLACED}
+    return [
+        file
+        for file in read_files(connection, table, chosen)
+        if (chosen is not None or file.partition_id in affected or file.path in with_deletes)
+        and (until is None or file.id <= until or file.operation_number is not None)
+    ]
+
+
+def _ids(files: Iterable[DataFile]) -> set[int]:
+    return {file.id for file in files}
+
+
+def _refuse_unplaced(table: Table, scheme: Scheme, unplaced: Sequence[DataFile], deleted_ids: Sequence[int]) -> None:
+    """Refuse to delete partitions if unplaced files may have rows of them.
+
+    Raises:
+        UnplacedFilesError: They may.
+    """
+    files = [file for file in unplaced if partitions_of_file(scheme, file.statistics, deleted_ids)]
+    if files:
+        raise UnplacedFilesError(table.full_name, deleted_ids, len(files), place_call(table))
+
+
+def _partitions_of(scheme: Scheme, files: Iterable[DataFile]) -> tuple[int, ...]:
+    """Return the partitions that rows of some files may belong to, in logical order."""
+    possible = {number for file in files for number in partitions_of_file(scheme, file.statistics, scheme.ids)}
+    return tuple(number for number in scheme.ids if number in possible)
+
+
+def _totals(files: Iterable[DataFile]) -> dict[int, Total]:
+    totals: dict[int, Total] = {}
+    for file in files:
+        totals[file.partition_id] = totals.get(file.partition_id, Total()) + Total.of([file])
+    return totals

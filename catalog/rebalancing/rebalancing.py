@@ -10,12 +10,14 @@ commit    scheme and files change in one transaction; the old files stay for run
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from sqlalchemy import Connection
 
 from catalog.datafiles.committing import Committer, FileChange
 from catalog.datafiles.files import count_files, read_files
+from catalog.datafiles.intake import reading_current
 from catalog.datafiles.manifest import has_manifest
 from catalog.errors import InvalidSchemeError, PlanConflictError, VerificationFailedError
 from catalog.model import Table
@@ -24,7 +26,7 @@ from catalog.operations.records import JobState, Operation, OperationKind
 from catalog.rebalancing.advising import Advice, advise
 from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.contents import ValueCount, contents_of
-from catalog.rebalancing.planning import RebalancePlan, make_plan, target_file_bytes
+from catalog.rebalancing.planning import RebalancePlan, last_file_id, make_plan, target_file_bytes
 from catalog.rebalancing.totals import TOTALS, concerned_partitions, partition_totals
 from catalog.settings.rebalance_rules import RebalanceRules
 from catalog.storage import Storage
@@ -54,8 +56,11 @@ class Rebalancing:
             TableNotFoundError: The table does not exist.
             PartitionNotFoundError, InvalidSchemeError: The change does not fit the table; subclasses say why.
         """
-        with self._storage.read() as connection:
-            return make_plan(connection, self._definitions.get_hive_table(table, connection), change)
+        with self._reading(table) as (connection, definition):
+            return make_plan(connection, definition, change)
+
+    def _reading(self, table: str) -> AbstractContextManager[tuple[Connection, Table]]:
+        return reading_current(self._storage, self._definitions, table, is_strict=True)
 
     def advise(
         self,
@@ -74,8 +79,7 @@ class Rebalancing:
             TableNotFoundError: The table does not exist.
             InvalidSchemeError: The table has no partition scheme.
         """
-        with self._storage.read() as connection:
-            definition = self._definitions.get_hive_table(table, connection)
+        with self._reading(table) as (connection, definition):
             scheme = definition.scheme
             if scheme is None:
                 raise InvalidSchemeError(
@@ -119,7 +123,9 @@ class Rebalancing:
         """
         request = dict(operation.request)
         approved = request.pop("fingerprint")
-        plan = self.plan(operation.table, change_from_json(request))
+        with self._reading(operation.table) as (connection, definition):
+            until = None if approved is None else last_file_id(approved)
+            plan = make_plan(connection, definition, change_from_json(request), until)
         if approved is not None and plan.fingerprint != approved:
             raise PlanConflictError(
                 f"table {operation.table} changed since the plan of {plan.change} was made (fingerprint {approved}, "
@@ -135,12 +141,16 @@ class Rebalancing:
         plan: RebalancePlan,
         folder: str | None = None,
         report: Mapping[str, Any] | None = None,
+        *,
+        row_count: int | None = None,
     ) -> dict[str, Any]:
         """Make a change visible in one transaction.
 
         Args:
             folder: The folder of the new files, below the table's location.
             report: Additional fields of the operation's report.
+            row_count: The number of rows that were read of the rewritten files; it is that of the files, if no row of
+                them is deleted in another file.
 
         Returns:
             The operation's report.
@@ -156,11 +166,11 @@ class Rebalancing:
             before,
             plan.scheme,
             folder,
-            plan.moved.row_count,
+            row_count if plan.has_deletes else plan.moved.row_count,
             plan.relabelled,
             [file.id for file in (*plan.rewritten, *plan.deleted)],
-            # Another operation can have changed the table only if this one failed and was begun again.
-            lambda connection, table: make_plan(connection, table, plan.change).fingerprint == plan.fingerprint,
+            plan.possible,
+            plan.table.published_location,
         )
         affected = concerned_partitions(plan)
         with self._storage.read() as connection:
@@ -200,17 +210,20 @@ class Rebalancing:
             plan = self.plan_of(operation)
             if plan.is_destructive and confirm_deletion is not None:
                 confirm_deletion(plan.fingerprint)
-            folder = self._verified_folder(operation, plan) if plan.needs_spark else None
-            return self.commit(operation_id, COMMIT, attempt, plan, folder, report)
+            if not plan.needs_spark:
+                return self.commit(operation_id, COMMIT, attempt, plan, None, report)
+            folder, row_count = self._verified(operation, plan)
+            return self.commit(operation_id, COMMIT, attempt, plan, folder, report, row_count=row_count)
 
-    def _verified_folder(self, operation: Operation, plan: RebalancePlan) -> str:
+    def _verified(self, operation: Operation, plan: RebalancePlan) -> tuple[str, int]:
+        """Return the folder of the verified files, and the number of their rows."""
         job = self._operations.get_job(operation.id, VERIFY)
         if job is None or job.state is not JobState.SUCCEEDED or job.result["fingerprint"] != plan.fingerprint:
             raise VerificationFailedError(
                 f"table {operation.table}: the new files of {plan.change} were not verified; nothing was changed. "
                 "Write and verify them again"
             )
-        return str(job.result["folder"])
+        return str(job.result["folder"]), int(job.result["rows"])
 
     def written_folder(self, operation_id: str) -> str | None:
         """Return the folder of the new files of the latest attempt; None if it has not succeeded."""

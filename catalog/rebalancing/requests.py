@@ -96,9 +96,8 @@ class RebalanceRequest:
             value = getattr(self, name)
             is_given = value is not None and value is not False and value != ()
             if is_given and name not in supported:
-                raise e.WrongFieldError(
-                    name, f"is {_shown(value)}, but {self.operation} takes only {' and '.join(supported)}"
-                )
+                taken = f"only {' and '.join(supported)}" if supported else "none of these fields"
+                raise e.WrongFieldError(name, f"is {_shown(value)}, but {self.operation} takes {taken}")
             if not is_given and name in supported and name != "with_data":
                 raise e.WrongFieldError(name, f"is empty; {self.operation} needs {_EXPECTED[name]}")
 
@@ -120,7 +119,7 @@ class RebalanceRequest:
             return "operation"
         if isinstance(error, _OF_PARTITION_IDS):
             return "partition_ids"
-        return "items" if isinstance(error, _OF_ITEMS) else CHANGES[self.operation].form_fields[0]
+        return "items" if isinstance(error, _OF_ITEMS) else next(iter(CHANGES[self.operation].form_fields), "operation")
 
 
 def _names(request: type[RebalanceRequest]) -> Sequence[str]:

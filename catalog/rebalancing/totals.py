@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from catalog.datafiles.files import Total
+from catalog.datafiles.partitions import text_of_partition
 from catalog.rebalancing.planning import RebalancePlan
+from catalog.schemes.model import UNPLACED
 
 TOTALS = "totals"
 """The field of an operation's report that contains the totals."""
@@ -29,14 +31,14 @@ def partition_totals(
     """
     old, new = plan.table.scheme, plan.scheme
     assert old is not None
-    old_ids, new_ids = set(old.ids), set(new.ids)
+    old_ids, new_ids = {*old.ids, UNPLACED}, {*new.ids, UNPLACED}
     totals = []
     for number in concerned_partitions(plan):
         existed, exists = number in old_ids, number in new_ids
         totals.append(
             {
                 "partition_id": number,
-                "partition": (new if exists else old).text_of(number),
+                "partition": text_of_partition(new if exists else old, number),
                 "before": _fields(before.get(number, Total())) if existed else None,
                 "after": _fields(after.get(number, Total())) if exists else None,
             }

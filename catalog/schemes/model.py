@@ -33,6 +33,9 @@ from catalog.types.ranges import KeyRange, Ranges
 DEFAULT_PARTITION = 0
 """The partition of ranges and lists for nulls and for all values outside the other partitions."""
 
+UNPLACED = -1
+"""Stands for the partition of files that other engines wrote, and whose rows may belong to several partitions."""
+
 MAXIMUM_PARTITIONS = 10_000
 NULL_RANGE = KeyRange(NULL_BYTES, b"\x01", is_point=True)
 LOWEST, HIGHEST = b"\x01", b"\xff"

@@ -50,7 +50,8 @@ ICEBERG_PACKAGE = "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0"
 AVRO_PACKAGE = "org.apache.spark:spark-avro_2.13:4.1.1"
 """Maven coordinates for reading Iceberg tables and Avro files with Spark 4.1; tested together."""
 
-_DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.14", "sqlite": "org.xerial:sqlite-jdbc:3.53.4.0"}
+DRIVERS = {"postgresql": "org.postgresql:postgresql:42.7.14", "sqlite": "org.xerial:sqlite-jdbc:3.53.4.0"}
+"""Maven coordinates of the JDBC drivers of the catalog's databases."""
 
 
 def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def spark_packages(*, avro: bool = False, database: str | None = None) -> tuple[
     packages = os.environ.get("CALVE_SPARK_PACKAGES")
     if packages:
         return () if packages.lower() == "none" else tuple(name.strip() for name in packages.split(",") if name.strip())
-    return (ICEBERG_PACKAGE, *((AVRO_PACKAGE,) if avro else ()), *((_DRIVERS[database],) if database else ()))
+    return (ICEBERG_PACKAGE, *((AVRO_PACKAGE,) if avro else ()), *((DRIVERS[database],) if database else ()))
 
 
 def package_settings(*, avro: bool = False, database: str | None = None) -> dict[str, str]:

@@ -241,6 +241,11 @@ class SetPartitionNumber(TableStatement):
     count: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlaceFiles(TableStatement):
+    """CALL calve.system.place('…')."""
+
+
 # --- partitions of values -------------------------------------------------------------------------------------
 
 

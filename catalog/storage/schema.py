@@ -75,7 +75,8 @@ class TableRow(Base):
     `version` changes with each change of the table's definition or of one of its indexes (`Storage.lock_table`), which
     invalidates caches of these. `location_key` is the location as normalized by `catalog.files.locations.location_key`;
     null for views. `published_location` is that of the Iceberg metadata of a table with a partition scheme; null for
-    other tables, and for tables of earlier versions until `calve init` publishes them.
+    other tables, and for tables of earlier versions until `calve init` publishes them. `delete_file_count` is the
+    number of delete files in its current snapshot.
     """
 
     __tablename__ = "calve_table"
@@ -105,6 +106,7 @@ class TableRow(Base):
     version: Mapped[int] = mapped_column(default=new_version, server_default="0")
     location_key: Mapped[bytes | None] = mapped_column(LargeBinary)
     published_location: Mapped[str | None] = mapped_column(Text)
+    delete_file_count: Mapped[int] = mapped_column(default=0, server_default="0")
 
 
 class PartitionRow(Base):
@@ -151,9 +153,10 @@ class PartitionRow(Base):
 class DataFileRow(Base):
     """A data file of a table with a partition scheme; readers see exactly the files that have a row.
 
-    `path` is relative to the table's location. `statistics` is JSON (of `ColumnStatistics`, by column). `revision` is
-    the first one that has the row as it is (`catalog.datafiles.history`). As for partitions, there is no foreign key to
-    the table.
+    `path` is relative to the table's location. `partition_id` is -1 for the files of other engines that are not placed
+    yet (`catalog.schemes.model.UNPLACED`). `statistics` is JSON (of `ColumnStatistics`, by column). `revision` is the
+    first one that has the row as it is (`catalog.datafiles.history`). As for partitions, there is no foreign key to the
+    table.
     """
 
     __tablename__ = "calve_data_file"

@@ -6,7 +6,13 @@ contents of an Iceberg table.
 
 from __future__ import annotations
 
-from catalog.errors import IcebergTableError, NotATableError, UnsupportedChangeError, UnsupportedFormatError
+from catalog.errors import (
+    IcebergTableError,
+    InvalidSchemeError,
+    NotATableError,
+    UnsupportedChangeError,
+    UnsupportedFormatError,
+)
 from catalog.model import READABLE_FORMATS, FileFormat, Table
 
 
@@ -36,6 +42,17 @@ def refuse_iceberg(table: Table) -> None:
             "of Spark or PyIceberg, or revert it to Hive first: CALL iceberg.system.revert(schema_name => "
             f"'{table.database}', table_name => '{table.name}')"
         )
+
+
+def require_scheme(table: Table) -> Table:
+    """Return a table that has a partition scheme.
+
+    Raises:
+        InvalidSchemeError: It has none.
+    """
+    if table.scheme is None:
+        raise InvalidSchemeError(f"table {table.full_name} has no partition scheme")
+    return table
 
 
 def require_readable_format(table: Table, own_format: FileFormat | None = None) -> None:

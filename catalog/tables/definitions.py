@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
@@ -22,7 +21,7 @@ from catalog.errors import (
     TableNotFoundError,
 )
 from catalog.files.locations import keys_above
-from catalog.iceberg.pointers import find_pointer, pointer_locations
+from catalog.iceberg.pointers import pointer_of
 from catalog.model import Column, Database, FileFormat, Table, TableKind, TableType
 from catalog.model.identifiers import TableName, normalise_identifier, require_text, text_properties
 from catalog.operations.tables import adopt_operations, has_waiting, hold_operations, name_lock, refuse_awaited_name
@@ -123,8 +122,9 @@ def normalise_location(location: str) -> str:
 
 _DATABASE = select(DatabaseRow.__table__).where(DatabaseRow.name == bindparam("database"))
 _DATABASE_TO_CHANGE = _DATABASE.with_for_update()
+_POINTER = pointer_of(DatabaseRow.name, TableRow.name).label("pointer")
 _TABLE = (
-    select(TableRow.__table__)
+    select(TableRow.__table__, _POINTER)
     .join(DatabaseRow, TableRow.database_id == DatabaseRow.id)
     .where(DatabaseRow.name == bindparam("database"), TableRow.name == bindparam("name"))
 )
@@ -278,10 +278,7 @@ class Definitions:
         if row is None:
             self._database_row(connection, table.database)
             raise TableNotFoundError(f"table {table} does not exist; `calve tables` lists all tables")
-        stored = _table(table.database, row)
-        if not stored.is_iceberg:
-            return stored
-        return replace(stored, metadata_location=find_pointer(connection, table.database, table.name))
+        return _table(table.database, row, row.pointer)
 
     def database_location(self, connection: Connection, name: str) -> str:
         """Return the folder for tables of a database that have no location of their own."""
@@ -334,19 +331,14 @@ class Definitions:
 
     def list_tables(self, database: str | None = None) -> list[Table]:
         """Return the tables of one database, or of all databases, sorted by name."""
-        query = select(DatabaseRow.name.label("database_name"), TableRow.__table__).join(
+        query = select(DatabaseRow.name.label("database_name"), TableRow.__table__, _POINTER).join(
             DatabaseRow, TableRow.database_id == DatabaseRow.id
         )
         if database is not None:
             query = query.where(DatabaseRow.name == self.get_database(database).name)
         with self._storage.read() as connection:
             rows = connection.execute(query.order_by(DatabaseRow.name, TableRow.name)).all()
-            tables = [_table(row.database_name, row) for row in rows]
-            pointers = pointer_locations(connection) if any(table.is_iceberg for table in tables) else {}
-        return [
-            replace(table, metadata_location=pointers.get((table.database, table.name))) if table.is_iceberg else table
-            for table in tables
-        ]
+        return [_table(row.database_name, row, row.pointer) for row in rows]
 
     def tables_around(self, connection: Connection, keys: Iterable[bytes]) -> list[Table]:
         """Return the tables whose locations contain or equal one of the folders.
@@ -438,7 +430,13 @@ class Definitions:
         return row
 
 
-def _table(database: str, row: Row[Any]) -> Table:
+def _table(database: str, row: Row[Any], pointer: str | None = None) -> Table:
+    """Return a table.
+
+    Args:
+        pointer: The metadata location in the Iceberg catalog.
+    """
+    table_type = TableType(row.table_type)
     return Table(
         database=database,
         name=row.name,
@@ -454,10 +452,13 @@ def _table(database: str, row: Row[Any]) -> Table:
         description=row.description,
         view_text=row.view_text,
         buckets=buckets_from_json(row.buckets),
-        table_type=TableType(row.table_type),
+        table_type=table_type,
+        metadata_location=pointer if table_type is TableType.ICEBERG else None,
         dropped_columns=tuple(map(column_from_json, row.dropped_columns or ())),
         last_column_id=row.last_column_id,
         published_location=row.published_location,
+        live_location=pointer or row.published_location if row.published_location else None,
+        delete_file_count=row.delete_file_count,
     )
 
 

@@ -176,7 +176,8 @@ def _planned(spark: SparkSession, catalog: Catalog, statement: _Statement) -> Pr
 
 
 def _joined(query: PrunedQuery) -> PrunedQuery:
-    sources = [Source(table.frame, table.scan) for table in query.tables if table.scan is not None]
+    scans = [(table.frame, table.scan) for table in query.tables if table.scan is not None]
+    sources = [Source(frame, scan) for frame, scan in scans if scan.is_placed]
     joined = join_partition_wise(query.frame, sources)
     return replace(query, frame=joined.frame, joins=joined.joins)
 

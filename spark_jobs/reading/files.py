@@ -40,6 +40,7 @@ _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _DECIMAL_FILTERS = "spark.sql.parquet.filterPushdown.decimal"
+_FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTED_HERE = 32
 """Number of paths that Spark checks without a job by default."""
@@ -54,15 +55,40 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
     Raises:
         VerificationFailedError: A file does not exist.
     """
+    own: list[DataFile] = []
+    others: list[DataFile] = []
+    is_plain = is_plain_layout(table)
+    for file in files:
+        # Files of other engines have the current names of columns, but also their ids.
+        (own if is_plain or file.operation_number is not None else others).append(file)
+    frames = []
+    if own:
+        rows = _load_files(spark, table, _file_schema(table), own)
+        # No cast is needed, because Spark reads Parquet files with the columns' own types.
+        frames.append(rows if is_plain else rows.select(*_columns_of_files(table)))
+    if others:
+        spark.conf.set(_FIELD_IDS, "true")
+        frames.append(_load_files(spark, table, _schema_with_ids(table), others))
+    return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
+
+
+def _load_files(spark: SparkSession, table: Table, schema: StructType, files: Sequence[DataFile]) -> DataFrame:
     paths = [read_path(f"{table.location}/{file.path}") for file in files]
-    if not paths:
-        return empty_table(spark, table)
     # Spark must not parse partition values from the folders, because the catalog knows them.
-    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(_file_schema(table))
+    reader = _reader(spark, table).option("recursiveFileLookup", "true").schema(schema)
     with reader_errors(spark, table), _listing_in_few_tasks(spark) if len(paths) > _LISTED_HERE else nullcontext():
-        rows = reader.load(paths)
-    # No cast is needed, because Spark reads Parquet files with the columns' own types.
-    return rows if is_plain_layout(table) else rows.select(*_columns_of_files(table))
+        return reader.load(paths)
+
+
+def _schema_with_ids(table: Table) -> StructType:
+    """Return the schema to read files with that have field ids; Spark then ignores the names in the files.
+
+    Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY`.
+    """
+    fields = zip(table.columns, _schema(table.columns), strict=True)
+    return StructType(
+        [StructField(field.name, field.dataType, True, {"parquet.field.id": column.id}) for column, field in fields]
+    )
 
 
 @dataclass(frozen=True)

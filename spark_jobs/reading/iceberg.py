@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
+from catalog import Table
+from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidConfigurationError
 from catalog.settings.environment import ICEBERG_PACKAGE
-from spark_jobs.reading.sources import spark_path
+from spark_jobs.reading.files import read_data_files, table_schema
+from spark_jobs.reading.sources import quoted, spark_path
 
 
 def read_metadata_file(
@@ -40,3 +44,48 @@ def read_metadata_file(
             f"{metadata_location} cannot be read, because Spark does not have Iceberg's runtime; add the package "
             f"{ICEBERG_PACKAGE} to `spark.jars.packages`"
         ) from error
+
+
+def read_live_rows(spark: SparkSession, table: Table, files: Sequence[DataFile]) -> DataFrame:
+    """Return the rows of some data files of a table with a partition scheme, without those in delete files.
+
+    Raises:
+        VerificationFailedError: A file does not exist.
+        InvalidConfigurationError: The table has delete files, and the session does not have Iceberg's runtime.
+    """
+    if not table.delete_file_count or not files:
+        return read_data_files(spark, table, files)
+    assert table.published_location is not None
+    return read_as_table(spark, table, table.published_location, [f"{table.location}/{file.path}" for file in files])
+
+
+def read_as_table(
+    spark: SparkSession, table: Table, metadata_location: str, paths: Sequence[str] | None = None
+) -> DataFrame:
+    """Return the rows of a published table as Iceberg reads them, with the columns of the catalog.
+
+    Columns are found by their ids, in case other engines have renamed them. A column that they have dropped is null;
+    one whose type they have changed has the new type.
+
+    Args:
+        paths: The complete paths of the data files to read; None for all.
+
+    Raises:
+        InvalidConfigurationError: The session does not have Iceberg's runtime.
+    """
+    from catalog.datafiles.publishing import published_layout
+    from catalog.iceberg.metadata import read_metadata
+
+    own = {field.field_id: field for field in published_layout(table).schema.fields}
+    live = {field.field_id: field for field in read_metadata(metadata_location).schema().fields}
+    types = {field.name: field.dataType for field in table_schema(table)}
+    rows = read_metadata_file(spark, metadata_location)
+    if paths is not None:
+        rows = rows.where(f.col("_file").isin(list(paths)))
+    columns = []
+    for column in table.columns:
+        field = live.get(column.id)
+        value = f.lit(None) if field is None else f.col(quoted(field.name))
+        is_same = field is None or field.field_type == own[column.id].field_type
+        columns.append((value.cast(types[column.name]) if is_same else value).alias(column.name))
+    return rows.select(*columns)

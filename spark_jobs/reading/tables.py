@@ -22,6 +22,7 @@ from catalog.types.key_types import (
 )
 from spark_jobs.reading.files import read_data_files, read_partitions
 from spark_jobs.reading.filters import filter_sql
+from spark_jobs.reading.iceberg import read_as_table
 from spark_jobs.rows.char_columns import with_padded_chars
 
 log = logging.getLogger("spark_jobs.reading.tables")
@@ -157,8 +158,17 @@ def _local_times(spark: SparkSession, table: Table, where: str | None) -> Expres
 
 
 def read_scan(spark: SparkSession, scan: FileScan) -> DataFrame:
-    """Return all rows of the files that a scan found."""
-    return read_data_files(spark, scan.table, scan.files)
+    """Return all rows of the files that a scan found.
+
+    If other engines have written delete files, or have committed what Calve cannot follow, Iceberg reads the whole
+    table; a condition on the frame then prunes its files.
+
+    Raises:
+        InvalidConfigurationError: Iceberg has to read the table, and Spark does not have its runtime.
+    """
+    if scan.engine_location is None:
+        return read_data_files(spark, scan.table, scan.files)
+    return read_as_table(spark, scan.table, scan.engine_location)
 
 
 def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) -> PrunedTable:

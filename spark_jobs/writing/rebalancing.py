@@ -12,7 +12,7 @@ from catalog.operations.attempts import attempt_folder
 from catalog.rebalancing.changes import PartitionChange
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.rebalancing.rebalancing import COMMIT
-from spark_jobs.reading.files import read_data_files
+from spark_jobs.reading.iceberg import read_live_rows
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.scheme_files import write_rows
 
@@ -45,11 +45,11 @@ def rebalance(
         return dict(operation.report[COMMIT])
     with attempt_here(catalog, operation, COMMIT) as attempt:
         plan = catalog.rebalancing.plan_of(operation)
-        folder = None
+        folder = row_count = None
         if plan.needs_spark:
             folder = attempt_folder(operation, attempt)
-            rewrite(spark, plan, folder)
-        return catalog.rebalancing.commit(operation_id, COMMIT, attempt, plan, folder)
+            row_count = rewrite(spark, plan, folder)
+        return catalog.rebalancing.commit(operation_id, COMMIT, attempt, plan, folder, row_count=row_count)
 
 
 def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
@@ -61,7 +61,7 @@ def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
     Raises:
         VerificationFailedError: A file has rows that cannot belong to its partition.
     """
-    rows = read_data_files(spark, plan.table, plan.rewritten)
+    rows = read_live_rows(spark, plan.table, plan.rewritten)
     without_shuffle = len(plan.rewritten) * len(plan.targets)
     shuffle = without_shuffle > _MOST_FILES * plan.estimated_files
     log.info("%s: moving %d rows of %d files", plan.table.full_name, plan.moved.row_count, len(plan.rewritten))
@@ -71,7 +71,7 @@ def rewrite(spark: SparkSession, plan: RebalancePlan, folder: str) -> int:
         plan.scheme,
         folder,
         shuffle=shuffle,
-        is_counted=False,
+        is_counted=plan.has_deletes,
         among=plan.targets,
         size=plan.moved,
     )

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import Total
-from catalog.datafiles.pruning import Placing, place_files
+from catalog.datafiles.pruning import FileScan, Placing, place_files
 from catalog.errors import InvalidSchemeError
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
@@ -22,13 +22,15 @@ from catalog.schemes.model import DEFAULT_PARTITION, MAXIMUM_PARTITIONS, Scheme
 from catalog.schemes.ranges import IntervalScheme
 from catalog.tables.own_properties import NEW_PARTITIONS_PROPERTY
 from catalog.types.key_types import KeyValue, TimestampType
-from spark_jobs.reading.files import read_data_files
+from spark_jobs.reading.iceberg import read_live_rows
 from spark_jobs.rows.placement import literal_sql, value_sql
 from spark_jobs.rows.value_checks import RowCheck, first_problem, shaped_rows
 from spark_jobs.sessions.session import attempt_here
 from spark_jobs.writing.scheme_files import write_rows
 
 log = logging.getLogger("spark_jobs.writing.scheme_loading")
+
+_IN_DEFAULT = f"_partition_id = {DEFAULT_PARTITION}"
 
 _USUAL_BYTES = 1_000_000
 """Size from which rows, and not the footer, make up nearly all of a file."""
@@ -81,17 +83,22 @@ def load_rows(
         extension = _extended(before, given.select(*values), new_partition_limit(definition))
         after = extension.scheme
         rows = check.observe(given).select(*values)
-        placing = _out_of_default(catalog, definition, before, after)
+        in_default = catalog.scan_files(definition.full_name, _IN_DEFAULT)
+        placing = _out_of_default(in_default, before, after)
         if placing.rewritten:
-            rows = rows.unionByName(read_data_files(spark, definition, placing.rewritten))
+            rows = rows.unionByName(read_live_rows(spark, in_default.table, placing.rewritten))
         folder = attempt_folder(operation, attempt)
         size = _usual_size(catalog, definition)
         row_count = write_rows(rows, definition, after, folder, among=extension.partition_ids, size=size)
-        check.finish()
+        rows_loaded = check.finish()
+        if not in_default.table.delete_file_count:
+            rows_loaded = row_count - Total.of(placing.rewritten).row_count
         retired = [file.id for file in placing.rewritten]
-        change = FileChange(before, after, folder, row_count, placing.relabelled, retired)
+        targets = {} if before == after else {DEFAULT_PARTITION: _out_of_default_ids(before, after)}
+        read_from = in_default.table.published_location
+        change = FileChange(before, after, folder, row_count, placing.relabelled, retired, targets, read_from)
         report = {
-            "rows_loaded": row_count - Total.of(placing.rewritten).row_count,
+            "rows_loaded": rows_loaded,
             "partitions_created": len(after.ids) - len(before.ids),
             **extension.report(definition),
         }
@@ -177,10 +184,14 @@ def _typed(scheme: Scheme, plain: str | int) -> KeyValue:
     return scheme.typed(plain) if isinstance(plain, str) else plain
 
 
-def _out_of_default(catalog: Catalog, table: Table, before: Scheme, after: Scheme) -> Placing:
+def _out_of_default(scan: FileScan, before: Scheme, after: Scheme) -> Placing:
     """Return the placing of the default partition's files in the extended scheme."""
     if before == after:
         return Placing([], {})
-    possible = (DEFAULT_PARTITION, *(partition_id for partition_id in after.ids if partition_id not in before.ids))
-    files = catalog.scan_files(table.full_name, f"_partition_id = {DEFAULT_PARTITION}").files
-    return place_files(after, files, {DEFAULT_PARTITION: possible})
+    files = [file for file in scan.files if file.partition_id == DEFAULT_PARTITION]
+    return place_files(after, files, {DEFAULT_PARTITION: _out_of_default_ids(before, after)})
+
+
+def _out_of_default_ids(before: Scheme, after: Scheme) -> tuple[int, ...]:
+    """Return the partitions of an extended scheme that rows of the default partition may belong to."""
+    return (DEFAULT_PARTITION, *(partition_id for partition_id in after.ids if partition_id not in before.ids))

@@ -27,7 +27,7 @@ from catalog.operations.failpoints import DIE_AT, Point
 from catalog.operations.job_requests import JobRequest, StageMigrationJob, VerifyMigrationJob
 from tests.catalog.migration.test_killed_migrations import kill
 from tests.catalog.migration.test_migrations import data_files, hive_state, make_old, metadata_files
-from tests.conftest import iceberg_runtime
+from tests.conftest import spark_jars
 from tests.support.iceberg_tables import NAME, expected_rows, iceberg_rows, make_orders, sql_catalog
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def kill_job(request: JobRequest, url: str, scratch: Path, is_time: Callable[[],
         **os.environ,
         "CALVE_CATALOG_URL": url,
         "PYTHONPATH": str(REPOSITORY),
-        "PYSPARK_SUBMIT_ARGS": f"--master local[2] {' '.join(settings)} --jars {iceberg_runtime()} pyspark-shell",
+        "PYSPARK_SUBMIT_ARGS": f"--master local[2] {' '.join(settings)} --jars {spark_jars()[0]} pyspark-shell",
         "SPARK_LOCAL_DIRS": str(scratch),
     }
     asked = scratch.parent / f"{request.script}.json"

@@ -28,6 +28,7 @@ from catalog.rebalancing.changes import PartitionChange, change_from_json
 from catalog.rebalancing.planning import RebalancePlan
 from catalog.rebalancing.rebalancing import COMMIT
 from catalog.schemes.model import Scheme
+from tests.support.iceberg_tables import sql_catalog
 from tests.support.published import check_published
 
 LOAD = "load"
@@ -110,7 +111,10 @@ def read_contents(catalog: Catalog, table: str) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for file in scan.files:
         found.setdefault(file.partition_id, []).extend(read_values(Path(scan.table.location, file.path)))
-    return {partition_id: sorted(values) for partition_id, values in found.items()}
+    return {
+        partition_id: sorted(values, key=lambda value: (value is None, value or 0))
+        for partition_id, values in found.items()
+    }
 
 
 def publish_table(url: str, table: str, point: str) -> None:
@@ -146,3 +150,26 @@ def small_batches() -> Iterator[None]:
     """Reduce the batch size of drops, so that a few hundred rows need several transactions."""
     with patch("catalog.tables.dropping.BATCH", 100), patch("catalog.partitions.changing.BATCH", 100):
         yield
+
+
+def take_in(url: str, table: str, point: str) -> None:
+    """Take in the commits of other engines, and exit at a point."""
+    os.environ[DIE_AT] = point
+    with Catalog.open(url) as catalog:
+        catalog.scan_files(table)
+
+
+def append_by_engine(url: str, table: str, values: Sequence[Sequence[int]]) -> None:
+    """Append integers by PyIceberg, in one commit after the other."""
+    from pyiceberg.exceptions import CommitFailedException
+    from sqlalchemy.exc import OperationalError
+
+    for batch in values:
+        while True:
+            with sql_catalog(url) as iceberg:
+                try:
+                    iceberg.load_table(table).append(pa.table({"c": pa.array(batch, pa.int32())}))
+                    break
+                except (CommitFailedException, OperationalError):
+                    # Another commit was first, or SQLite is busy.
+                    continue

@@ -1,4 +1,4 @@
-"""Changes of a table's partitions: add, split, drop, merge, and set the number of hash partitions.
+"""Changes of a table's partitions: add, split, drop, merge, set the number of hash partitions, and place files.
 
 A new kind of change needs a module here and a line in `_KINDS`, which forms, the journal, planning and the Spark jobs
 use.
@@ -13,6 +13,7 @@ from typing import Any
 from catalog.errors import InvalidRequestError
 from catalog.rebalancing.changes.base import PartitionChange
 from catalog.rebalancing.changes.hashes import SetPartitionCount
+from catalog.rebalancing.changes.placing import PlaceFiles
 from catalog.rebalancing.changes.values import AddPartitions, DropPartitions, MergePartitions, SplitPartition
 
 _KINDS: tuple[type[PartitionChange], ...] = (
@@ -21,6 +22,7 @@ _KINDS: tuple[type[PartitionChange], ...] = (
     DropPartitions,
     MergePartitions,
     SetPartitionCount,
+    PlaceFiles,
 )
 CHANGES: Mapping[str, type[PartitionChange]] = {change.kind: change for change in _KINDS}
 """Name in requests → kind of change."""
@@ -31,6 +33,7 @@ __all__ = [
     "DropPartitions",
     "MergePartitions",
     "PartitionChange",
+    "PlaceFiles",
     "SetPartitionCount",
     "SplitPartition",
     "change_from_json",

@@ -23,10 +23,12 @@ class PartitionChange(ABC):
     Attributes:
         kind: Its name in requests and in the journal.
         form_fields: The fields of `RebalanceRequest` that it takes; errors of no particular field name the first.
+        applies_deletes: It also rewrites the files of which other engines have deleted rows in delete files.
     """
 
     kind: ClassVar[str]
     form_fields: ClassVar[tuple[str, ...]]
+    applies_deletes: ClassVar[bool] = False
 
     @classmethod
     def from_form(cls, form: Form) -> Self:
@@ -52,6 +54,14 @@ class PartitionChange(ABC):
     @abstractmethod
     def reverse(self, before: Scheme, after: Scheme) -> PartitionChange | None:
         """Return the change that restores the earlier scheme, except for partition ids; None if there is none."""
+
+    def statement(self, table: str) -> str:
+        """Return the statement that makes the change.
+
+        Args:
+            table: `database.name`.
+        """
+        return f"ALTER TABLE {table} {self}"
 
     @abstractmethod
     def __str__(self) -> str:

@@ -48,6 +48,7 @@ HANDLERS: Mapping[type[m.Statement], Handler] = {
     m.SetPartitionNumber: schemes.set_partition_number,
     m.RollBackToSnapshot: schemes.roll_back_to_snapshot,
     m.RollBackToTimestamp: schemes.roll_back_to_timestamp,
+    m.PlaceFiles: schemes.place_files,
     m.ShowPartitions: partitions.show_partitions,
     m.ExplainPartitions: partitions.explain_partitions,
     m.AddValuePartitions: partitions.add_partitions,

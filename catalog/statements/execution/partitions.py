@@ -36,11 +36,13 @@ def _of_scheme(context: Context, table: Table, statement: m.ShowPartitions) -> l
     if table.scheme is None or table.scheme.type is not SchemeType.HASH or statement.where is not None:
         return rows
     # All hash partitions share one line.
+    count = len(table.scheme.ids)
     totals: list[Cell] = [
-        sum(partition.row_count for partition in partitions),
-        sum(partition.size_bytes for partition in partitions),
+        sum(partition.row_count for partition in partitions[:count]),
+        sum(partition.size_bytes for partition in partitions[:count]),
+        sum(partition.file_count for partition in partitions[:count]),
     ]
-    return [[line, *totals, sum(partition.file_count for partition in partitions)] for line in table.scheme.lines()]
+    return [*([line, *totals] for line in table.scheme.lines()), *rows[count:]]
 
 
 def _of_values(context: Context, table: Table, statement: m.ShowPartitions) -> list[list[Cell]]:

@@ -42,6 +42,11 @@ def set_partition_number(context: Context, statement: m.SetPartitionNumber) -> S
     return _change(context, statement, changes.SetPartitionCount(statement.count))
 
 
+def place_files(context: Context, statement: m.PlaceFiles) -> StatementResult:
+    """Run CALL calve.system.place('…')."""
+    return _change(context, statement, changes.PlaceFiles())
+
+
 def _change(context: Context, statement: m.TableStatement, change: changes.PartitionChange) -> StatementResult:
     """Run a change, with the engine only if it moves rows."""
     name = context.name(statement.table)

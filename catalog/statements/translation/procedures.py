@@ -25,6 +25,8 @@ from catalog.statements.translation.words import Placed, Properties, Words, made
 _CATALOGS = ("iceberg", "calve")
 _SCHEMA = "system"
 _LARGEST_ID = 2**63 - 1
+_OWN = ("place",)
+"""The procedures that Trino's Iceberg does not have."""
 
 Map = Sequence[tuple[Literal, Literal]]
 
@@ -191,6 +193,7 @@ _PROCEDURES: Mapping[str, tuple[Parameter, ...]] = {
         _PLACED_TABLE,
         Parameter("timestamp", _time, "TIMESTAMP '2026-01-31 12:00:00'", is_required=True),
     ),
+    "place": (_PLACED_TABLE,),
 }
 """The procedures of CALL, with their parameters in order."""
 
@@ -227,7 +230,7 @@ class Procedures(Words):
         is_known = len(qualifiers) < 2 or qualifiers[-2] in _CATALOGS
         if len(qualifiers) > 2 or not is_known or qualifiers[-1:] != [_SCHEMA] or procedure not in _PROCEDURES:
             full_name = ".".join(name.value)
-            known = ", ".join(f"iceberg.system.{supported}" for supported in _PROCEDURES)
+            known = ", ".join(f"{_catalog(supported)}.system.{supported}" for supported in _PROCEDURES)
             if procedure in _TABLE_PROCEDURES:
                 known += f"; run {procedure} with ALTER TABLE … EXECUTE {procedure}(…)"
             raise UnknownProcedureError(
@@ -238,6 +241,8 @@ class Procedures(Words):
             return made(m.RollBackToSnapshot, table=given["table"], snapshot_id=given["snapshot_id"])
         if procedure == "rollback_to_timestamp":
             return made(m.RollBackToTimestamp, table=given["table"], at=given["timestamp"])
+        if procedure == "place":
+            return made(m.PlaceFiles, table=given["table"])
         table = _table(given, "schema_name", "table_name")
         if procedure == "revert":
             return made(m.RevertTable, table=table, lose_data=given.get("lose_data"))
@@ -250,7 +255,7 @@ class Procedures(Words):
         if name.value not in _TABLE_PROCEDURES:
             known = ", ".join(_TABLE_PROCEDURES)
             if name.value in _PROCEDURES:
-                known += f"; run {name.value} with CALL iceberg.system.{name.value}(…)"
+                known += f"; run {name.value} with CALL {_catalog(name.value)}.system.{name.value}(…)"
             raise UnknownProcedureError(
                 f"unknown table procedure {name.value}; use {known}", self.original, name.position
             )
@@ -333,6 +338,11 @@ class Procedures(Words):
 
     def _refuse(self, problem: str, position: int | None) -> NoReturn:
         raise ProcedureArgumentError(problem, self.original, position)
+
+
+def _catalog(procedure: str) -> str:
+    """Return the catalog by which messages name a procedure; both are accepted."""
+    return _CATALOGS[procedure in _OWN]
 
 
 def _table(given: Given, schema: str, table: str) -> Placed[TableReference]:

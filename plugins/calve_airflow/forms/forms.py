@@ -161,7 +161,8 @@ def rebalance_params() -> dict[str, Param]:
             type="string",
             enum=[*CHANGES],
             title="Operation",
-            description="set_partition_num is for HASH, the others are for RANGE, RANGE_INTERVAL and LIST.",
+            description="set_partition_num is for HASH; add, split, drop and merge are for RANGE, RANGE_INTERVAL and "
+            "LIST; place is for files that other engines wrote.",
         ),
         "dry_run": Param(
             True,

@@ -345,7 +345,7 @@ def deletion_question(plan: RebalancePlan, asker: str) -> Question:
     if len(deleted) > _SHOWN:
         lines.append(f"- and {len(deleted) - _SHOWN:,} more partitions")
     body = (
-        f"{asker} requests\n\n{code(f'ALTER TABLE {table} {plan.change}')}\n\n"
+        f"{asker} requests\n\n{code(plan.change.statement(table))}\n\n"
         f"**{lost.row_count:,} rows** of **{table}** ({size(lost.size_bytes)}, data files: {lost.file_count:,}) would "
         f"be deleted permanently:\n\n{chr(10).join(lines)}\n\n"
         "Reject ends the run, and nothing is changed."

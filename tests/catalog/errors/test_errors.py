@@ -35,8 +35,10 @@ from catalog.errors import (
     ReservedPropertyError,
     SourceUnavailableError,
     StatementError,
+    UnplacedFilesError,
     UnreadableMetadataError,
     UnsupportedColumn,
+    UnsupportedCommitError,
     UnsupportedIcebergTypeError,
     UnusableFileError,
     UnusableFilesError,
@@ -75,7 +77,9 @@ ARGUMENTS: dict[type[CatalogError], tuple[object, ...]] = {
     LocationInUseError: ("demo.t", "/a", "demo.u", "/a/b"),
     BoundsNotAscendingError: ("RANGE_INFO", "2", "1"),
     WrongFieldError: ("items", "is empty"),
+    UnplacedFilesError: ("demo.t", [2, 3], 4, "CALL calve.system.place('demo.t')"),
     UnreadableMetadataError: ("demo.t", "/m.json", "it is damaged"),
+    UnsupportedCommitError: ("demo.t", "it has the partition spec [c]", 7, "Undo it"),
     OperationReusedError: ("run", "rebalance of table demo.t"),
 }
 """The arguments of errors that build their message; subclasses have the same."""

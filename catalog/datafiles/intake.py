@@ -1,0 +1,266 @@
+"""Intake of the commits of other engines: the file rows of the catalog follow the live snapshot.
+
+Engines append, delete and overwrite through the Iceberg catalog, which moves the pointer of a table. Before Calve
+changes the table, in the same transaction, and before it reads it, the difference between the published and the live
+snapshot is applied to the file rows. A file that fits into one partition by its bounds gets that partition; the others
+are `UNPLACED`, and every scan includes them.
+
+PyIceberg is imported late: that takes longer than answering a statement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Connection, select, update
+
+from catalog.datafiles.files import NewFile, insert_files, retire_files
+from catalog.datafiles.history import nearest_recorded, record_revision, restore
+from catalog.datafiles.pruning import partitions_of_file
+from catalog.datafiles.publishing import ensure_recorded, own_properties, translated_errors
+from catalog.errors import LocationNotAllowedError, UnsupportedCommitError
+from catalog.iceberg.pointers import hold_pointer
+from catalog.model import Table
+from catalog.operations.failpoints import Point, reached
+from catalog.schemes.model import UNPLACED
+from catalog.storage import Storage
+from catalog.storage.bulk import among, batched
+from catalog.storage.schema import DataFileRow, TableRow
+from catalog.tables.definitions import Definitions
+from catalog.types.column_types import parse_column_type
+from catalog.types.key_types import IntegerType, KeyType
+
+if TYPE_CHECKING:
+    from catalog.iceberg.differences import Difference, LiveFile
+
+log = logging.getLogger(__name__)
+
+
+def lock_current(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
+    """Lock a table exclusively, take in what other engines have committed, and return the table.
+
+    Raises:
+        UnsupportedCommitError: Calve cannot follow a commit.
+        TableNotFoundError, IcebergTableError: See `Definitions.lock_table`.
+        StorageError, UnreadableMetadataError: The metadata cannot be read.
+    """
+    table = definitions.lock_table(connection, name, exclusive=True)
+    return take_in(connection, definitions, table)
+
+
+def catch_up(storage: Storage, definitions: Definitions, table: Table) -> None:
+    """Take in what other engines have committed, in a transaction of its own; nothing is done if nothing was.
+
+    Raises:
+        CatalogError: See `lock_current`.
+    """
+    if table.live_location != table.published_location:
+        with storage.write() as connection:
+            lock_current(connection, definitions, table)
+            reached(Point.CHANGED)
+        reached(Point.COMMITTED)
+
+
+@contextmanager
+def reading_current(
+    storage: Storage, definitions: Definitions, name: str, *, is_strict: bool = False
+) -> Iterator[tuple[Connection, Table]]:
+    """Open a reading transaction with a table, after taking in what other engines have committed to it.
+
+    Args:
+        is_strict: Also refuse commits that Calve cannot follow. Otherwise a warning is logged, and the table has an
+            `engine_location`.
+
+    Raises:
+        UnsupportedCommitError: Calve cannot follow a commit.
+        CatalogError: See `lock_current`.
+    """
+    with storage.read() as connection:
+        table = definitions.get_hive_table(name, connection)
+        if table.live_location == table.published_location:
+            yield connection, table
+            return
+    try:
+        catch_up(storage, definitions, table)
+    except UnsupportedCommitError as error:
+        if is_strict:
+            raise
+        log.warning("%s", error)
+    with storage.read() as connection:
+        yield connection, definitions.get_hive_table(name, connection)
+
+
+def take_in(connection: Connection, definitions: Definitions, table: Table) -> Table:
+    """Take in what other engines have committed to a table that the caller's transaction has locked exclusively.
+
+    The pointer is locked, too: an engine that commits later waits, and then tries again on top of the caller's commit.
+
+    Returns:
+        The table afterwards.
+
+    Raises:
+        UnsupportedCommitError: Calve cannot follow a commit; the transaction must be rolled back.
+        StorageError, UnreadableMetadataError: The metadata cannot be read.
+    """
+    if table.published_location is None:
+        return table
+    live = hold_pointer(connection, table.database, table.name)
+    if live is None or live == table.published_location:
+        return table
+    from catalog.iceberg.differences import Versions
+
+    ensure_recorded(connection, table)
+    versions = Versions(table.published_location, live)
+    with translated_errors(table):
+        recorded = nearest_recorded(connection, table, versions.lineage)
+        commits = versions.since(None if recorded is None else recorded.snapshot_id)
+    _require_followable(table, commits, is_known=recorded is not None)
+    if recorded is not None and not recorded.is_latest:
+        # Somebody has rolled the table back, and may have committed on top.
+        table = replace(table, scheme=restore(connection, table, recorded.revision))
+    table = _follow_columns(connection, definitions, table, commits)
+    _require_usable(table, commits)
+    _follow_properties(connection, definitions, table, commits)
+    _remove(connection, table, commits)
+    insert_files(connection, table, _new_files(table, commits.added), None)
+    connection.execute(
+        update(TableRow)
+        .where(TableRow.id == table.id)
+        .values(published_location=live, delete_file_count=commits.delete_file_count)
+    )
+    is_recorded = recorded is not None and recorded.is_latest and recorded.snapshot_id == commits.snapshot_id
+    if commits.snapshot_id is not None and not is_recorded:
+        record_revision(connection, table, commits.snapshot_id, table.scheme)
+    return definitions.get_table(table.full_name, connection)
+
+
+def _require_followable(table: Table, commits: Difference, *, is_known: bool) -> None:
+    """Check that Calve can follow commits, apart from their columns and files.
+
+    Args:
+        is_known: Calve has published or taken in the current snapshot or one of its ancestors.
+
+    Raises:
+        UnsupportedCommitError: It cannot.
+    """
+    finding = commits.obstacle
+    if finding is None and not is_known and commits.before.current_snapshot_id is not None:
+        finding = "its current snapshot follows none that Calve knows"
+    if finding is not None:
+        raise _refusal(table, commits, finding)
+
+
+def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedCommitError:
+    before, remedy = commits.before.current_snapshot_id, "Undo the change by its engine"
+    if before is not None and before != commits.snapshot_id:
+        remedy += f", for instance by CALL system.rollback_to_snapshot('{table.full_name}', {before}) in Spark"
+    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy)
+
+
+def _follow_columns(connection: Connection, definitions: Definitions, table: Table, commits: Difference) -> Table:
+    """Change the columns of a table as other engines did; return the table afterwards.
+
+    Raises:
+        UnsupportedCommitError: Calve cannot follow a change.
+    """
+    from catalog.datafiles.engine_columns import ColumnsError, followed_columns
+
+    try:
+        columns = followed_columns(table, commits.after.schema())
+    except ColumnsError as error:
+        remedy = "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there"
+        raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
+    if columns is None:
+        return table
+    definitions.update_table(connection, table, columns=columns)
+    return definitions.get_table(table.full_name, connection)
+
+
+def _require_usable(table: Table, commits: Difference) -> None:
+    """Check that Calve can read the files of commits.
+
+    Raises:
+        UnsupportedCommitError: It cannot.
+    """
+    finding = next((problem for file in commits.added if (problem := _problem(table, file)) is not None), None)
+    if finding is not None:
+        raise _refusal(table, commits, finding)
+
+
+def _problem(table: Table, file: LiveFile) -> str | None:
+    """Return why a file cannot be a file of a table; None if it can."""
+    from catalog.datafiles.bounds import integer_outside
+
+    if not file.path.startswith(f"{table.location}/"):
+        return f"the data file {file.path} is outside the table's folder, {table.location}"
+    for column in table.columns:
+        value_type = parse_column_type(column.type)
+        if isinstance(value_type, IntegerType):
+            outside = integer_outside(file, column.id, value_type)
+            if outside is not None:
+                return f"the data file {file.path} has {outside} in column {column.name}, which is a {column.type}"
+    return None
+
+
+def _follow_properties(connection: Connection, definitions: Definitions, table: Table, commits: Difference) -> None:
+    """Change the properties of a table as other engines did; those that Calve sets itself stay."""
+    before, after, own = commits.before.properties, commits.after.properties, own_properties(table)
+    names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} - own
+    if not names:
+        return
+    changes = {name: after.get(name) for name in names}
+    values: dict[str, Any] = {}
+    if "comment" in changes and "comment" not in table.properties:
+        values["description"] = changes.pop("comment")
+    values["properties"] = definitions.changed_properties(table, changes)
+    try:
+        definitions.update_table(connection, table, **values)
+    except LocationNotAllowedError as error:
+        raise UnsupportedCommitError(
+            table.full_name, str(error), commits.snapshot_id, "Unset the property by its engine"
+        ) from error
+
+
+def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:
+    """Yield files of other engines with their statistics, and with their partition if there is only one."""
+    from catalog.datafiles.bounds import bounds_statistics
+
+    scheme = table.scheme
+    assert scheme is not None
+    columns = _compared_columns(table)
+    for file in files:
+        statistics = bounds_statistics(file, columns)
+        possible = partitions_of_file(scheme, statistics, scheme.ids)
+        partition_id = possible.pop() if len(possible) == 1 else UNPLACED
+        path = file.path.removeprefix(f"{table.location}/")
+        yield NewFile(partition_id, path, file.row_count, file.size_bytes, statistics)
+
+
+def _compared_columns(table: Table) -> dict[str, tuple[int, KeyType]]:
+    """Return the columns by which files are pruned: name → field id and type."""
+    scheme = table.scheme
+    assert scheme is not None
+    columns: dict[str, tuple[int, KeyType]] = {}
+    for column in table.columns:
+        value_type = parse_column_type(column.type)
+        if column.name in (scheme.column, *scheme.sort_columns) and value_type is not None:
+            columns[column.name] = column.id, value_type
+    return columns
+
+
+def _remove(connection: Connection, table: Table, commits: Difference) -> None:
+    """Remove the rows of files that other engines have removed."""
+    paths = [path.removeprefix(f"{table.location}/") for path in commits.removed]
+    row = DataFileRow
+    ids = [
+        file_id
+        for chunk in batched(paths)
+        for file_id in connection.scalars(
+            select(row.id).where(row.table_id == table.id, among(connection, row.path, chunk))
+        )
+    ]
+    retire_files(connection, table, ids)

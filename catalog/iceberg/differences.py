@@ -1,0 +1,193 @@
+"""Differences between two versions of a table's metadata: the commits of other engines.
+
+Only manifests that are not in both snapshots are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
+
+from catalog.iceberg.metadata import FORMAT_VERSION, read_metadata
+from catalog.iceberg.named_files import reading
+from catalog.iceberg.storage import file_io
+
+
+@dataclass(frozen=True)
+class LiveFile:
+    """A data file of a snapshot.
+
+    Attributes:
+        path: Complete.
+        format: In upper case, for instance `PARQUET`.
+        lower_bounds, upper_bounds, value_counts, null_counts, nan_counts: By field id, as in the manifest.
+    """
+
+    path: str
+    format: str
+    row_count: int
+    size_bytes: int
+    lower_bounds: Mapping[int, bytes]
+    upper_bounds: Mapping[int, bytes]
+    value_counts: Mapping[int, int]
+    null_counts: Mapping[int, int]
+    nan_counts: Mapping[int, int]
+
+    @classmethod
+    def of(cls, file: DataFile) -> LiveFile:
+        """Return a file of a manifest."""
+        return cls(
+            file.file_path,
+            file.file_format.value.upper(),
+            file.record_count,
+            file.file_size_in_bytes,
+            file.lower_bounds or {},
+            file.upper_bounds or {},
+            file.value_counts or {},
+            file.null_value_counts or {},
+            file.nan_value_counts or {},
+        )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What other engines have committed to a table.
+
+    Attributes:
+        before, after: The metadata.
+        added: Data files of the current snapshot that the base snapshot did not have.
+        removed: Paths of the other way round.
+        delete_file_count: The number of delete files in the current snapshot.
+        other_spec_id: A partition spec that the earlier version did not have as its default, of new files or of a live
+            manifest; None if there is none.
+    """
+
+    before: TableMetadata
+    after: TableMetadata
+    added: Sequence[LiveFile]
+    removed: Sequence[str]
+    delete_file_count: int
+    other_spec_id: int | None = None
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The current snapshot; None without one."""
+        return self.after.current_snapshot_id
+
+    @property
+    def obstacle(self) -> str | None:
+        """What prevents Calve from following the commits; None if nothing does."""
+        after = self.after
+        main = after.refs.get(MAIN_BRANCH)
+        if after.table_uuid != self.before.table_uuid:
+            return "the table was replaced by another one"
+        if after.format_version != FORMAT_VERSION:
+            return f"its format version is {after.format_version}, not {FORMAT_VERSION}"
+        if self.other_spec_id is not None:
+            fields = ", ".join(map(str, after.specs()[self.other_spec_id].fields))
+            return f"it has another partition spec of Iceberg, ({fields})"
+        if after.current_snapshot_id is not None and (main is None or main.snapshot_id != after.current_snapshot_id):
+            return f"its current snapshot is not that of the branch {MAIN_BRANCH}"
+        other = next((file for file in self.added if file.format != "PARQUET"), None)
+        return None if other is None else f"{other.path} is in the format {other.format}, not Parquet"
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Two versions of a table's metadata, the later of which other engines have written."""
+
+    before_location: str
+    after_location: str
+
+    @cached_property
+    def before(self) -> TableMetadata:
+        """The earlier metadata.
+
+        Raises:
+            UnreadableFileError: They are damaged.
+        """
+        with reading(self.before_location):
+            return read_metadata(self.before_location)
+
+    @cached_property
+    def after(self) -> TableMetadata:
+        """The later metadata.
+
+        Raises:
+            UnreadableFileError: They are damaged.
+        """
+        with reading(self.after_location):
+            return read_metadata(self.after_location)
+
+    @property
+    def lineage(self) -> list[int]:
+        """The current snapshot and its ancestors, newest first, as far as the metadata know."""
+        snapshots = list(ancestors_of(self.after.current_snapshot(), self.after))
+        ids = [snapshot.snapshot_id for snapshot in snapshots]
+        # The oldest ancestor that the metadata have may follow one that was expired.
+        parent = snapshots[-1].parent_snapshot_id if snapshots else None
+        return ids if parent is None else [*ids, parent]
+
+    def since(self, base_id: int | None) -> Difference:
+        """Return the difference between a snapshot and the current one.
+
+        Args:
+            base_id: A snapshot of either version; None for a table without files.
+
+        Raises:
+            UnreadableFileError: A manifest is damaged.
+            OSError: The file system refused.
+        """
+        io = file_io(self.after_location)
+        later = {manifest.manifest_path: manifest for manifest in _manifests(self.after, self.after.current_snapshot())}
+        spec_ids = [self.after.default_spec_id, *(manifest.partition_spec_id for manifest in later.values())]
+        other_spec_id = next((spec_id for spec_id in spec_ids if spec_id != self.before.default_spec_id), None)
+        deletes = _delete_files(later.values())
+        if base_id == self.after.current_snapshot_id:
+            return Difference(self.before, self.after, (), (), deletes, other_spec_id)
+        holder = self.after if base_id is None or self.after.snapshot_by_id(base_id) is not None else self.before
+        base = None if base_id is None else holder.snapshot_by_id(base_id)
+        earlier = {manifest.manifest_path: manifest for manifest in _manifests(holder, base)}
+        gone = _files_of(io, earlier, later)
+        new = _files_of(io, later, earlier)
+        added = [file for path, file in new.items() if path not in gone]
+        removed = [path for path in gone if path not in new]
+        return Difference(self.before, self.after, added, removed, deletes, other_spec_id)
+
+
+def _manifests(metadata: TableMetadata, snapshot: Snapshot | None) -> list[ManifestFile]:
+    if snapshot is None:
+        return []
+    with reading(snapshot.manifest_list):
+        return snapshot.manifests(file_io(metadata.location))
+
+
+def _files_of(io: FileIO, manifests: Mapping[str, ManifestFile], others: Container[str]) -> dict[str, LiveFile]:
+    """Return the live data files, by path, of the manifests that are not among others."""
+    return {
+        file.path: file for path, manifest in manifests.items() if path not in others for file in _files(io, manifest)
+    }
+
+
+def _files(io: FileIO, manifest: ManifestFile) -> Iterator[LiveFile]:
+    if manifest.content != ManifestContent.DATA:
+        return
+    with reading(manifest.manifest_path):
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True):
+            yield LiveFile.of(entry.data_file)
+
+
+def _delete_files(manifests: Iterable[ManifestFile]) -> int:
+    """Return the number of live delete files in some manifests."""
+    return sum(
+        (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+        for manifest in manifests
+        if manifest.content == ManifestContent.DELETES
+    )

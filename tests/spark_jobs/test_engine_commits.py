@@ -1,0 +1,307 @@
+"""Commits by Spark's Iceberg and PyIceberg to tables with a partition scheme, read and changed by Calve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import make_url
+
+from catalog import Catalog, Column
+from catalog.errors import PlanConflictError
+from catalog.iceberg.jdbc import jdbc_settings
+from catalog.rebalancing.changes import PartitionChange, PlaceFiles, SplitPartition
+from catalog.schemes.model import UNPLACED
+from catalog.tables.schemes import scheme_from_properties
+from tests.support.iceberg_tables import sql_catalog
+from tests.support.published import check_published, published
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE = "shop.t"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def engine(iceberg_spark: SparkSession, catalog_url: str) -> SparkSession:
+    from tests.support.spark_engine import engine_session
+
+    return engine_session(iceberg_spark, catalog_url)
+
+
+class Placed:
+    """A table of the ranges of `c` up to 10, 20 and 30."""
+
+    def __init__(self, spark: SparkSession, catalog: Catalog, columns: Sequence[tuple[str, str]] = ()) -> None:
+        from spark_jobs.sessions.session import configure
+
+        self.spark, self.catalog = configure(spark), catalog
+        catalog.create_database("shop")
+        scheme = scheme_from_properties(
+            Column("c", "int"), {"PARTITION_TYPE": "RANGE", "RANGE_INFO": "10, 20, 30", "SORT_COLUMNS": "a"}
+        )
+        catalog.create_table(TABLE, columns=[("a", "string"), *columns, ("c", "int")], scheme=scheme)
+
+    def load(self, values: Sequence[int]) -> None:
+        from spark_jobs.writing.scheme_loading import load_rows
+
+        rows = self.spark.createDataFrame([(f"a{value}", value) for value in values], "a string, c int")
+        load_rows(self.spark, self.catalog, f"load-{next(_numbers)}", TABLE, rows)
+
+    def change(self, change: PartitionChange) -> None:
+        from spark_jobs.writing.rebalancing import rebalance
+
+        rebalance(self.spark, self.catalog, f"change-{next(_numbers)}", TABLE, change)
+
+    def values(self, where: str | None = None) -> list[int]:
+        from spark_jobs.reading.tables import read_table
+
+        return sorted(row.c for row in read_table(self.spark, TABLE, where, catalog=self.catalog).collect())
+
+    def check(self, expected: Sequence[int]) -> None:
+        """Compare what Calve and other engines read with the expected values."""
+        from spark_jobs.queries.query import query
+
+        assert self.values() == sorted(expected)
+        for low in (5, 12, 25, 31):
+            assert self.values(f"c >= {low}") == sorted(value for value in expected if value >= low)
+        sql = f"SELECT c, _partition_id FROM {TABLE} WHERE c < 20"
+        scheme = self.catalog.get_table(TABLE).scheme
+        assert scheme is not None
+        found = [tuple(row) for row in query(self.spark, sql, catalog=self.catalog).collect()]
+        assert sorted(found) == sorted((value, scheme.partition_of(value)) for value in expected if value < 20)
+        check_published(self.catalog, TABLE)
+        assert sorted(published(self.catalog, TABLE).scan().to_arrow()["c"].to_pylist()) == sorted(expected)
+
+    def places(self) -> dict[int, int]:
+        """Return the number of rows of each partition that has any."""
+        partitions = self.catalog.scheme_partitions(TABLE)
+        return {partition.id: partition.row_count for partition in partitions if partition.row_count}
+
+
+@pytest.fixture
+def placed(iceberg_spark: SparkSession, catalog: Catalog) -> Placed:
+    table = Placed(iceberg_spark, catalog)
+    table.load([1, 11, 21, 31])
+    return table
+
+
+def test_rows_that_spark_inserts_are_read_and_kept(placed: Placed, engine: SparkSession) -> None:
+    engine.sql(f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES ('x', 2), ('y', 22)")
+    placed.check([1, 2, 11, 21, 22, 31])
+    assert placed.places() == {0: 1, 1: 1, 2: 1, 3: 1, UNPLACED: 2}
+    engine.createDataFrame([("z", 12)], "a string, c int").coalesce(1).writeTo(f"calve.{TABLE}").append()
+    placed.change(SplitPartition(2, ("12", "20")))
+    placed.load([3, 13])
+    placed.check([1, 2, 3, 11, 12, 13, 21, 22, 31])
+    assert engine.table(f"calve.{TABLE}").count() == 9
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_rows_that_spark_deletes_and_merges_are_as_it_left_them(
+    placed: Placed, engine: SparkSession, mode: str
+) -> None:
+    properties = ", ".join(f"'write.{kind}.mode'='{mode}'" for kind in ("delete", "merge", "update"))
+    engine.sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ({properties})")
+    placed.load([value for value in range(40) if value % 10 != 1])
+    engine.sql(f"DELETE FROM calve.{TABLE} WHERE c % 10 = 5")
+    kept = [value for value in range(40) if value % 10 != 5]
+    placed.check(kept)
+    engine.sql(
+        f"MERGE INTO calve.{TABLE} t USING (SELECT 'm' a, 7 c UNION ALL SELECT 'n', 55) s ON t.c = s.c "
+        "WHEN MATCHED THEN UPDATE SET a = s.a WHEN NOT MATCHED THEN INSERT *"
+    )
+    placed.check([*kept, 55])
+    has_deletes = mode == "merge-on-read"
+    assert (placed.catalog.get_table(TABLE).delete_file_count > 0) is has_deletes
+    # A change applies the deletes of the files that it rewrites, and keeps the others.
+    placed.change(SplitPartition(2, ("13", "20")))
+    placed.load([3])
+    placed.check([*kept, 55, 3])
+    assert (placed.catalog.get_table(TABLE).delete_file_count > 0) is has_deletes
+    placed.change(PlaceFiles())
+    assert placed.catalog.get_table(TABLE).delete_file_count == 0
+    placed.check([*kept, 55, 3])
+    assert sum(placed.places().values()) == len(kept) + 2
+    assert UNPLACED not in placed.places()
+    assert engine.table(f"calve.{TABLE}").where("c = 7").first().a == "m"  # type: ignore[union-attr]
+
+
+def test_equality_deletes_are_applied(placed: Placed, engine: SparkSession, catalog_url: str) -> None:
+    placed.load([2, 12, 22, 11])
+    delete_equal(engine, catalog_url, [11, 22])
+    placed.load([11])
+    placed.check([1, 2, 11, 12, 21, 31])
+    placed.change(SplitPartition(2, ("13", "20")))
+    placed.check([1, 2, 11, 12, 21, 31])
+    placed.change(PlaceFiles())
+    assert placed.catalog.get_table(TABLE).delete_file_count == 0
+    placed.check([1, 2, 11, 12, 21, 31])
+
+
+def delete_equal(engine: SparkSession, url: str, values: Sequence[int]) -> None:
+    """Commit an equality delete of rows, as Flink does, with Iceberg's own writer."""
+    jvm: Any = engine._jvm
+    iceberg = jvm.org.apache.iceberg
+    settings = jvm.java.util.HashMap()
+    for name, value in jdbc_settings(make_url(url)).items():
+        settings.put(name, value)
+    settings.put("warehouse", "/nowhere")
+    settings.remove("type")
+    configuration = engine.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    loaded = iceberg.CatalogUtil.loadCatalog("org.apache.iceberg.jdbc.JdbcCatalog", "calve", settings, configuration)
+    table = loaded.loadTable(iceberg.catalog.TableIdentifier.parse(TABLE))
+    ids = engine.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
+    ids[0] = table.schema().findField("c").fieldId()
+    schema = table.schema().select(jvm.java.util.List.of("c"))
+    appenders = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, schema, None)
+    files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(iceberg.FileFormat.PARQUET).build()
+    writer = appenders.newEqDeleteWriter(files.newOutputFile(), iceberg.FileFormat.PARQUET, None)
+    for value in values:
+        record = iceberg.data.GenericRecord.create(schema)
+        record.setField("c", value)
+        writer.write(record)
+    writer.close()
+    table.newRowDelta().addDeletes(writer.toDeleteFile()).commit()
+
+
+def test_deletes_that_come_after_a_plan_are_not_undone(placed: Placed, engine: SparkSession) -> None:
+    from catalog.operations.attempts import attempt_folder
+    from catalog.rebalancing.rebalancing import COMMIT
+    from spark_jobs.writing.rebalancing import rewrite
+
+    engine.sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
+    placed.load([10, 12, 13, 22, 23])
+    catalog = placed.catalog
+    change = SplitPartition(2, ("12", "20"))
+    operation = catalog.rebalancing.begin("late", TABLE, change)
+    with catalog.operations.attempt("late", COMMIT) as attempt:
+        plan = catalog.rebalancing.plan_of(operation)
+        folder = attempt_folder(operation, attempt)
+        rewrite(placed.spark, plan, folder)
+        engine.sql(f"DELETE FROM calve.{TABLE} WHERE c = 13")
+        with pytest.raises(PlanConflictError):
+            catalog.rebalancing.commit("late", COMMIT, attempt, plan, folder)
+    catalog.operations.fail("late", "TEST", "an engine has deleted rows")
+    placed.check([1, 10, 11, 12, 21, 22, 23, 31])
+    # Deletes of other files do not matter.
+    operation = catalog.rebalancing.begin("again", TABLE, change)
+    with catalog.operations.attempt("again", COMMIT) as attempt:
+        plan = catalog.rebalancing.plan_of(operation)
+        folder = attempt_folder(operation, attempt)
+        rows = rewrite(placed.spark, plan, folder)
+        engine.sql(f"DELETE FROM calve.{TABLE} WHERE c = 23")
+        catalog.rebalancing.commit("again", COMMIT, attempt, plan, folder, row_count=rows)
+    placed.check([1, 10, 11, 12, 21, 22, 31])
+
+
+def test_columns_that_spark_changes_are_followed(
+    iceberg_spark: SparkSession, catalog: Catalog, engine: SparkSession
+) -> None:
+    from spark_jobs.reading.tables import read_table
+
+    placed = Placed(iceberg_spark, catalog, [("b", "int"), ("old", "string")])
+    name = f"calve.{TABLE}"
+
+    def insert(*values: str) -> None:
+        engine.sql(f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ * FROM VALUES {', '.join(values)}")
+
+    insert("('a', 1, 'gone', 1)", "('b', 2, 'gone', 12)")
+    for change in (
+        "RENAME COLUMN b TO n",
+        "ALTER COLUMN n TYPE bigint",
+        "DROP COLUMN old",
+        "ADD COLUMN old string AFTER a",
+        "ADD COLUMN b decimal(5,1)",
+        "ALTER COLUMN old COMMENT 'the second'",
+    ):
+        engine.sql(f"ALTER TABLE {name} {change}")
+    insert("('c', 'new', 8589934592, 3, 1.5)", "('d', 'new', 4, 14, 2.5)")
+
+    def check() -> None:
+        columns = ["a", "old", "n", "b", "c"]
+        own = read_table(placed.spark, TABLE, catalog=catalog).select(columns).orderBy("c").collect()
+        assert own == engine.table(name).select(columns).orderBy("c").collect()
+        assert [tuple(row)[:4] for row in own] == [
+            ("a", None, 1, None),
+            ("c", "new", 8589934592, Decimal("1.5")),
+            ("b", None, 2, None),
+            ("d", "new", 4, Decimal("2.5")),
+        ]
+        check_published(catalog, TABLE)
+
+    assert [(column.name, column.comment) for column in catalog.get_table(TABLE).columns] == [
+        *[("a", None), ("old", "the second"), ("n", None), ("b", None), ("c", None)]
+    ]
+    placed.change(PlaceFiles())
+    check()
+    placed.change(SplitPartition(2, ("13", "20")))
+    check()
+
+
+COLUMNS = (
+    *[("t", "tinyint"), ("s", "smallint"), ("i", "int"), ("l", "bigint"), ("f", "float"), ("d", "double")],
+    *[("p", "decimal(5,2)"), ("q", "decimal(18,3)"), ("r", "decimal(30,10)"), ("x", "boolean"), ("y", "date")],
+    *[("z", "timestamp"), ("w", "timestamp_ntz"), ("h", "char(5)"), ("v", "varchar(5)"), ("m", "binary")],
+    *[("e", "array<int>"), ("g", "struct<u:int,k:string>"), ("j", "map<string,double>")],
+)
+
+
+def test_each_type_that_engines_write_is_read(
+    iceberg_spark: SparkSession, catalog: Catalog, catalog_url: str, engine: SparkSession
+) -> None:
+    from spark_jobs.reading.iceberg import read_metadata_file
+    from spark_jobs.reading.tables import read_table
+
+    placed = Placed(iceberg_spark, catalog, COLUMNS)
+    engine.sql(
+        f"INSERT INTO calve.{TABLE} SELECT /*+ COALESCE(1) */ * FROM VALUES "
+        "('a', 1, -300, 70000, 5000000000, 1.5f, -2.5d, 1.25bd, -123.456bd, 12345678901234567890.0123456789bd, true, "
+        "DATE'2024-02-29', TIMESTAMP'2024-02-29 12:34:56.123456', TIMESTAMP_NTZ'1960-01-01 00:00:00.000001', 'h', 'v', "
+        "X'00FF', array(1, null), named_struct('u', 1, 'k', 'k'), map('k', 1.5d), 5), "
+        "(null, null, null, null, null, float('nan'), double('inf'), null, null, null, null, null, null, null, null, "
+        "null, null, null, null, null, 15)"
+    )
+    with sql_catalog(catalog_url) as iceberg:
+        table = iceberg.load_table(TABLE)
+        row = {
+            **{"a": "p", "t": 2, "s": 3, "i": 4, "l": 5, "f": 0.5, "d": float("nan"), "p": Decimal("-1.00")},
+            **{"q": Decimal("1.000"), "r": Decimal("0.0000000001"), "x": False, "y": date(1969, 12, 31)},
+            **{"z": datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), "w": datetime(2100, 1, 1)},
+            **{"h": "hh", "v": "vv", "m": b"m", "e": [], "g": {"u": None, "k": "x"}, "j": {"a": None}, "c": 25},
+        }
+        schema = table.schema().as_arrow()
+        table.append(pa.Table.from_pylist([row, {**dict.fromkeys(row), "c": None}], schema=schema))
+    location = catalog.get_table(TABLE).live_location
+    assert location is not None
+    names = ["a", *[name for name, _ in COLUMNS], "c"]
+
+    def check() -> None:
+        own = read_table(placed.spark, TABLE, catalog=catalog).selectExpr("rtrim(h) h", *[n for n in names if n != "h"])
+        published_rows = read_metadata_file(placed.spark, str(catalog.get_table(TABLE).live_location))
+        others = published_rows.selectExpr("rtrim(h) h", *[n for n in names if n != "h"])
+        assert sorted(map(str, own.collect())) == sorted(map(str, others.collect()))
+        assert own.count() == 4
+        for where in (
+            "t = 1",
+            "s < 0",
+            "l > 4",
+            "f > 0.7",
+            "d > 1",
+            "p = 1.25",
+            "y < '1970-01-01'",
+            "h = 'h'",
+            "c = 15",
+        ):
+            kept = read_table(placed.spark, TABLE, where, catalog=catalog).count()
+            assert kept == others.where(where.replace("h =", "trim(h) =")).count(), where
+
+    check()
+    placed.change(PlaceFiles())
+    check()
