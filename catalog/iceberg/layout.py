@@ -103,6 +103,7 @@ class Layout:
         metrics: Field id → metrics mode, where it is not `truncate(16)` (`catalog.iceberg.metrics`).
         file_names: Field id → names of the column in files, if there are others than the column's name. Ids that are
             missing in the schema belong to dropped columns.
+        dropped: The dropped columns with a nested type.
     """
 
     schema: Schema
@@ -112,6 +113,7 @@ class Layout:
     warnings: tuple[str, ...] = ()
     metrics: Mapping[int, str] = dataclass_field(default_factory=dict)
     file_names: Mapping[int, tuple[str, ...]] = dataclass_field(default_factory=dict)
+    dropped: tuple[NestedField, ...] = ()
 
     @property
     def file_fields(self) -> tuple[NestedField, ...]:
@@ -180,7 +182,8 @@ class Layout:
         """
         others = dict(spellings or {})
         mapping = _mapped(self.schema.fields, others, names_of=self.file_names)
-        ids = {field.field_id for field in self.schema.fields}
+        mapping += _mapped(self.dropped, {}, names_of=self.file_names)
+        ids = {field.field_id for field in (*self.schema.fields, *self.dropped)}
         for field_id in self.file_names.keys() - ids:
             mapping.append({"field-id": field_id, "names": list(self.file_names[field_id])})
         if others:
@@ -200,6 +203,7 @@ class Layout:
             "warnings": list(self.warnings),
             "metrics": {str(field_id): mode for field_id, mode in self.metrics.items()},
             "file_names": {str(field_id): list(names) for field_id, names in self.file_names.items()},
+            "dropped": Schema(*self.dropped).model_dump(),
         }
 
     @classmethod
@@ -213,6 +217,7 @@ class Layout:
             tuple(layout["warnings"]),
             {int(field_id): mode for field_id, mode in layout["metrics"].items()},
             {int(field_id): tuple(names) for field_id, names in layout.get("file_names", {}).items()},
+            Schema.model_validate(layout["dropped"]).fields if "dropped" in layout else (),
         )
 
 
@@ -261,6 +266,7 @@ def layout_of(table: Table, rules: TypeRules | None = None) -> Layout:
         tuple(_warnings(table, schema.fields, lossy)),
         metrics_modes(table.properties, schema),
         {column.id: column.stored_names for column in inside if column.file_names or column in table.dropped_columns},
+        tuple(_dropped_fields(table)),
     )
 
 
@@ -274,35 +280,48 @@ def _identified(schema: Schema, table: Table) -> Schema:
         return schema
     distance = max(table.last_column_id - len(columns), 0)
 
-    def identified(kind: IcebergType, ids: Mapping[str, int], path: str) -> IcebergType:
-        parts = [
-            part.model_copy(
-                update={
-                    "field_id": ids.get(f"{path}{part.name}", part.field_id + distance),
-                    "field_type": identified(part.field_type, ids, f"{path}{part.name}."),
-                }
-            )
-            for part in fields_inside(kind)
-        ]
-        match kind, parts:
-            case StructType(), _:
-                return StructType(*parts)
-            case ListType(), [element]:
-                return ListType(element.field_id, element.field_type, element_required=element.required)
-            case MapType(), [key, value]:
-                return MapType(
-                    key.field_id, key.field_type, value.field_id, value.field_type, value_required=value.required
-                )
-        return kind
-
     return Schema(
         *[
             field.model_copy(
-                update={"field_id": column.id, "field_type": identified(field.field_type, dict(column.part_ids), "")}
+                update={
+                    "field_id": column.id,
+                    "field_type": _with_part_ids(field.field_type, dict(column.part_ids), distance),
+                }
             )
             for field, column in zip(schema.fields, columns, strict=True)
         ]
     )
+
+
+def _with_part_ids(kind: IcebergType, ids: Mapping[str, int], distance: int = 0, path: str = "") -> IcebergType:
+    """Return a type whose fields have ids by their paths; those without one are moved by a distance."""
+    parts = [
+        part.model_copy(
+            update={
+                "field_id": ids.get(f"{path}{part.name}", part.field_id + distance),
+                "field_type": _with_part_ids(part.field_type, ids, distance, f"{path}{part.name}."),
+            }
+        )
+        for part in fields_inside(kind)
+    ]
+    match kind, parts:
+        case StructType(), _:
+            return StructType(*parts)
+        case ListType(), [element]:
+            return ListType(element.field_id, element.field_type, element_required=element.required)
+        case MapType(), [key, value]:
+            return MapType(
+                key.field_id, key.field_type, value.field_id, value.field_type, value_required=value.required
+            )
+    return kind
+
+
+def _dropped_fields(table: Table) -> Iterator[NestedField]:
+    """Yield the dropped columns with a nested type: some readers need all names in files to be mapped."""
+    for column in table.dropped_columns:
+        if column.part_ids:
+            kind = _with_part_ids(convert(column.type, TimestamptzType()).type, dict(column.part_ids))
+            yield NestedField(column.id, column.name, kind, required=False)
 
 
 def _check_key_type(key_type: IcebergType) -> None:

@@ -54,7 +54,8 @@ class TableColumns:
         The fields inside of columns have ids, too.
         """
         owners = self.owners
-        known, last_id = _with_part_ids([*self.columns, *self.keys], self.last_id)
+        dropped, last_id = _with_part_ids(self.dropped, self.last_id)
+        known, last_id = _with_part_ids((*self.columns, *self.keys), last_id)
         identified: list[Column] = []
         for column in known:
             if column.id == 0:
@@ -66,7 +67,8 @@ class TableColumns:
             identified.append(column)
         identified, last_id = _with_part_ids(identified, last_id)
         count = len(self.columns)
-        return replace(self, columns=tuple(identified[:count]), keys=tuple(identified[count:]), last_id=last_id)
+        columns, keys = tuple(identified[:count]), tuple(identified[count:])
+        return replace(self, columns=columns, keys=keys, dropped=tuple(dropped), last_id=last_id)
 
     def dropping(self, names: Iterable[str]) -> TableColumns:
         """Return a copy without some columns, which keep their ids and their names in files."""

@@ -185,6 +185,9 @@ def duckdb_type(kind: str) -> str:
 # --- filters --------------------------------------------------------------------------------------------------------
 
 Row = dict[str, Any]
+Tree = tuple[Any, ...]
+"""A filter: `("=", column, value)`, also with other operators, `("in", column, *values)`, `("begins", column, prefix)`,
+`("null", column)`, or `("not", tree)`, `("and", *trees)`, `("or", *trees)`."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +197,11 @@ class Where:
     text: str
     sql: str
     test: Callable[[Row], bool | None]
+    tree: Tree
+
+
+def _negatable(negation: str, tree: Tree) -> Tree:
+    return ("not", tree) if negation else tree
 
 
 def _compare(name: str, test: Callable[[Any], bool]) -> Callable[[Row], bool | None]:
@@ -217,6 +225,7 @@ def comparison(name: str, kind: str, operator: str, value: Value) -> Where:
         f"{name} {operator} {literal(value)}",
         f"{name} {operator} {duckdb_literal(kind, value)}",
         _compare(name, lambda own: test(order(own), order(value))),
+        (operator, name, value),
     )
 
 
@@ -227,6 +236,7 @@ def membership(name: str, kind: str, negation: str, members: Sequence[Value]) ->
         f"{name} {negation}in ({', '.join(map(literal, members))})",
         f"{name} {negation}IN ({', '.join(duckdb_literal(kind, each) for each in members)})",
         _compare(name, lambda own: (order(own) in keys) != bool(negation)),
+        _negatable(negation, ("in", name, *members)),
     )
 
 
@@ -236,6 +246,7 @@ def between(name: str, kind: str, negation: str, low: Value, high: Value) -> Whe
         f"{name} {negation}between {literal(low)} and {literal(high)}",
         f"{name} {negation}BETWEEN {duckdb_literal(kind, low)} AND {duckdb_literal(kind, high)}",
         _compare(name, lambda own: (order(low) <= order(own) <= order(high)) != bool(negation)),
+        _negatable(negation, ("and", (">=", name, low), ("<=", name, high))),
     )
 
 
@@ -246,13 +257,14 @@ def begins(name: str, kind: str, negation: str, prefix: str) -> Where:
         f"{name} {negation}like {literal(pattern)} escape '!'",
         f"{name} {negation}LIKE {duckdb_literal(kind, pattern)} ESCAPE '!'",
         _compare(name, lambda own: own.startswith(prefix) != bool(negation)),
+        _negatable(negation, ("begins", name, prefix)),
     )
 
 
 def nothing(name: str, negation: str) -> Where:
     """Return `column is [not] null`."""
     text = f"{name} is {negation}null"
-    return Where(text, text, lambda row: (row[name] is None) != bool(negation))
+    return Where(text, text, lambda row: (row[name] is None) != bool(negation), _negatable(negation, ("null", name)))
 
 
 @st.composite
@@ -283,7 +295,10 @@ def _joined(parts: Sequence[Where], word: str) -> Where:
         return decisive if decisive in answers else None if None in answers else not decisive
 
     return Where(
-        f" {word} ".join(f"({part.text})" for part in parts), f" {word} ".join(f"({part.sql})" for part in parts), test
+        f" {word} ".join(f"({part.text})" for part in parts),
+        f" {word} ".join(f"({part.sql})" for part in parts),
+        test,
+        (word, *[part.tree for part in parts]),
     )
 
 
@@ -292,7 +307,7 @@ def _negated(part: Where) -> Where:
         answer = part.test(row)
         return None if answer is None else not answer
 
-    return Where(f"not ({part.text})", f"NOT ({part.sql})", test)
+    return Where(f"not ({part.text})", f"NOT ({part.sql})", test, ("not", part.tree))
 
 
 def filters(columns: Sequence[tuple[str, str, Sequence[Value]]]) -> st.SearchStrategy[Where]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -152,6 +153,9 @@ def test_fields_inside_of_columns_keep_their_ids(catalog: Catalog) -> None:
         fields = index_by_id(published(catalog, TABLE).schema())
         assert all(seen.setdefault(number, field.name) == field.name for number, field in fields.items())
         catalog.alter_table(TABLE, **change)
+    mapped = json.loads(published(catalog, TABLE).properties["schema.name-mapping.default"])
+    assert [entry["names"] for entry in mapped if entry["field-id"] in (2, 11)] == [["m"], ["e"]]
+    assert [[part["names"] for part in entry["fields"]] for entry in mapped if entry["field-id"] == 11] == [[["x"]]]
     names = index_name_by_id(published(catalog, TABLE).schema())
     assert [names[number] for number in (1, 4, 5, 6, 7)] == ["m", "m.x", "m.y", "m.y.element", "m.y.element.z"]
     assert published(catalog, TABLE).metadata.last_column_id == catalog.get_table(TABLE).last_column_id == max(names)
