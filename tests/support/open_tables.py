@@ -15,13 +15,16 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import ancestors_of
 
+from catalog.errors import UnplacedFilesError
 from catalog.model import Column
 from catalog.rebalancing.changes import (
     AddPartitions,
     DropPartitions,
     MergePartitions,
     PartitionChange,
+    PlaceFiles,
     SetPartitionCount,
     SplitPartition,
 )
@@ -35,7 +38,7 @@ from spark_jobs.reading.tables import read_table
 from spark_jobs.writing.rebalancing import rebalance
 from spark_jobs.writing.scheme_loading import load_rows
 from tests.support import column_sequences
-from tests.support.column_sequences import KEYS, TYPES, ModelColumn, ordered
+from tests.support.column_sequences import KEYS, TYPES, WIDER, ModelColumn, ordered
 from tests.support.effort import effort
 from tests.support.engine_filters import pyiceberg_condition, spark_condition
 from tests.support.iceberg_tables import sql_catalog
@@ -65,21 +68,25 @@ class OpenTable(column_sequences.Sequence):
         engine: A Spark session with the Iceberg catalog `calve`, without Calve.
         duck: DuckDB with its Iceberg extension.
         method: A key of `SCHEMES`.
-        states: Snapshot id → the rows, for each snapshot that is not expired.
+        states: Snapshot id → the rows and the scheme, for each snapshot that is not expired.
+        next_id: The lowest partition id that no scheme of the table ever had.
     """
 
     engine: Any = None
     duck: duckdb.DuckDBPyConnection | None = None
     url: str = ""
     method: str = "range"
-    states: dict[int, list[ModelRow]] = field(default_factory=dict)
+    states: dict[int, tuple[list[ModelRow], dict[str, Any]]] = field(default_factory=dict)
+    next_id: int = 0
 
     def create(self) -> None:
         self.columns = [self.new_column(name, kind) for name, kind in (("a", "int"), ("b", "string"), ("s", "string"))]
         self.key = self.last_id = self.last_id + 1
         columns = [*((column.name, column.type) for column in self.columns), ("k", "int")]
         scheme = scheme_from_properties(Column("k", "int"), SCHEMES[self.method])
-        self.catalog.create_table(self.table, columns=columns, scheme=scheme)
+        mode = self.random.choice(["copy-on-write", "copy-on-write", "merge-on-read"])
+        properties = {"write.delete.mode": mode}
+        self.catalog.create_table(self.table, columns=columns, scheme=scheme, properties=properties)
 
     @property
     def scheme(self) -> Scheme:
@@ -159,7 +166,12 @@ class OpenTable(column_sequences.Sequence):
             gone = set(change.partition_ids)
         before = self.scheme
         self.steps[-1] += f" {change}"
-        rebalance(self.spark, self.catalog, self.new_operation(), self.table, change)
+        try:
+            rebalance(self.spark, self.catalog, self.new_operation(), self.table, change)
+        except UnplacedFilesError:
+            assert gone
+            self.place()
+            rebalance(self.spark, self.catalog, f"{self.new_operation()}/placed", self.table, change)
         if gone:
             self.rows = [row for row in self.rows if before.partition_of(row[self.key]) not in gone]
 
@@ -208,10 +220,28 @@ class OpenTable(column_sequences.Sequence):
             changes.append(DropPartitions((number,), self.random.random() < 0.5))
         return self.random.choice(changes) if changes else None
 
+    def place(self) -> None:
+        rebalance(self.spark, self.catalog, f"{self.new_operation()}/place", self.table, PlaceFiles())
+
+    def roll_back(self) -> None:
+        """Roll back by Calve, which also knows snapshots that were rolled back from."""
+        if self.states:
+            snapshot_id = self.random.choice(sorted(self.states))
+            self.catalog.roll_backs.to_snapshot(self.table, snapshot_id, operation_id=self.new_operation())
+            self.rows = self.states[snapshot_id][0]
+            self.check_scheme(snapshot_id)
+
+    def check_scheme(self, snapshot_id: int) -> None:
+        """Check that the scheme is that of a snapshot; ids that were given since are not given again."""
+        table, before = self.catalog.get_table(self.table), self.states[snapshot_id][1]
+        assert table.scheme is not None
+        assert {**table.scheme.as_json(), "next_id": 0} == {**before, "next_id": 0}
+
     def expire(self) -> None:
         report = self.catalog.vacuum(self.table, grace=timedelta(0))
         assert not report.problems
-        self.states = {number: rows for number, rows in self.states.items() if number == self.snapshot_id()}
+        current = self.snapshot_id()
+        self.states = {number: state for number, state in self.states.items() if number == current}
 
     # --- changes of engines -----------------------------------------------------------------------------------------
 
@@ -228,7 +258,7 @@ class OpenTable(column_sequences.Sequence):
         self.rows = self.rows + rows
 
     def delete_by_spark(self) -> None:
-        """Delete rows by copying the others."""
+        """Delete rows by copying the others, or by files of deleted positions, as the table's property says."""
         key = self.random.choice(KEYS)
         self.engine.sql(f"DELETE FROM {self.engine_name} WHERE k = {key}")
         self.rows = [row for row in self.rows if row[self.key] != key]
@@ -239,6 +269,39 @@ class OpenTable(column_sequences.Sequence):
             table = iceberg.load_table(self.table)
             table.overwrite(self._arrow(table, rows), overwrite_filter=EqualTo("k", key))
         self.rows = [row for row in self.rows if row[self.key] != key] + rows
+
+    def roll_back_by_pyiceberg(self) -> None:
+        with sql_catalog(self.url) as iceberg:
+            table = iceberg.load_table(self.table)
+            earlier = list(ancestors_of(table.current_snapshot(), table.metadata))[1:]
+            if not (known := [each.snapshot_id for each in earlier if each.snapshot_id in self.states]):
+                return
+            snapshot_id = self.random.choice(known)
+            table.manage_snapshots().rollback_to_snapshot(snapshot_id).commit()
+        self.rows = self.states[snapshot_id][0]
+        read_table(self.spark, self.table, catalog=self.catalog)
+        self.check_scheme(snapshot_id)
+
+    def change_columns_by_spark(self) -> None:
+        column, name = self.random.choice([*self.others, None]), self.free_name()
+        kind = self.random.choice(["add", "rename", "drop", "widen"])
+        if kind == "add" and name is not None:
+            added = self.new_column(name, self.random.choice(["int", "string", "float", "date", "decimal(6,2)"]))
+            self.alter_by_spark(f"ADD COLUMN {name} {added.type}")
+            self.columns.append(added)
+        elif kind == "rename" and name is not None and column is not None:
+            self.alter_by_spark(f"RENAME COLUMN {column.name} TO {name}")
+            column.name = name
+        elif kind == "drop" and column is not None:
+            self.alter_by_spark(f"DROP COLUMN {column.name}")
+            self.columns.remove(column)
+        elif kind == "widen" and column is not None and column.type in ("int", "float"):
+            column.type = WIDER[column.type]
+            self.alter_by_spark(f"ALTER COLUMN {column.name} TYPE {column.type}")
+
+    def alter_by_spark(self, change: str) -> None:
+        self.steps[-1] += f" {change}"
+        self.engine.sql(f"ALTER TABLE {self.engine_name} {change}")
 
     def _arrow(self, table: IcebergTable, rows: Sequence[ModelRow]) -> pa.Table:
         return pa.Table.from_pylist(self.by_name(rows), schema=table.schema().as_arrow())
@@ -263,8 +326,12 @@ class OpenTable(column_sequences.Sequence):
         matching = [row for row in expected if where.test(row)]
         found = self.read_all(where)
         assert found == dict.fromkeys(READERS, ordered(map(values, matching))), where.text
+        scheme = self.scheme.as_json()
+        next_id = scheme.get("next_id", 0)
+        assert next_id >= self.next_id
+        self.next_id = next_id
         if (number := self.snapshot_id()) is not None:
-            self.states[number] = self.rows
+            self.states[number] = self.rows, scheme
 
     def new_filter(self) -> Where:
         """Return a condition on one column, of a value that it has, if there is any."""
@@ -308,7 +375,9 @@ class OpenTable(column_sequences.Sequence):
         self.create()
         actions: list[Callable[[], None]] = [
             *(self.load, self.load, self.rebalance, self.rebalance, self.rebalance, self.rename, self.add, self.add),
-            *(self.drop, self.widen, self.reorder, self.expire),
+            *(self.drop, self.widen, self.reorder, self.expire, self.place, self.roll_back, self.roll_back),
+            *(self.roll_back_by_pyiceberg, self.change_columns_by_spark),
+            *(self.append_by_spark, self.append_by_pyiceberg, self.delete_by_spark, self.overwrite_by_pyiceberg),
         ]
         for action in (self.load, *self.random.choices(actions, k=STEPS)):
             self.steps.append(action.__name__)
