@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -45,7 +44,6 @@ _TYPES: Final[dict[type[IcebergType], str]] = {
     TimestamptzType: "timestamp",
     TimestampType: "timestamp_ntz",
 }
-_NESTED = re.compile(r"\s*(array|map|struct)\s*<", re.IGNORECASE)
 _RESERVED = {PARTITION_ID, PARTITION_FOLDER, *RESERVED_NAMES}
 
 
@@ -75,13 +73,10 @@ def followed_columns(table: Table, live: Schema) -> TableColumns | None:
     _refuse_scheme_columns(table, known, live)
     live_ids = {field.field_id for field in live.fields}
     after = before.dropping([column.name for column in table.columns if column.id not in live_ids])
-    has_nested = any(_NESTED.match(column.type) for column in table.columns)
     columns, last_id = [], table.last_column_id
     for field in live.fields:
         column = known.get(field.field_id)
         if column is None:
-            if has_nested:
-                raise ColumnsError(f"column {field.name} was added to a table with nested columns")
             columns.append(_added(after, field))
             last_id = max(last_id, field.field_id)
         else:

@@ -27,9 +27,11 @@ from catalog.iceberg.pointers import hold_pointer
 from catalog.model import Table
 from catalog.operations.failpoints import Point, reached
 from catalog.schemes.model import UNPLACED
+from catalog.settings.places import require_properties
 from catalog.storage import Storage
 from catalog.storage.bulk import among, batched
 from catalog.storage.schema import DataFileRow, TableRow
+from catalog.tables.columns import TableColumns, with_columns
 from catalog.tables.definitions import Definitions
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import IntegerType, KeyType
@@ -63,6 +65,24 @@ def catch_up(storage: Storage, definitions: Definitions, table: Table) -> None:
             lock_current(connection, definitions, table)
             reached(Point.CHANGED)
         reached(Point.COMMITTED)
+
+
+def lock_to_roll_back(connection: Connection, definitions: Definitions, name: str | Table) -> Table:
+    """Lock a table as `lock_current`; one that Calve cannot follow has its live metadata, but not the live files.
+
+    Raises:
+        UnsupportedCommitError: A roll-back does not help.
+        CatalogError: See `lock_current`.
+    """
+    table = definitions.lock_table(connection, name, exclusive=True)
+    try:
+        return take_in(connection, definitions, table)
+    except UnsupportedCommitError as error:
+        if not error.can_be_rolled_back:
+            raise
+    live = hold_pointer(connection, table.database, table.name)
+    connection.execute(update(TableRow).where(TableRow.id == table.id).values(published_location=live))
+    return replace(table, published_location=live)
 
 
 @contextmanager
@@ -119,12 +139,19 @@ def take_in(connection: Connection, definitions: Definitions, table: Table) -> T
         recorded = nearest_recorded(connection, table, versions.lineage)
         commits = versions.since(None if recorded is None else recorded.snapshot_id)
     _require_followable(table, commits, is_known=recorded is not None)
+    # All checks come first, because a caller may go on after a refusal.
+    columns = _followed_columns(table, commits)
+    after = table if columns is None else with_columns(table, columns)
+    _require_usable(after, commits)
+    changed = _followed_properties(definitions, table, commits)
     if recorded is not None and not recorded.is_latest:
         # Somebody has rolled the table back, and may have committed on top.
-        table = replace(table, scheme=restore(connection, table, recorded.revision))
-    table = _follow_columns(connection, definitions, table, commits)
-    _require_usable(table, commits)
-    _follow_properties(connection, definitions, table, commits)
+        after = replace(after, scheme=restore(connection, table, recorded.revision))
+    if columns is not None:
+        changed["columns"] = columns
+    if changed:
+        definitions.update_table(connection, table, **changed)
+    table = after
     _remove(connection, table, commits)
     insert_files(connection, table, _new_files(table, commits.added), None)
     connection.execute(
@@ -147,22 +174,23 @@ def _require_followable(table: Table, commits: Difference, *, is_known: bool) ->
     Raises:
         UnsupportedCommitError: It cannot.
     """
-    finding = commits.obstacle
-    if finding is None and not is_known and commits.before.current_snapshot_id is not None:
-        finding = "its current snapshot follows none that Calve knows"
-    if finding is not None:
-        raise _refusal(table, commits, finding)
+    if (obstacle := commits.obstacle) is not None:
+        remedy = "Undo the change by its engine"
+        raise UnsupportedCommitError(table.full_name, obstacle, commits.snapshot_id, remedy)
+    if not is_known and commits.before.current_snapshot_id is not None:
+        raise _refusal(table, commits, "its current snapshot follows none that Calve knows")
 
 
 def _refusal(table: Table, commits: Difference, finding: str) -> UnsupportedCommitError:
-    before, remedy = commits.before.current_snapshot_id, "Undo the change by its engine"
+    """Return the refusal of a snapshot."""
+    before, remedy = commits.before.current_snapshot_id, "Undo the commit by its engine"
     if before is not None and before != commits.snapshot_id:
-        remedy += f", for instance by CALL system.rollback_to_snapshot('{table.full_name}', {before}) in Spark"
-    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy)
+        remedy = f"Roll it back: CALL calve.system.rollback_to_snapshot('{table.full_name}', {before})"
+    return UnsupportedCommitError(table.full_name, finding, commits.snapshot_id, remedy, can_be_rolled_back=True)
 
 
-def _follow_columns(connection: Connection, definitions: Definitions, table: Table, commits: Difference) -> Table:
-    """Change the columns of a table as other engines did; return the table afterwards.
+def _followed_columns(table: Table, commits: Difference) -> TableColumns | None:
+    """Return the columns of a table as other engines have changed them; None if they have not.
 
     Raises:
         UnsupportedCommitError: Calve cannot follow a change.
@@ -170,14 +198,10 @@ def _follow_columns(connection: Connection, definitions: Definitions, table: Tab
     from catalog.datafiles.engine_columns import ColumnsError, followed_columns
 
     try:
-        columns = followed_columns(table, commits.after.schema())
+        return followed_columns(table, commits.after.schema())
     except ColumnsError as error:
         remedy = "Undo the change by its engine, or make it with ALTER TABLE in Calve if it is allowed there"
         raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
-    if columns is None:
-        return table
-    definitions.update_table(connection, table, columns=columns)
-    return definitions.get_table(table.full_name, connection)
 
 
 def _require_usable(table: Table, commits: Difference) -> None:
@@ -195,6 +219,8 @@ def _problem(table: Table, file: LiveFile) -> str | None:
     """Return why a file cannot be a file of a table; None if it can."""
     from catalog.datafiles.bounds import integer_outside
 
+    if file.format != "PARQUET":
+        return f"the data file {file.path} is in the format {file.format}, not Parquet"
     if not file.path.startswith(f"{table.location}/"):
         return f"the data file {file.path} is outside the table's folder, {table.location}"
     for column in table.columns:
@@ -206,23 +232,28 @@ def _problem(table: Table, file: LiveFile) -> str | None:
     return None
 
 
-def _follow_properties(connection: Connection, definitions: Definitions, table: Table, commits: Difference) -> None:
-    """Change the properties of a table as other engines did; those that Calve sets itself stay."""
+def _followed_properties(definitions: Definitions, table: Table, commits: Difference) -> dict[str, Any]:
+    """Return the properties and the description of a table as other engines have changed them, for `update_table`.
+
+    Properties that Calve sets itself stay.
+
+    Raises:
+        UnsupportedCommitError: A property has a location that the settings do not allow.
+    """
     before, after, own = commits.before.properties, commits.after.properties, own_properties(table)
     names = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} - own
     if not names:
-        return
+        return {}
     changes = {name: after.get(name) for name in names}
     values: dict[str, Any] = {}
     if "comment" in changes and "comment" not in table.properties:
         values["description"] = changes.pop("comment")
-    values["properties"] = definitions.changed_properties(table, changes)
     try:
-        definitions.update_table(connection, table, **values)
+        require_properties({name: value for name, value in changes.items() if value is not None})
     except LocationNotAllowedError as error:
-        raise UnsupportedCommitError(
-            table.full_name, str(error), commits.snapshot_id, "Unset the property by its engine"
-        ) from error
+        remedy = "Unset the property by its engine"
+        raise UnsupportedCommitError(table.full_name, str(error), commits.snapshot_id, remedy) from error
+    return {**values, "properties": definitions.changed_properties(table, changes)}
 
 
 def _new_files(table: Table, files: Iterable[LiveFile]) -> Iterator[NewFile]:

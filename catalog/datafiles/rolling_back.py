@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 
 from catalog.datafiles.files import Total, count_files
 from catalog.datafiles.history import Recorded, recorded_revisions, restore
+from catalog.datafiles.intake import lock_to_roll_back, reading_current
 from catalog.datafiles.publishing import ensure_recorded, publish, published_snapshots
 from catalog.errors import FencedError, InvalidSchemeError, UnknownSnapshotError
 from catalog.model import Table
@@ -59,8 +60,8 @@ class RollBacks:
         operation_id = operation_id or f"roll-back-{table}-{uuid4().hex}"
         earlier = self._operations.find(operation_id)
         if earlier is None:
-            with self._storage.read() as connection:
-                _require(connection, self._definitions.get_hive_table(table, connection), snapshot_id)
+            with reading_current(self._storage, self._definitions, table) as (connection, definition):
+                _require(connection, definition, snapshot_id)
         operation = self._operations.begin(
             operation_id,
             OperationKind.ROLL_BACK,
@@ -97,8 +98,7 @@ class RollBacks:
         if earlier is not None:
             snapshot_id = int(earlier.request["snapshot_id"])
         else:
-            with self._storage.read() as connection:
-                definition = self._definitions.get_hive_table(table, connection)
+            with reading_current(self._storage, self._definitions, table) as (connection, definition):
                 known = _known(connection, definition)
             before = [recorded for recorded in known if recorded.at_ms <= at.timestamp() * 1000]
             if not before:
@@ -109,7 +109,7 @@ class RollBacks:
     def _run(self, operation_id: str, attempt: int, name: str, snapshot_id: int) -> dict[str, Any]:
         with self._storage.write() as connection:
             self._operations.guard(connection, operation_id, STEP, attempt)
-            table = self._definitions.lock_table(connection, name, exclusive=True)
+            table = lock_to_roll_back(connection, self._definitions, name)
             report = _roll_back(connection, table, snapshot_id)
             self._operations.finish_job(operation_id, STEP, attempt, report, connection=connection)
             self._operations.advance(connection, operation_id, OperationState.COMMITTED)
@@ -124,7 +124,7 @@ def _roll_back(connection: Connection, table: Table, snapshot_id: int) -> dict[s
     before = recorded_revisions(connection, table)
     wanted = _require(connection, table, snapshot_id)
     earlier = _total(connection, table)
-    if not wanted.is_latest:
+    if not wanted.is_latest or published_snapshots(table).current_id != snapshot_id:
         scheme = restore(connection, table, wanted.revision)
         publish(connection, replace(table, scheme=scheme), rolled_back_to=snapshot_id)
     total = _total(connection, table)

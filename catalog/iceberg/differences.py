@@ -95,8 +95,7 @@ class Difference:
             return f"it has another partition spec of Iceberg, ({fields})"
         if after.current_snapshot_id is not None and (main is None or main.snapshot_id != after.current_snapshot_id):
             return f"its current snapshot is not that of the branch {MAIN_BRANCH}"
-        other = next((file for file in self.added if file.format != "PARQUET"), None)
-        return None if other is None else f"{other.path} is in the format {other.format}, not Parquet"
+        return None
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,17 @@ def _with_part_ids(columns: Sequence[Column], last_id: int) -> tuple[list[Column
     return numbered, last_id
 
 
+def with_columns(table: Table, columns: TableColumns) -> Table:
+    """Return a table with other columns."""
+    return replace(
+        table,
+        columns=columns.columns,
+        partition_keys=columns.keys,
+        dropped_columns=columns.dropped,
+        last_column_id=columns.last_id,
+    )
+
+
 def _free_name(name: str, owners: Mapping[str, int]) -> str:
     while name in owners:
         name += "_"

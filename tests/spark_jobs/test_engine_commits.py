@@ -160,9 +160,11 @@ def delete_equal(engine: SparkSession, url: str, values: Sequence[int]) -> None:
     ids = engine.sparkContext._gateway.new_array(jvm.int, 1)  # type: ignore[union-attr]
     ids[0] = table.schema().findField("c").fieldId()
     schema = table.schema().select(jvm.java.util.List.of("c"))
-    appenders = iceberg.data.GenericAppenderFactory(table.schema(), table.spec(), ids, schema, None)
-    files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(iceberg.FileFormat.PARQUET).build()
-    writer = appenders.newEqDeleteWriter(files.newOutputFile(), iceberg.FileFormat.PARQUET, None)
+    parquet = iceberg.FileFormat.PARQUET
+    builder = getattr(iceberg.data, "GenericFileWriterFactory$Builder")(table).deleteFileFormat(parquet)
+    writers = builder.equalityFieldIds(ids).equalityDeleteRowSchema(schema).build()
+    files = iceberg.io.OutputFileFactory.builderFor(table, 1, 1).format(parquet).build()
+    writer = writers.newEqualityDeleteWriter(files.newOutputFile(), table.spec(), None)
     for value in values:
         record = iceberg.data.GenericRecord.create(schema)
         record.setField("c", value)

@@ -18,6 +18,7 @@ from pyiceberg.types import DecimalType, IntegerType, ListType, LongType, UUIDTy
 from sqlalchemy import delete, insert
 
 from catalog import Catalog, Column
+from catalog.datafiles.publishing import published_snapshots
 from catalog.errors import PlanConflictError, UnplacedFilesError, UnsupportedCommitError
 from catalog.operations.failpoints import Point
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange, PlaceFiles, SplitPartition
@@ -198,6 +199,7 @@ def test_a_file_outside_the_folder_is_refused_by_name(
 ) -> None:
     import pyarrow.parquet as pq
 
+    before = catalog.get_table(TABLE)
     path = tmp_path / "other" / "part.parquet"
     path.parent.mkdir()
     pq.write_table(pa.table({"c": pa.array([4], pa.int32())}), path)
@@ -205,6 +207,11 @@ def test_a_file_outside_the_folder_is_refused_by_name(
     with pytest.raises(UnsupportedCommitError, match=re.escape(f"{path} is outside the table's folder")):
         catalog.rebalancing.plan(TABLE, MergePartitions((1, 2)))
     assert catalog.scan_files(TABLE).engine_location is not None
+    # A roll-back by Calve makes the table usable again, without an engine.
+    catalog.roll_backs.to_snapshot(TABLE, published_snapshots(before).current_id)
+    load(catalog, "second", TABLE, [3])
+    assert contents(catalog, TABLE)[1] == sorted([3, *range(10)])
+    assert rows(catalog_url) == sorted([3, *range(40)])
 
 
 def test_numbers_outside_a_small_type_are_refused_by_name(catalog: Catalog, catalog_url: str) -> None:
