@@ -11,20 +11,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from catalog import Catalog
 from catalog.datafiles.files import DataFile
 from catalog.errors import InvalidSchemeError, SchemeValueError
 from catalog.operations.job_requests import CountValuesJob
-from catalog.operations.records import OperationState
 from catalog.rebalancing.contents import ValueCount
 from catalog.schemes.lists import ListScheme
 from catalog.schemes.model import UNPLACED, Scheme
 from spark_jobs.reading.files import read_data_files
-from spark_jobs.rows.placement import literal_sql, partition_id, value_sql
-from spark_jobs.sessions.session import run_job
+from spark_jobs.rows.placement import literal_sql, partition_id, search_sql, stored_text, value_sql
+from spark_jobs.sessions.session import finish_operation, run_job
 
 log = logging.getLogger("spark_jobs.count_values")
 
@@ -66,10 +65,7 @@ def count_values(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> 
 
 
 def _count_and_record(spark: SparkSession, catalog: Catalog, job: CountValuesJob) -> None:
-    result = count_values(spark, catalog, job)
-    with catalog.storage.write() as connection:
-        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
-        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+    finish_operation(catalog, job, count_values(spark, catalog, job))
 
 
 def counted(rows: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> dict[int, list[ValueCount]]:
@@ -81,7 +77,7 @@ def counted(rows: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> dict[
     """
     value = f.expr(value_sql(scheme.column, scheme.value_type))
     values = rows.select(partition_id(scheme).alias(_ID), value.alias(_VALUE)).where(value.isNotNull())
-    parts = _each_value(values) if isinstance(scheme, ListScheme) else _in_parts(values, scheme, files)
+    parts = _each_value(values, scheme) if isinstance(scheme, ListScheme) else _in_parts(values, scheme, files)
     counts: dict[int, list[ValueCount]] = {}
     for number, least, greatest, count in parts.toLocalIterator():
         counts.setdefault(number, []).append(ValueCount(least, greatest, count))
@@ -99,19 +95,14 @@ def _ascending(scheme: Scheme, counts: Sequence[ValueCount]) -> list[ValueCount]
 
 def _order(scheme: Scheme, text: str) -> bytes | None:
     try:
-        return scheme.value_type.encode(scheme.typed(text))
+        return scheme.encoded(text)
     except SchemeValueError:
         return None
 
 
-def _text(value: Column, scheme_type: str) -> Column:
-    """Return a value as the string that the catalog stores."""
-    return f.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS") if scheme_type == "timestamp" else value.cast("string")
-
-
-def _each_value(values: DataFrame) -> DataFrame:
+def _each_value(values: DataFrame, scheme: Scheme) -> DataFrame:
     counts = values.groupBy(f"`{_ID}`", f"`{_VALUE}`").agg(f.count(f.lit(1)).alias(_COUNT))
-    text = _text(f.col(f"`{_VALUE}`"), dict(values.dtypes)[_VALUE])
+    text = stored_text(f.col(f"`{_VALUE}`"), scheme.value_type)
     return (
         counts.orderBy(f.col(f"`{_COUNT}`").desc(), f.col(f"`{_VALUE}`"))
         .limit(_MOST_VALUES)
@@ -123,13 +114,12 @@ def _in_parts(values: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> D
     cuts = _cuts(values, scheme, files)
     value = f.col(f"`{_VALUE}`")
     literals = [literal_sql(scheme.value_type, scheme.typed(text)) for text in cuts]
-    part = f.expr(_search(f"`{_VALUE}`", literals, 0))
+    part = f.expr(search_sql(f"`{_VALUE}`", literals, range(len(literals) + 1)))
     at_cut = f.expr(f"element_at(array({', '.join(literals)}), `{_PART}`)") if literals else f.lit(None)
     placed = values.withColumn(_PART, part)
     is_cut = f.when(f.col(f"`{_PART}`") > 0, value == at_cut).otherwise(False) if literals else f.lit(False)
     grouped = placed.withColumn(_IS_CUT, is_cut).groupBy(f"`{_ID}`", f"`{_PART}`", f"`{_IS_CUT}`")
-    scheme_type = dict(values.dtypes)[_VALUE]
-    least, greatest = _text(f.min(value), scheme_type), _text(f.max(value), scheme_type)
+    least, greatest = (stored_text(end, scheme.value_type) for end in (f.min(value), f.max(value)))
     counts = grouped.agg(least.alias("least"), greatest.alias("greatest"), f.count(f.lit(1)).alias(_COUNT))
     return counts.select(f"`{_ID}`", "least", "greatest", f"`{_COUNT}`")
 
@@ -138,7 +128,7 @@ def _cuts(values: DataFrame, scheme: Scheme, files: Sequence[DataFile]) -> list[
     """Return sampled values, ascending, that divide each partition into parts of about equal size."""
     fractions = _fractions(files)
     fraction = f.coalesce(*[f.when(f.col(f"`{_ID}`") == number, share) for number, share in fractions.items()])
-    text = _text(f.col(f"`{_VALUE}`"), dict(values.dtypes)[_VALUE])
+    text = stored_text(f.col(f"`{_VALUE}`"), scheme.value_type)
     sample: dict[int, list[tuple[bytes, str]]] = {}
     for number, sampled in values.where(f.rand(0) < fraction).select(f"`{_ID}`", text).toLocalIterator():
         if (order := _order(scheme, sampled)) is not None:
@@ -156,16 +146,6 @@ def _fractions(files: Sequence[DataFile]) -> Mapping[int, float]:
     for file in files:
         rows[file.partition_id] = rows.get(file.partition_id, 0) + file.row_count
     return {number: min(1.0, 2 * _PARTS * _ROWS_A_PART / max(1, count)) for number, count in rows.items()}
-
-
-def _search(name: str, literals: Sequence[str], before: int) -> str:
-    """Return SQL that counts the cuts at or below a value by binary search."""
-    if not literals:
-        return str(before)
-    middle = len(literals) // 2
-    below = _search(name, literals[:middle], before)
-    above = _search(name, literals[middle + 1 :], before + middle + 1)
-    return f"if({name} < {literals[middle]}, {below}, {above})"
 
 
 if __name__ == "__main__":

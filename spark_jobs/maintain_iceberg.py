@@ -16,10 +16,10 @@ from catalog.maintenance.iceberg_upkeep import changes_spec
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
 from catalog.operations.job_requests import MaintainIcebergJob
-from catalog.operations.records import JobState, OperationState
+from catalog.operations.records import JobState
 from spark_jobs.sessions.answers import engine_errors
 from spark_jobs.sessions.packages import require_packages
-from spark_jobs.sessions.session import run_job
+from spark_jobs.sessions.session import finish_operation, run_job
 
 log = logging.getLogger("spark_jobs.maintain_iceberg")
 
@@ -99,10 +99,7 @@ def _spec(catalog: Catalog, table: str) -> int | None:
 
 
 def _maintain_and_record(spark: SparkSession, catalog: Catalog, job: MaintainIcebergJob) -> None:
-    result = maintain_iceberg(spark, catalog, job)
-    with catalog.storage.write() as connection:
-        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
-        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+    finish_operation(catalog, job, maintain_iceberg(spark, catalog, job))
 
 
 def _settings(catalog: Catalog) -> dict[str, str]:

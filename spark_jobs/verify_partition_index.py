@@ -13,10 +13,9 @@ from catalog import Catalog
 from catalog.indexes import verifying
 from catalog.indexes.verifying import CheckedRange, Findings
 from catalog.operations.job_requests import VerifyPartitionIndexJob
-from catalog.operations.records import OperationState
 from spark_jobs.sessions.executor_catalog import address_of, executor_url
 from spark_jobs.sessions.python_tasks import TASKS_A_CORE, in_tasks
-from spark_jobs.sessions.session import run_job
+from spark_jobs.sessions.session import finish_operation, run_job
 
 log = logging.getLogger("spark_jobs.verify_partition_index")
 
@@ -53,11 +52,7 @@ def verify_partition_index(spark: SparkSession, catalog: Catalog, job: VerifyPar
         catalog.storage, table, index, repair=job.repair, check=check, transaction=guarded, size=verifying.RANGE_SIZE
     )
     log.info("%s", verification)
-    with catalog.storage.write() as connection:
-        catalog.operations.finish_job(
-            job.operation_id, job.step, job.attempt, verification.as_dict(), connection=connection
-        )
-        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
+    finish_operation(catalog, job, verification.as_dict())
 
 
 if __name__ == "__main__":

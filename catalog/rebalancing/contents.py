@@ -117,8 +117,8 @@ def _counted(scheme: Scheme, counts: Sequence[ValueCount], file_pieces: Sequence
     rows = max(sum(count.row_count for count in counts), sum(piece.row_count for piece in file_pieces))
     pieces, before = [], 0
     for count in counts:
-        low = scheme.value_type.encode(scheme.typed(count.least))
-        high = after_prefix(scheme.value_type.encode(scheme.typed(count.greatest)))
+        low = scheme.encoded(count.least)
+        high = after_prefix(scheme.encoded(count.greatest))
         # Differences of cumulative sizes, so that rounding errors do not change the total.
         until = before + count.row_count
         size = size_bytes * until // max(1, rows) - size_bytes * before // max(1, rows)
@@ -158,7 +158,7 @@ def _cells(scheme: Scheme, partition_id: int, pieces: Sequence[_Piece]) -> list[
 def _cells_of_group(scheme: ListScheme, partition_id: int, pieces: Sequence[_Piece]) -> list[Cell]:
     """Return a cell for each value of a group; a single cell if some rows may have one of several values."""
     texts = dict(scheme.groups)[partition_id]
-    encoded = [scheme.value_type.encode(scheme.typed(text)) for text in texts]
+    encoded = [scheme.encoded(text) for text in texts]
     ordered = sorted(encoded)
     sizes = dict.fromkeys(encoded, 0)
     for piece in pieces:
@@ -179,7 +179,7 @@ def bound_text(scheme: Scheme, encoded: bytes) -> str | None:
             if isinstance(value_type, StringType)
             else _plain(scheme, value_type.format(value))
         )
-        is_same = bool(text) and text == text.strip() and value_type.encode(scheme.typed(text)) == encoded
+        is_same = bool(text) and text == text.strip() and scheme.encoded(text) == encoded
     except (SchemeValueError, ValueError, IndexError, OverflowError):
         # Statistics have only a prefix of a long string.
         return None

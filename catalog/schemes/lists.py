@@ -34,15 +34,12 @@ class ListScheme(NumberedScheme):
     @cached_property
     def partition_of_bytes(self) -> dict[bytes, int]:
         """Encoded listed value → its partition, in ascending order of the bytes."""
-        partitions = {self._encoded(text): partition_id for partition_id, texts in self.groups for text in texts}
+        partitions = {self.encoded(text): partition_id for partition_id, texts in self.groups for text in texts}
         return dict(sorted(partitions.items()))
 
     @cached_property
     def _sorted_bytes(self) -> list[bytes]:
         return list(self.partition_of_bytes)
-
-    def _encoded(self, text: str) -> bytes:
-        return self.value_type.encode(self.typed(text))
 
     def check(self, place: str) -> None:
         """Check that no value is listed twice; without groups, all rows are in the default partition.
@@ -58,7 +55,7 @@ class ListScheme(NumberedScheme):
     def _refuse_duplicates(self, texts: Iterable[str], place: str) -> None:
         seen: dict[bytes, str] = {}
         for text in texts:
-            encoded = self._encoded(text)
+            encoded = self.encoded(text)
             if encoded in seen:
                 other = "" if seen[encoded] == text else f" (as {seen[encoded]}, too)"
                 raise DuplicateListValueError(
@@ -66,22 +63,15 @@ class ListScheme(NumberedScheme):
                 )
             seen[encoded] = text
 
-    def lines(self) -> list[str]:
-        """Return a line for each partition, the default first."""
-        return [f"{partition_id}, {self.text_of(partition_id)}" for partition_id in self.ids]
-
     def text_of(self, partition_id: int) -> str:
         """Return the condition of a partition's rows."""
         if partition_id == DEFAULT_PARTITION:
             return f"{self.column} = DEFAULT"
-        return f"{self.column} = {', '.join(self._group(partition_id))}"
+        return f"{self.column} = {', '.join(self._texts[partition_id])}"
 
     @cached_property
     def _texts(self) -> dict[int, tuple[str, ...]]:
         return dict(self.groups)
-
-    def _group(self, partition_id: int) -> tuple[str, ...]:
-        return self._texts[partition_id]
 
     def partition_of(self, value: KeyValue | None) -> int:
         """Return the partition of a value."""
@@ -115,7 +105,7 @@ class ListScheme(NumberedScheme):
         texts = [text for _, group in new for text in group]
         self._refuse_duplicates(texts, "ADD PARTITION")
         for text in texts:
-            known = self.partition_of_bytes.get(self._encoded(text))
+            known = self.partition_of_bytes.get(self.encoded(text))
             if known is not None:
                 raise DuplicateListValueError(
                     f"ADD PARTITION: value {text} of {self.column} already belongs to partition {known} "
@@ -137,8 +127,8 @@ class ListScheme(NumberedScheme):
         return Change(self._rebuilt(groups, used=len(new)), {partition_id: tuple(new_id for new_id, _ in new)})
 
     def _check_same_values(self, partition_id: int, texts: Sequence[str]) -> None:
-        old = {self._encoded(text): text for text in self._group(partition_id)}
-        new = {self._encoded(text): text for text in texts}
+        old = {self.encoded(text): text for text in self._texts[partition_id]}
+        new = {self.encoded(text): text for text in texts}
         missing = [text for encoded, text in old.items() if encoded not in new]
         foreign = [text for encoded, text in new.items() if encoded not in old]
         if missing or foreign:

@@ -110,6 +110,14 @@ class Scheme(ABC):
         except KeyValueError as error:
             raise SchemeValueError(f"partition column {self.column} is of type {self.column_type}: {error}") from None
 
+    def encoded(self, text: str) -> bytes:
+        """Return the encoded value of a string.
+
+        Raises:
+            SchemeValueError: It is not of the column's type.
+        """
+        return self.value_type.encode(self.typed(text))
+
     @property
     @abstractmethod
     def ids(self) -> tuple[int, ...]:
@@ -235,6 +243,10 @@ class NumberedScheme(Scheme):
     """A scheme with a default partition whose other partitions are added and removed; `next_id` is unused so far."""
 
     next_id: int = 1
+
+    def lines(self) -> list[str]:
+        """Return a line for each partition, the default first."""
+        return [f"{partition_id}, {self.text_of(partition_id)}" for partition_id in self.ids]
 
     def _check_changeable(self, partition_ids: Sequence[int], what: str) -> None:
         if not partition_ids:

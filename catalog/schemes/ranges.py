@@ -54,7 +54,7 @@ class RangeScheme(NumberedScheme):
     @cached_property
     def encoded_bounds(self) -> list[bytes]:
         """The encoded bounds, ascending."""
-        return [self.value_type.encode(self.typed(text)) for _, text in self.bounds]
+        return [self.encoded(text) for _, text in self.bounds]
 
     def check(self, place: str) -> None:
         """Check that the bounds, of which there may be none, ascend.
@@ -74,20 +74,13 @@ class RangeScheme(NumberedScheme):
                 raise BoundsNotAscendingError(place, lower, upper)
         self.check_size()
 
-    def lines(self) -> list[str]:
-        """Return a line for each partition, the default first."""
-        return [f"{partition_id}, {self.text_of(partition_id)}" for partition_id in self.ids]
-
     def text_of(self, partition_id: int) -> str:
         """Return the condition of a partition's rows."""
         if partition_id == DEFAULT_PARTITION:
             return f"{self.column} = DEFAULT"
-        position = self._position(partition_id)
+        position = self._positions[partition_id]
         upper = f"{self.column} < {self.bounds[position][1]}"
         return upper if position == 0 else f"{self.bounds[position - 1][1]} <= {upper}"
-
-    def _position(self, partition_id: int) -> int:
-        return self._positions[partition_id]
 
     def _id_at(self, position: int) -> int:
         return self.bounds[position][0] if position < len(self.bounds) else DEFAULT_PARTITION
@@ -129,19 +122,19 @@ class RangeScheme(NumberedScheme):
         self._check_changeable([partition_id], "split")
         self._check_count("SPLIT PARTITION", len(items), 2)
         items = bound_texts(items, "SPLIT PARTITION")
-        position = self._position(partition_id)
+        position = self._positions[partition_id]
         upper = self.bounds[position][1]
         if self.typed(items[-1]) != self.typed(upper):
             raise BoundOutsideRangeError(
                 f"partition {partition_id} is {self.text_of(partition_id)}; the last bound of its parts is "
                 f"{items[-1]}, but must be {upper}"
             )
-        if position > 0 and self.value_type.encode(self.typed(items[0])) <= self.encoded_bounds[position - 1]:
+        if position > 0 and self.encoded(items[0]) <= self.encoded_bounds[position - 1]:
             raise BoundOutsideRangeError(
                 f"partition {partition_id} is {self.text_of(partition_id)}; bound {items[0]} is outside it"
             )
         for lower, higher in pairwise(items):
-            if self.value_type.encode(self.typed(lower)) >= self.value_type.encode(self.typed(higher)):
+            if self.encoded(lower) >= self.encoded(higher):
                 raise BoundsNotAscendingError("SPLIT PARTITION", lower, higher)
         new = list(zip(self._new_ids(len(items)), items, strict=True))
         bounds = [*self.bounds[:position], *new, *self.bounds[position + 1 :]]
@@ -171,8 +164,8 @@ class RangeScheme(NumberedScheme):
         self._check_count("MERGE PARTITION", len(partition_ids), 2)
         merged = neighbours(self.ids, partition_ids, self.column)
         [new_id] = self._new_ids(1)
-        last = self._position(merged[-1])
-        first = self._position(merged[0])
+        last = self._positions[merged[-1]]
+        first = self._positions[merged[0]]
         bounds = [*self.bounds[:first], (new_id, self.bounds[last][1]), *self.bounds[last + 1 :]]
         scheme = self._rebuilt(bounds, "MERGE PARTITION", used=1)
         return Change(scheme, dict.fromkeys(merged, (new_id,)))
@@ -212,7 +205,7 @@ class IntervalScheme(RangeScheme):
     def check(self, place: str) -> None:
         """Check that the bounds ascend, that the interval can be parsed, and that further bounds can be computed."""
         super().check(place)
-        if self.value_type.encode(self.typed(self.anchor)) > self.encoded_bounds[-1]:
+        if self.encoded(self.anchor) > self.encoded_bounds[-1]:
             raise InvalidSchemeError(
                 f"INTERVAL_START is {self.anchor}, above the last bound {self.bounds[-1][1]}; omit it to count from "
                 "the last bound"

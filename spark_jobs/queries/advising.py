@@ -24,11 +24,11 @@ from catalog.partitions.counting import count_visible
 from catalog.schemes.hashing import HashScheme
 from catalog.schemes.model import Scheme
 from catalog.types.column_types import parse_column_type
-from catalog.types.key_types import KeyType, TimestampType
+from catalog.types.key_types import KeyType
 from spark_jobs.queries.query import filters_on
 from spark_jobs.queries.views import with_views
 from spark_jobs.reading.tables import read_table
-from spark_jobs.rows.placement import partition_id, value_sql
+from spark_jobs.rows.placement import partition_id, stored_text, value_sql
 
 SAMPLE_ROWS = 5_000
 _ERROR = 0.05
@@ -114,10 +114,7 @@ def _value(column: Column) -> SparkColumn:
 
 def _text(column: Column, value: SparkColumn) -> SparkColumn:
     """Return a value of a column as the catalog's string, truncated to `_LONGEST_TEXT`."""
-    value_type = _type_of(column)
-    if isinstance(value_type, TimestampType):
-        return f.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
-    return f.left(value.cast("string"), f.lit(_LONGEST_TEXT))
+    return f.left(stored_text(value, _type_of(column)), f.lit(_LONGEST_TEXT))
 
 
 def _type_of(column: Column) -> KeyType:

@@ -25,7 +25,7 @@ from catalog.types.column_types import ColumnTextType, parse_column_type
 from catalog.types.key_types import DecimalType, FloatingType
 from spark_jobs.reading.source_lines import line_of
 from spark_jobs.rows.file_formats import spark_type
-from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_problem
+from spark_jobs.rows.value_checks import CheckedColumn, checked_column, first_not_castable, first_problem
 
 CORRUPT = "_calve_corrupt"
 """Column with a line that cannot be parsed as a row; null for other rows."""
@@ -125,7 +125,13 @@ def read_source(spark: SparkSession, files: Sequence[FileInfo], job: SourceJob, 
     try:
         rows = given.withColumns(changed)
     except AnalysisException as error:
-        raise _not_castable(given, checked, files) or error from error
+        if (refused := first_not_castable(given, checked)) is None:
+            raise
+        name = refused.column.name
+        raise SourceFileError(
+            f"source {files[0].path}: column {name} has type {dict(given.dtypes)[name]}, which cannot become "
+            f"{refused.column.type}; correct the file, or alter the table first"
+        ) from error
     others = (*keys, CORRUPT, PROBLEM)
     columns = tuple(
         Column(field.name, field.dataType.simpleString()) for field in rows.schema if field.name not in others
@@ -150,22 +156,6 @@ def _decoded_key(key: str) -> CheckedColumn:
     value = f.col(quoted(key)).cast("string")
     problem = f.concat(f.lit(f"partition key {key}: '"), value, f.lit("' is not in the file's encoding"))
     return CheckedColumn(Column(key, "string"), value, f.when(value.contains(_REPLACED), problem))
-
-
-def _not_castable(
-    rows: DataFrame, columns: Sequence[CheckedColumn], files: Sequence[FileInfo]
-) -> SourceFileError | None:
-    types = dict(rows.dtypes)
-    for checked in columns:
-        try:
-            rows.select(checked.value)
-        except AnalysisException:
-            name, type_text = checked.column.name, checked.column.type
-            return SourceFileError(
-                f"source {files[0].path}: column {name} has type {types[name]}, which cannot become {type_text}; "
-                "correct the file, or alter the table first"
-            )
-    return None
 
 
 def _text_schema(

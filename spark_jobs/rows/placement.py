@@ -45,7 +45,7 @@ def partition_id_sql(scheme: Scheme, among: Collection[int] | None = None) -> st
         return f"cast(coalesce(pmod({hashed}, {scheme.count}L), 0L) as int)"
     if isinstance(scheme, RangeScheme):
         texts, ids = _ranges(scheme, among)
-        placed = _range_tree(name, [literal_sql(scheme.value_type, scheme.typed(text)) for text in texts], ids)
+        placed = search_sql(name, [literal_sql(scheme.value_type, scheme.typed(text)) for text in texts], ids)
     else:
         assert isinstance(scheme, ListScheme)
         values = [
@@ -70,13 +70,13 @@ def _ranges(scheme: RangeScheme, among: Collection[int] | None) -> tuple[list[st
     return texts, kept
 
 
-def _range_tree(name: str, bounds: Sequence[str], ids: Sequence[int]) -> str:
+def search_sql(name: str, bounds: Sequence[str], ids: Sequence[int]) -> str:
     """Return SQL of a binary search; `ids` has one more entry than `bounds`, for values above the last bound."""
     if not bounds:
         return str(ids[0])
     middle = len(bounds) // 2
-    below = _range_tree(name, bounds[:middle], ids[: middle + 1])
-    above = _range_tree(name, bounds[middle + 1 :], ids[middle + 1 :])
+    below = search_sql(name, bounds[:middle], ids[: middle + 1])
+    above = search_sql(name, bounds[middle + 1 :], ids[middle + 1 :])
     return f"if({name} < {bounds[middle]}, {below}, {above})"
 
 
@@ -111,6 +111,13 @@ def _unscaled_sql(name: str, value_type: DecimalType) -> str:
     fraction = f"substring(cast(abs({name}) % 1 + 1 as string), 3)" if value_type.scale else "''"
     digits = f"regexp_replace(concat({whole}, {fraction}), '^0+(?=[0-9])', '')"
     return f"concat(if({name} < 0, '-', ''), {digits})"
+
+
+def stored_text(value: Column, value_type: KeyType) -> Column:
+    """Return a value as the string that the catalog stores."""
+    if isinstance(value_type, TimestampType):
+        return f.date_format(value, "yyyy-MM-dd HH:mm:ss.SSSSSS")
+    return value.cast("string")
 
 
 def literal_sql(value_type: KeyType, value: KeyValue) -> str:

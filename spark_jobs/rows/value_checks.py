@@ -11,7 +11,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -145,7 +145,14 @@ def shaped_rows(table: Table, frame: DataFrame) -> tuple[DataFrame, list[Checked
     try:
         rows.select(*[checked.value.alias(checked.column.name) for checked in checked_columns])
     except AnalysisException as error:
-        raise _not_castable(table, rows, checked_columns, types) or error from error
+        checked = first_not_castable(rows, checked_columns)
+        if checked is None:
+            raise
+        name = checked.column.name
+        raise InvalidRowsError(
+            f"column {name} of {table.full_name} has type {checked.column.type}, to which "
+            f"{types[name].simpleString()} cannot be converted; cast it first"
+        ) from error
     return rows, checked_columns
 
 
@@ -153,18 +160,13 @@ def _given(name: str, types: Mapping[str, DataType]) -> SparkColumn | None:
     return f.col(f"`{_GIVEN}{name}`") if name in types else None
 
 
-def _not_castable(
-    table: Table, rows: DataFrame, columns: Sequence[CheckedColumn], types: Mapping[str, DataType]
-) -> InvalidRowsError | None:
+def first_not_castable(rows: DataFrame, columns: Iterable[CheckedColumn]) -> CheckedColumn | None:
+    """Return the first column whose type Spark cannot cast to the column's type; None if there is none."""
     for checked in columns:
         try:
             rows.select(checked.value)
         except AnalysisException:
-            name = checked.column.name
-            return InvalidRowsError(
-                f"column {name} of {table.full_name} has type {checked.column.type}, to which "
-                f"{types[name].simpleString()} cannot be converted; cast it first"
-            )
+            return checked
     return None
 
 

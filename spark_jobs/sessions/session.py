@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from catalog import Catalog
 from catalog.errors import CatalogError, FencedError
 from catalog.operations.job_requests import JobRequest
-from catalog.operations.records import JobState, Operation
+from catalog.operations.records import JobState, Operation, OperationState
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -70,6 +70,13 @@ def run_job(
             )
             return 1
     return 0
+
+
+def finish_operation(catalog: Catalog, job: JobRequest, result: Mapping[str, Any]) -> None:
+    """Record the result of a job, and that its operation has nothing left to do, in one transaction."""
+    with catalog.storage.write() as connection:
+        catalog.operations.finish_job(job.operation_id, job.step, job.attempt, result, connection=connection)
+        catalog.operations.advance(connection, job.operation_id, OperationState.CLEANED)
 
 
 def _log_failure(error: Exception) -> None:
