@@ -22,7 +22,6 @@ from benchmarks import (
     changing,
     chart,
     finding,
-    joining,
     migrating,
     publishing,
     rebalancing,
@@ -36,7 +35,7 @@ from catalog.errors import CatalogError
 from standalone.environment import REPOSITORY
 from standalone.errors import StandaloneError
 
-BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, carbon, joining, migrating)
+BENCHMARKS = (finding, adding, building, changing, rebalancing, publishing, carbon, migrating)
 SCALES = {"full": (10_000, 100_000, 1_000_000), "small": (1_000, 10_000, 100_000)}
 _LEAST_WIDTH = 130
 

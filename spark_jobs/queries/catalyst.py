@@ -8,9 +8,9 @@ Each access to the JVM takes about a tenth of a millisecond.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -58,62 +58,6 @@ def _unknown(what: str) -> str:
     )
 
 
-class Catalyst:
-    """JVM classes and helpers to build logical plans in one session."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        """Access the JVM of a session."""
-        self.spark = spark
-        self.session: Any = spark._jsparkSession
-        self.jvm: Any = spark.sparkContext._jvm
-
-    @cached_property
-    def sql(self) -> Any:
-        """The package `org.apache.spark.sql`."""
-        return self.jvm.org.apache.spark.sql
-
-    @cached_property
-    def logical(self) -> Any:
-        """The package of logical plans."""
-        return self.sql.catalyst.plans.logical
-
-    @cached_property
-    def expressions(self) -> Any:
-        """The package of expressions."""
-        return self.sql.catalyst.expressions
-
-    @cached_property
-    def repartition(self) -> Any:
-        """The class of `Repartition`."""
-        return self.logical.Repartition
-
-    @cached_property
-    def file_index(self) -> Any:
-        """The class of `InMemoryFileIndex`."""
-        return self.sql.execution.datasources.InMemoryFileIndex
-
-    @cached_property
-    def none(self) -> Any:
-        """Scala's None."""
-        return self.jvm.scala.Option.empty()
-
-    @cached_property
-    def _to_sequence(self) -> Any:
-        return self.jvm.PythonUtils.toSeq
-
-    def some(self, value: Any) -> Any:
-        """Return Scala's Some of a value."""
-        return self.jvm.scala.Some(value)
-
-    def sequence(self, elements: Iterable[Any]) -> Any:
-        """Return a Scala sequence of objects of the JVM."""
-        return self._to_sequence(list(elements))
-
-    def frame_of(self, plan: Any) -> DataFrame:
-        """Return the DataFrame of a logical plan."""
-        return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self.spark)
-
-
 @lru_cache(maxsize=64)
 def frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
     """Return an empty frame of a schema, as JSON; the optimizer does not know that it is empty."""
@@ -124,7 +68,7 @@ def frame_of_unknown(spark: SparkSession, schema: str) -> DataFrame:
 
 def reads_clock(frame: DataFrame) -> bool:
     """Return whether a frame's query has `current_date` or similar functions."""
-    pattern = _catalyst(frame.sparkSession).sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+    pattern = _sql(frame.sparkSession).catalyst.trees.TreePattern.CURRENT_LIKE()
     return bool(frame._jdf.queryExecution().analyzed().containsPattern(pattern))
 
 
@@ -132,14 +76,16 @@ def as_of_now(frame: DataFrame) -> DataFrame:
     """Return a frame with `current_date` and similar functions replaced by their current values."""
     if not reads_clock(frame):
         return frame
-    catalyst = _catalyst(frame.sparkSession)
-    fix = catalyst.sql.catalyst.optimizer.ComputeCurrentTime
-    return catalyst.frame_of(fix.apply(frame._jdf.queryExecution().analyzed()))
+    spark = frame.sparkSession
+    plan = _sql(spark).catalyst.optimizer.ComputeCurrentTime.apply(frame._jdf.queryExecution().analyzed())
+    return DataFrame(_sql(spark).classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 @lru_cache(maxsize=1)
-def _catalyst(spark: SparkSession) -> Catalyst:
-    return Catalyst(spark)
+def _sql(spark: SparkSession) -> Any:
+    """Return the package `org.apache.spark.sql` of the JVM."""
+    assert spark.sparkContext._jvm is not None
+    return spark.sparkContext._jvm.org.apache.spark.sql
 
 
 def filtered_leaves(frame: DataFrame) -> Iterator[tuple[Any, Any]]:

@@ -41,7 +41,6 @@ class PrunedTable:
         table: Its name, `database.table`.
         where: The expression; None for all rows.
         files_read, files_total: None if the catalog does not know the file counts of all these partitions.
-        scan: The files of a table with a partition scheme; None for other tables.
     """
 
     frame: DataFrame
@@ -51,7 +50,6 @@ class PrunedTable:
     partitions_total: int
     files_read: int | None
     files_total: int | None
-    scan: FileScan | None = None
 
     def __str__(self) -> str:
         """Return one line with the numbers of partitions and files that are read."""
@@ -187,7 +185,6 @@ def pruned_scan(scan: FileScan, frame: DataFrame, condition: str | None = None) 
         partitions_total=len(scan.scheme.ids),
         files_read=len(scan.files),
         files_total=scan.files_total,
-        scan=scan,
     )
 
 

@@ -18,8 +18,10 @@ from catalog.rebalancing.changes import (
     SetPartitionCount,
     SplitPartition,
 )
-from catalog.schemes.aligning import align
-from catalog.schemes.model import Scheme
+from catalog.schemes.hashing import HashScheme
+from catalog.schemes.lists import ListScheme
+from catalog.schemes.model import DEFAULT_PARTITION, Scheme
+from catalog.schemes.ranges import RangeScheme
 from catalog.tables.schemes import scheme_from_properties
 from tests.support.scheme_model import HashModel, IntervalModel, ListModel, Model, RangeModel, Written
 from tests.support.scheme_values import HASHED_TYPES, TYPES, escaped, order, pools, spellings
@@ -235,8 +237,21 @@ def _list_steps(draw: st.DrawFn, model: ListModel, pool: Sequence[Any]) -> Step:
 
 def same_partitions(one: Scheme, other: Scheme) -> dict[int, int]:
     """Return the partition of the other scheme with the same values for each partition of the first."""
-    aligned = align([one, other])
-    assert aligned is not None
-    mine, others = ({place: each for each, place in places.items()} for places in aligned)
-    assert (len(mine), len(others)) == (len(one.ids), len(other.ids)), "partitions differ"
-    return {mine[place]: others[place] for place in mine}
+    mine, others = _ids_by_values(one), _ids_by_values(other)
+    assert mine.keys() == others.keys(), "partitions differ"
+    return {mine[values]: others[values] for values in mine}
+
+
+def _ids_by_values(scheme: Scheme) -> dict[object, int]:
+    """Return the partition of each set of values: a rest of the hash, encoded bounds or values; None is all others."""
+    if isinstance(scheme, HashScheme):
+        return {(number, scheme.count): number for number in scheme.ids}
+    if isinstance(scheme, RangeScheme):
+        bounds = [None, *scheme.encoded_bounds]
+        pairs = zip(bounds, bounds[1:], scheme.ids[1:], strict=False)
+        ids: dict[object, int] = {(low, high): partition_id for low, high, partition_id in pairs}
+    else:
+        assert isinstance(scheme, ListScheme)
+        encode, typed = scheme.value_type.encode, scheme.typed
+        ids = {frozenset(encode(typed(text)) for text in texts): number for number, texts in scheme.groups}
+    return {**ids, None: DEFAULT_PARTITION}

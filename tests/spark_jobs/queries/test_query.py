@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow
@@ -387,7 +386,7 @@ def test_missing_class_of_spark_reads_all_partitions(
     from spark_jobs.queries import catalyst
     from spark_jobs.queries.query import prune_query
 
-    monkeypatch.setattr(catalyst, "_catalyst", lambda spark: SimpleNamespace(sql=spark._jvm.org.apache.spark.moved))
+    monkeypatch.setattr(catalyst, "_sql", lambda spark: spark._jvm.org.apache.spark.moved)
     sql = "SELECT id, n, day < current_date() FROM shop.orders WHERE n = 1"
     answer = prune_query(shop.spark, sql, catalog=shop.catalog)
     assert answer.tables[0].partitions_read == 12
