@@ -337,6 +337,8 @@ def test_file_without_a_key_or_with_further_columns_is_refused(
             source_format=source_format,
             source_options={},
         )
+    with pytest.raises(SourceFileError, match="column id has type array<int>, which cannot become int"):
+        loader.load(written("other", "4 AS day, array(1) AS id"), source_format=source_format, source_options={})
 
 
 def test_interrupted_publish_is_finished_by_a_second_one(
