@@ -58,11 +58,6 @@ class FileScan:
         return Total.of([file for file in self.files if file.partition_id == UNPLACED])
 
     @property
-    def is_placed(self) -> bool:
-        """Whether all rows are in the files, and each file has rows of its partition only."""
-        return self.engine_location is None and not self.unplaced.file_count
-
-    @property
     def read(self) -> Total:
         """The total of the files to read."""
         return Total.of(self.files)
