@@ -2,8 +2,9 @@
 
 The folder was empty when the table got it, but others may write into it afterwards. The catalog keeps no list of the
 files of value partitions, so PURGE goes by names: the names of data files contain the identity of the catalog that
-wrote them, which no other Spark job uses. Files in Calve's own folders and Iceberg's metadata are Calve's, too. All
-other files belong to others, and so do files in folders named after another catalog (`catalog.operations.attempts`).
+wrote them, which no other Spark job uses. Files in Calve's own folders and Iceberg's metadata are Calve's, too, and so
+are the data files that other engines have written to an Iceberg table in the folder. All other files belong to others,
+and so do files in folders named after another catalog (`catalog.operations.attempts`).
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ _OWN = re.compile(
     r"|(_calve_staging|_calve_rejected|_iceberg)/.*"
     r"|([0-9a-f]{16}-)?[1-9][0-9]*-[1-9][0-9]*/"
     r"((calve_partition_id=[0-9]+|_temporary)/.*|_manifest\.jsonl|_SUCCESS|\._SUCCESS\.crc)"
+    # Other engines write into this folder of Iceberg tables. Source: Iceberg's `OutputFileFactory`, and PyIceberg's
+    # `WriteTask`.
+    rf"|data/[0-9]{{5,}}-[0-9]+-{_JOB}(-[0-9]+)*(-deletes)?\.parquet"
     r"|metadata/(calve-[^/]*/.*|(.*/)?([0-9]{5,}-[^/]*\.metadata\.json|snap-[^/]*\.avro|[^/]*-m[0-9]+\.avro))",
     re.DOTALL,
 )

@@ -15,9 +15,10 @@ from sqlalchemy import make_url
 from catalog import Catalog, Column
 from catalog.errors import PlanConflictError
 from catalog.iceberg.jdbc import jdbc_settings
-from catalog.rebalancing.changes import PartitionChange, PlaceFiles, SplitPartition
+from catalog.rebalancing.changes import MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
 from catalog.tables.schemes import scheme_from_properties
+from tests.support.effort import effort
 from tests.support.iceberg_tables import sql_catalog
 from tests.support.published import check_published, published
 
@@ -307,3 +308,35 @@ def test_each_type_that_engines_write_is_read(
     check()
     placed.change(PlaceFiles())
     check()
+
+
+def test_two_sessions_append_while_calve_loads_and_splits(
+    placed: Placed, iceberg_spark: SparkSession, catalog_url: str
+) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from tests.support.spark_engine import engine_session
+
+    sessions = [engine_session(iceberg_spark, catalog_url) for _ in range(2)]
+    sessions[0].sql(f"ALTER TABLE calve.{TABLE} SET TBLPROPERTIES ('commit.retry.num-retries'='50')")
+
+    def append(session: SparkSession, values: Sequence[int]) -> None:
+        for value in values:
+            rows = session.createDataFrame([("x", value), ("y", value + 20)], "a string, c int").coalesce(1)
+            rows.writeTo(f"calve.{TABLE}").append()
+
+    with ThreadPoolExecutor(2) as pool:
+        count = effort(3, 10)
+        appended = [[start + 2 * number for number in range(count)] for start in (0, 1)]
+        running = [pool.submit(append, *pair) for pair in zip(sessions, appended, strict=True)]
+        for number, change in enumerate((SplitPartition(2, ("15", "20")), MergePartitions((4, 5)), PlaceFiles())):
+            placed.load([100 + number])
+            placed.change(change)
+        for done in running:
+            done.result()
+    expected = [1, 11, 21, 31, 100, 101, 102]
+    expected += [value for values in appended for first in values for value in (first, first + 20)]
+    placed.check(expected)
+    placed.change(PlaceFiles())
+    placed.check(expected)
+    assert UNPLACED not in placed.places()

@@ -438,3 +438,11 @@ def test_engines_append_while_calve_loads_and_changes(catalog: Catalog, catalog_
     assert scheme is not None
     for partition_id, values in found.items():
         assert {scheme.partition_of(value) for value in values} == {partition_id}
+
+
+def test_a_purge_deletes_the_files_of_engines_too(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    append(catalog_url, [5, 25])
+    location = Path(catalog.get_table(TABLE).location)
+    assert list((location / "data").iterdir())
+    assert not catalog.drop_table(TABLE, purge=True).count
+    assert not location.exists()
