@@ -40,6 +40,7 @@ _SMALL_INTEGER = re.compile(r"\b(tinyint|smallint)\b(?!:)")
 _PLAIN_DECIMAL = re.compile(r"[+-]?[0-9]+(?:\.([0-9]+))?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"[-+.0-9eE]+", re.ASCII)
 _DECIMAL_FILTERS = "spark.sql.parquet.filterPushdown.decimal"
+_BY_ID = "calve/id/"
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
 _LISTING_TASKS = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTED_HERE = 32
@@ -68,7 +69,8 @@ def read_data_files(spark: SparkSession, table: Table, files: Iterable[DataFile]
         frames.append(rows if is_plain else rows.select(*_columns_of_files(table)))
     if others:
         spark.conf.set(_FIELD_IDS, "true")
-        frames.append(_load_files(spark, table, _schema_with_ids(table), others))
+        rows = _load_files(spark, table, _schema_with_ids(table), others)
+        frames.append(rows.toDF(*[column.name for column in table.columns]))
     return reduce(DataFrame.union, frames) if frames else empty_table(spark, table)
 
 
@@ -81,13 +83,18 @@ def _load_files(spark: SparkSession, table: Table, schema: StructType, files: Se
 
 
 def _schema_with_ids(table: Table) -> StructType:
-    """Return the schema to read files with that have field ids; Spark then ignores the names in the files.
+    """Return the schema to read files with that have field ids.
 
-    Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY`.
+    No file has a column of one of its names: Spark finds columns by ids, but then their types and filters by names.
+
+    Source: Spark's `ParquetUtils.FIELD_ID_METADATA_KEY` and `ParquetToSparkSchemaConverter`.
     """
     fields = zip(table.columns, _schema(table.columns), strict=True)
     return StructType(
-        [StructField(field.name, field.dataType, True, {"parquet.field.id": column.id}) for column, field in fields]
+        [
+            StructField(f"{_BY_ID}{column.id}", field.dataType, True, {"parquet.field.id": column.id})
+            for column, field in fields
+        ]
     )
 
 

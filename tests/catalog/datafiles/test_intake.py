@@ -24,6 +24,7 @@ from catalog.operations.failpoints import Point
 from catalog.rebalancing.changes import DropPartitions, MergePartitions, PartitionChange, PlaceFiles, SplitPartition
 from catalog.schemes.model import UNPLACED
 from catalog.storage.schema import RevisionRow
+from catalog.storage.upgrade import downgrade, upgrade
 from catalog.tables.schemes import scheme_from_properties
 from tests.support import killed_changes
 from tests.support.effort import effort
@@ -446,3 +447,17 @@ def test_a_purge_deletes_the_files_of_engines_too(catalog: Catalog, catalog_url:
     assert list((location / "data").iterdir())
     assert not catalog.drop_table(TABLE, purge=True).count
     assert not location.exists()
+
+
+def test_the_downgrade_waits_until_files_are_placed(catalog: Catalog, catalog_url: str, ranges: str) -> None:
+    append(catalog_url, [5, 25])
+    assert UNPLACED in contents(catalog, TABLE)
+    with pytest.raises(RuntimeError, match="unplaced files"):
+        downgrade(catalog.storage, "0023")
+    change(catalog, "place", TABLE, PlaceFiles())
+    downgrade(catalog.storage, "0023")
+    with pytest.raises(Exception, match="other engines can only read it"):
+        append(catalog_url, [1])
+    upgrade(catalog.storage)
+    append(catalog_url, [1])
+    assert rows(catalog_url) == sorted([1, 5, 25, *range(40)])

@@ -3,8 +3,8 @@
 The triggers of revision 0022 refused their commits, renames and drops. Calve now takes their commits in; only renames
 and drops are still refused. `delete_file_count` is the number of delete files in the current snapshot.
 
-After the downgrade, tables that engines have changed meanwhile are readable by an earlier version as of the last commit
-that Calve took in.
+Earlier versions would not see all rows of unplaced files, and would see rows that delete files have deleted. The
+downgrade is refused until `CALL calve.system.place` has placed and applied them.
 """
 
 from __future__ import annotations
@@ -47,6 +47,15 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Take the revision back: the triggers refuse commits again."""
+    unplaced = (
+        "SELECT count(*) FROM calve_table t WHERE t.delete_file_count > 0 "
+        "OR EXISTS (SELECT 1 FROM calve_data_file f WHERE f.table_id = t.id AND f.partition_id = -1)"
+    )
+    if count := op.get_bind().scalar(sa.text(unplaced)):
+        raise RuntimeError(
+            f"{count} table(s) have unplaced files or delete files of other engines, which the earlier schema does not "
+            "support; run CALL calve.system.place('…') for each of them first"
+        )
     _replace_guards(_CHANGED_BEFORE, _REFUSAL_BEFORE)
     op.drop_column("calve_table", "delete_file_count")
 
