@@ -5,10 +5,10 @@ that is pushed down to a table selects its partitions. Spark handles joins, subq
 translates only simple conditions on partition keys. Plans are read and never changed, except that functions such as
 `current_date` become constants.
 
-Spark reads the selected files itself, also those of tables with a partition scheme. Reading these through Iceberg takes
-0.7 to 2.2 times as long, by statement (2 million rows in 24 files), needs Iceberg's runtime in each session, and cannot
-skip files by `_partition_id`. Reading all files takes 2.3 to 7 times as long (100 and 1,000 files, of which a tenth or
-one is selected). All are medians of runs in turn, Spark 4.1.3 on two cores.
+Spark reads the selected files itself, also those of tables with a partition scheme; `read_scan` has the exceptions.
+Reading these through Iceberg takes 0.7 to 2.2 times as long, by statement (2 million rows in 24 files), needs Iceberg's
+runtime in each session, and cannot skip files by `_partition_id`. Reading all files takes 2.3 to 7 times as long (100
+and 1,000 files, of which a tenth or one is selected). All are medians of runs in turn, Spark 4.1.3 on two busy cores.
 """
 
 from __future__ import annotations
