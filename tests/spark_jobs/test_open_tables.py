@@ -12,11 +12,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from catalog import Catalog
-from catalog.iceberg.jdbc import catalog_settings
+from catalog import Catalog, Column
+from catalog.tables.schemes import scheme_from_properties
+from spark_jobs.reading.tables import read_table
 from spark_jobs.sessions.session import configure
 from tests.support.effort import effort
 from tests.support.open_tables import SCHEMES, OpenTable
+from tests.support.spark_engine import engine_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -24,13 +26,8 @@ SEQUENCES = effort(2, 200)
 
 
 @pytest.fixture
-def engine(iceberg_spark: Any, catalog: Catalog) -> Any:
-    """A session whose Iceberg catalog `calve` is over the test's database."""
-    session = configure(iceberg_spark.newSession())
-    settings = {**catalog_settings(catalog.storage.url), "spark.sql.catalog.calve.cache-enabled": "false"}
-    for name, value in settings.items():
-        session.conf.set(name, value)
-    return session
+def engine(iceberg_spark: Any, catalog_url: str) -> Any:
+    return engine_session(iceberg_spark, catalog_url)
 
 
 @pytest.mark.timeout(900 + 180 * SEQUENCES)
@@ -61,3 +58,19 @@ def test_every_reader_has_the_rows_of_the_model(
         except Exception as error:
             error.add_note(f"sequence {seed}, {table.method}: {'; '.join(table.steps)}")
             raise
+
+
+def test_files_of_engines_are_read_by_the_ids_of_columns(spark: Any, engine: Any, catalog: Catalog) -> None:
+    """Spark finds columns by ids, but their types and the filters on them by the names in files."""
+    catalog.create_database("demo")
+    scheme = scheme_from_properties(Column("k", "int"), {"PARTITION_TYPE": "HASH", "PARTITION_NUM": "2"})
+    catalog.create_table("demo.t", columns=[("a", "int"), ("b", "string"), ("k", "int")], scheme=scheme)
+    engine.sql("SELECT 1 AS a, 'x' AS b, 3 AS k").writeTo("calve.demo.t").append()
+    catalog.alter_table("demo.t", change_columns={"a": ("b", "bigint"), "b": ("c", "string")})
+    catalog.alter_table("demo.t", add_columns=[("a", "int")])
+    rows = read_table(configure(spark), "demo.t", catalog=catalog)
+    assert [row.asDict() for row in rows.collect()] == [{"a": None, "b": 1, "c": "x", "k": 3}]
+    for where in ("a is null", "b = 1", "c = 'x'", "k = 3 and a is null and b < 2 and c > 'w'"):
+        assert read_table(spark, "demo.t", where, catalog=catalog).count() == 1
+        assert rows.where(where).count() == 1
+    assert rows.where("a = 1 or b is null or c is null").count() == 0
