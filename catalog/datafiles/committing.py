@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, update
 
-from catalog.datafiles.files import Total, insert_files, read_files, relabel_files, retire_files
+from catalog.datafiles.files import NewFile, Total, insert_files, read_files, relabel_files, retire_files
 from catalog.datafiles.intake import lock_current
-from catalog.datafiles.manifest import read_manifest
+from catalog.datafiles.manifest import read_manifest, require_manifest
 from catalog.datafiles.pruning import place_files
 from catalog.datafiles.publishing import FileSwap, publish, translated_errors
 from catalog.errors import PlanConflictError, VerificationFailedError
@@ -85,12 +85,14 @@ class Committer:
             VerificationFailedError: The new files do not contain the expected number of rows, or their folder was not
                 written by an attempt at this operation.
         """
+        # A list of many files takes as long to read as to commit, so it is read before the table is locked.
+        added = self._added(operation_id, step, attempt, change.folder)
         with self._storage.write() as connection:
             operation = self._operations.guard(connection, operation_id, step, attempt)
-            if change.folder is not None:
-                require_own(self._storage, operation, change.folder)
             table = lock_current(connection, self._definitions, operation.table)
-            written = self._change(connection, table, change, operation)
+            if change.folder is not None:
+                require_manifest(table, change.folder)
+            written = self._change(connection, table, change, added, operation)
             full_report = {
                 **(report(connection, table) if callable(report) else report),
                 "files_written": written.file_count,
@@ -103,8 +105,19 @@ class Committer:
         reached(Point.COMMITTED)
         return full_report
 
+    def _added(self, operation_id: str, step: str, attempt: int, folder: str | None) -> list[NewFile]:
+        """Return the files of a folder, after checking that the operation may commit it."""
+        if folder is None:
+            return []
+        with self._storage.read() as connection:
+            operation = self._operations.guard(connection, operation_id, step, attempt, hold=False)
+            require_own(self._storage, operation, folder)
+            return list(read_manifest(self._definitions.get_table(operation.table, connection), folder))
+
     @staticmethod
-    def _change(connection: Connection, table: Table, change: FileChange, operation: Operation) -> Total:
+    def _change(
+        connection: Connection, table: Table, change: FileChange, added: Sequence[NewFile], operation: Operation
+    ) -> Total:
         retired, removed = list(change.retired), []
         is_as_expected = table.scheme == change.before and relabel_files(connection, table, change.relabelled) == len(
             change.relabelled
@@ -117,9 +130,7 @@ class Committer:
                 f"the partitions or files of table {table.full_name} changed after the plan was made; nothing was "
                 "changed. Make a new plan"
             )
-        written = Total()
-        if change.folder is not None:
-            written = insert_files(connection, table, read_manifest(table, change.folder), operation.number)
+        written = insert_files(connection, table, added, operation.number)
         if change.row_count is not None and written.row_count != change.row_count:
             raise VerificationFailedError(
                 f"table {table.full_name}: {change.row_count:,} rows were read, but {written.row_count:,} rows were "
@@ -128,7 +139,6 @@ class Committer:
         connection.execute(update(TableRow).where(TableRow.id == table.id).values(scheme=change.after.as_json()))
         swap = None
         if written.file_count or removed or change.relabelled or change.after != change.before:
-            added = () if change.folder is None else read_manifest(table, change.folder)
             swap = FileSwap(added, removed=removed, marks={OPERATION_MARK: operation.id})
         if table.published_location is not None:
             # Tables of earlier versions are published by `calve init`.

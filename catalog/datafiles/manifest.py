@@ -43,6 +43,16 @@ def delete_manifest(table: Table, folder: str) -> None:
     Folder(table.location).delete_file(f"{folder}/{_MANIFEST}")
 
 
+def require_manifest(table: Table, folder: str) -> None:
+    """Check that a folder still has the manifest that was read; vacuum deletes it before the files.
+
+    Raises:
+        VerificationFailedError: It has none.
+    """
+    if not has_manifest(table, folder):
+        raise _incomplete(table, folder)
+
+
 def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
     """Yield the data files in the manifest of a folder.
 
@@ -63,7 +73,11 @@ def read_manifest(table: Table, folder: str) -> Iterator[NewFile]:
                     break
                 yield NewFile.from_json(fields)
                 count += 1
-    raise VerificationFailedError(
-        f"table {table.full_name}: {table.location}/{name} is missing or incomplete; nothing was changed. Run the "
-        "operation again"
+    raise _incomplete(table, folder)
+
+
+def _incomplete(table: Table, folder: str) -> VerificationFailedError:
+    return VerificationFailedError(
+        f"table {table.full_name}: {table.location}/{folder}/{_MANIFEST} is missing or incomplete; nothing was "
+        "changed. Run the operation again"
     )

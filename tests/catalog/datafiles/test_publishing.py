@@ -12,8 +12,11 @@ import pytest
 from pyiceberg.expressions import EqualTo
 from pyiceberg.schema import index_by_id, index_name_by_id
 
-from catalog import Catalog, Column
-from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError
+from catalog import Catalog, Column, Table
+from catalog.datafiles import committing
+from catalog.datafiles.files import NewFile
+from catalog.datafiles.manifest import delete_manifest, read_manifest
+from catalog.errors import TableAlreadyExistsError, UnreadableMetadataError, VerificationFailedError
 from catalog.model import TableKind
 from catalog.rebalancing.changes import (
     DropPartitions,
@@ -87,6 +90,21 @@ def test_each_change_is_one_snapshot_of_its_kind(catalog: Catalog, catalog_url: 
         ("delete", "drop"),
         ("append", "second"),
     ]
+
+
+def test_files_that_are_discarded_while_they_are_committed_are_refused(
+    catalog: Catalog, ranges: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def discarded(table: Table, folder: str) -> list[NewFile]:
+        files = list(read_manifest(table, folder))
+        delete_manifest(table, folder)
+        return files
+
+    before = contents(catalog, TABLE)
+    with monkeypatch.context() as patched, pytest.raises(VerificationFailedError, match="missing or incomplete"):
+        patched.setattr(committing, "read_manifest", discarded)
+        load(catalog, "second", TABLE, [7])
+    assert contents(catalog, TABLE) == before
 
 
 def test_engines_skip_files_by_bounds(catalog: Catalog, catalog_url: str, ranges: str) -> None:
