@@ -186,10 +186,10 @@ def migrate_table(spark: SparkSession, catalog: Catalog, name: str) -> None:
 class SlowReader(FooterReader):
     """Reads footers with a delay for each file, as on an object store."""
 
-    def read(self, file: FileInfo) -> FileFacts:
+    def read(self, file: FileInfo, footer: Any = None) -> FileFacts:
         """Wait, and read the footer."""
         time.sleep(_DELAY_SECONDS)
-        return super().read(file)
+        return super().read(file, footer)
 
 
 def _stage_remote(spark: SparkSession, request: _Request, table: Table) -> None:

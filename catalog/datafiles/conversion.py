@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from sqlalchemy import Connection, func, inspect, select
 
 from catalog.datafiles.files import NewFile
-from catalog.datafiles.publishing import FileSwap, MetricsReader, publish, published_definition, written_manifests
+from catalog.datafiles.publishing import FileSwap, publish, published_definition, written_manifests
 from catalog.model import Table
 from catalog.model.identifiers import TableName
 from catalog.operations.failpoints import Point, reached
@@ -98,7 +98,10 @@ def _give_part_ids(storage: Storage, definitions: Definitions, name: str) -> Non
 
 def _files(storage: Storage, table: Table) -> Iterator[NewFile]:
     """Yield the files of a table with the metrics of their footers."""
-    metrics, after = MetricsReader(table), 0
+    # Imported late, as in `catalog.datafiles.publishing`.
+    from catalog.datafiles.footers import DataFileReader
+
+    reader, after = DataFileReader(table), 0
     query = (
         select(
             DataFileRow.id, DataFileRow.partition_id, DataFileRow.path, DataFileRow.row_count, DataFileRow.size_bytes
@@ -115,7 +118,7 @@ def _files(storage: Storage, table: Table) -> Iterator[NewFile]:
                 return
             after = batch[-1].id
             files = [NewFile(row.partition_id, row.path, row.row_count, row.size_bytes, {}) for row in batch]
-            yield from pool.map(metrics.added_to, files)
+            yield from pool.map(reader.with_metrics, files)
 
 
 def _fingerprint(connection: Connection, table: Table) -> tuple[int, int, int, int]:

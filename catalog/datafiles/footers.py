@@ -1,19 +1,23 @@
-"""Row counts and column statistics from the footers of Parquet files."""
+"""Facts of new data files from their footers: statistics for the catalog, and metrics for Iceberg's manifests."""
 
 from __future__ import annotations
 
-# `catalog.iceberg.footers` also reads Parquet footers, but its facts do not suffice here: it has no bounds of
-# floating-point numbers, nor of columns whose null count is missing, and it refuses files that do not fit an Iceberg
-# table, such as those with timestamps in milliseconds. Files of schemes are pruned by the bounds of all these columns.
 import json
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
+from functools import lru_cache
 from typing import Any
 
-import pyarrow.parquet
-
 from catalog.datafiles.files import ColumnStatistics, NewFile
-from catalog.files.filesystem import Folder
+from catalog.datafiles.publishing import published_layout
+from catalog.errors import UnusableFileError
+from catalog.files.filesystem import FileInfo
+from catalog.iceberg.footers.facts import FooterReader
+from catalog.iceberg.footers.parquet_footers import UNPACK, FileSchema, Footer, FooterParser
+from catalog.iceberg.manifests import encode_metrics
+from catalog.model import FileFormat, Table
 from catalog.types.column_types import ColumnCharType, parse_column_type
 from catalog.types.key_types import (
     BooleanType,
@@ -27,58 +31,101 @@ from catalog.types.key_types import (
     TimestampType,
 )
 
+log = logging.getLogger(__name__)
+
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAYS_OF_YEAR_0, _DAYS_OF_400_YEARS = 366, 146_097
 _BEFORE_THE_CALENDAR, _AFTER_THE_CALENDAR = 0, 10_000 << 9
 _FROM_MICROSECONDS = {"milliseconds": (1000, 1), "microseconds": (1, 1), "nanoseconds": (1, 1000)}
 
 
-def read_footer(folder: Folder, path: str, partition_id: int, columns: Mapping[str, KeyType]) -> NewFile:
-    """Read the footer of a Parquet file, and return its row count, size and statistics.
+class DataFileReader:
+    """Reader of the facts of a table's data files; several threads may share it."""
 
-    Args:
-        path: The path relative to the folder.
-        columns: The columns to return statistics of, with their types.
+    def __init__(self, table: Table, columns: Sequence[str] = ()) -> None:
+        """Prepare for the table's columns.
+
+        Args:
+            columns: The columns to return statistics of.
+        """
+        self._location = table.location
+        self._types = column_types(columns, {column.name: column.type for column in table.columns})
+        self._footers = FooterParser()
+        self._facts = FooterReader(published_layout(table), FileFormat.PARQUET)
+
+    def read(self, path: str, size_bytes: int, partition_id: int) -> NewFile:
+        """Return a data file with its row count, statistics and metrics; without metrics if Iceberg cannot use it.
+
+        Args:
+            path: The path relative to the table's location.
+
+        Raises:
+            StorageError: The file cannot be read.
+            UnusableFileError: The file is damaged.
+        """
+        info = FileInfo(f"{self._location}/{path}", size_bytes, 0)
+        footer = self._footers.read(info)
+        statistics = footer_statistics(footer, self._types)
+        file = NewFile(partition_id, path, footer.row_count, size_bytes, statistics)
+        return self._with_metrics(file, info, footer)
+
+    def with_metrics(self, file: NewFile) -> NewFile:
+        """Return a known file with its metrics; without them if Iceberg cannot use its footer.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        return self._with_metrics(file, FileInfo(f"{self._location}/{file.path}", file.size_bytes, 0), None)
+
+    def _with_metrics(self, file: NewFile, info: FileInfo, footer: Footer | None) -> NewFile:
+        try:
+            facts = self._facts.read(info, footer)
+        except UnusableFileError as error:
+            log.warning("%s is published without bounds: %s", file.path, error)
+            return file
+        return replace(file, metrics=encode_metrics(facts))
+
+
+def footer_statistics(footer: Footer, columns: Mapping[str, KeyType]) -> dict[str, ColumnStatistics]:
+    """Return the statistics of some columns, without those of which the footer has none that can be used.
+
+    They are more than the bounds of Iceberg's metrics: also of floating-point numbers, and of columns without a null
+    count, and of timestamps in other units than microseconds.
     """
-    with folder.open(path) as file:
-        size_bytes = file.size()
-        metadata = pyarrow.parquet.read_metadata(file)
-    positions = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
     statistics = {}
     for name, value_type in columns.items():
-        if name in positions:
-            column_statistics = _statistics(metadata, positions[name], value_type)
-            if column_statistics is not None:
-                statistics[name] = column_statistics
-    return NewFile(partition_id, path, metadata.num_rows, size_bytes, statistics)
+        position = footer.schema.positions.get(name)
+        column = None if position is None else _statistics(footer, position, value_type)
+        if column is not None:
+            statistics[name] = column
+    return statistics
 
 
-def _statistics(metadata: Any, position: int, value_type: KeyType) -> ColumnStatistics | None:
+def _statistics(footer: Footer, position: int, value_type: KeyType) -> ColumnStatistics | None:
     """Return the statistics of a column over all row groups; None if those of one row group cannot be used."""
     # Parquet orders char values with their trailing blanks, which comparisons ignore.
     if isinstance(value_type, ColumnCharType):
         return None
-    reader = _reader(metadata.schema.column(position), value_type)
+    reader, unpack = _readers(footer.schema, position, value_type)
+    if reader is None or (unpack is None and not footer.is_ordered):
+        return None
     least: KeyValue | None = None
     greatest: KeyValue | None = None
     nulls: int | None = 0
-    for number in range(metadata.num_row_groups):
-        column = metadata.row_group(number).column(position)
-        known = column.statistics
-        if known is None or reader is None:
-            return None
-        nulls = None if nulls is None or not known.has_null_count else nulls + known.null_count
-        if known.has_null_count and known.null_count == column.num_values:
+    for group in footer.groups:
+        value_count, _, null_count, low, high = group.chunks[position]
+        nulls = None if nulls is None or null_count is None else nulls + null_count
+        if null_count == value_count:
             continue
-        if not known.has_min_max:
+        if low is None or high is None:
             return None
         try:
-            low, high = reader(known.min_raw), reader(known.max_raw)
+            first, last = (reader(raw if unpack is None else unpack(raw)[0]) for raw in (low, high))
         except UnicodeDecodeError:
             # Spark stores arbitrary bytes as strings, and these do not sort as text does.
             return None
-        least = low if least is None or low < least else least
-        greatest = high if greatest is None or high > greatest else greatest
+        least = first if least is None or first < least else least
+        greatest = last if greatest is None or last > greatest else greatest
     if least is None or greatest is None:
         return ColumnStatistics(None, None, nulls)
     return statistics_of(value_type, least, greatest, nulls)
@@ -101,6 +148,13 @@ def statistics_of(
     return ColumnStatistics.of_values(value_type, least, greatest, null_count)
 
 
+@lru_cache(maxsize=256)
+def _readers(schema: FileSchema, position: int, value_type: KeyType) -> tuple[Any, Any]:
+    """Return functions from a raw value to a typed one, and from bytes to a raw value; None for bytes as they are."""
+    column = schema.columns.column(position)
+    return _reader(column, value_type), UNPACK.get(column.physical_type)
+
+
 def _reader(column: Any, value_type: KeyType) -> Any:
     """Return a function from a raw footer value to a typed one; None if the file's type does not match the column's."""
     physical = column.physical_type
@@ -110,7 +164,7 @@ def _reader(column: Any, value_type: KeyType) -> Any:
         case IntegerType() if physical in ("INT32", "INT64") and kind in ("None", "Int"):
             return int
         case StringType() if kind == "String":
-            return _text
+            return bytes.decode
         case DateType() if kind == "Date":
             return day_of
         case TimestampType() if kind == "Timestamp" and logical["timeUnit"] in _FROM_MICROSECONDS:
@@ -123,10 +177,6 @@ def _reader(column: Any, value_type: KeyType) -> Any:
         case FloatingType() if physical in ("FLOAT", "DOUBLE"):
             return value_type.ordered
     return None
-
-
-def _text(raw: bytes | str) -> str:
-    return raw if isinstance(raw, str) else raw.decode()
 
 
 def day_of(raw: int) -> int:

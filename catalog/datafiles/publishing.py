@@ -21,11 +21,11 @@ from sqlalchemy import Connection, select, update
 
 from catalog.datafiles.files import NewFile
 from catalog.datafiles.history import has_recorded, record_revision
-from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError, UnusableFileError
-from catalog.files.filesystem import FileInfo, Folder, storage_errors
+from catalog.errors import PlanConflictError, StorageError, UnreadableMetadataError
+from catalog.files.filesystem import Folder, storage_errors
 from catalog.iceberg.places import METADATA
 from catalog.iceberg.pointers import CATALOG, Pointer, insert_pointer, move_pointer, rename_pointer
-from catalog.model import FileFormat, Table
+from catalog.model import Table
 from catalog.schemes.model import SchemeType
 from catalog.storage.clock import read_clock_ms
 from catalog.storage.schema import CatalogRow, TableRow
@@ -243,32 +243,6 @@ def delete_metadata(table: Table) -> None:
             Folder(table.location).delete_if_empty()
     except (StorageError, UnreadableFileError) as error:
         log.warning("the metadata of the dropped table %s stay: %s", table.full_name, error)
-
-
-class MetricsReader:
-    """Reader of the metrics of a table's data files for Iceberg's manifests; several threads may share it."""
-
-    def __init__(self, table: Table) -> None:
-        """Prepare for the table's columns."""
-        from catalog.iceberg.footers.facts import FooterReader
-
-        self._location = table.location
-        self._reader = FooterReader(published_layout(table), FileFormat.PARQUET)
-
-    def added_to(self, file: NewFile) -> NewFile:
-        """Return a file with its metrics; without them if Iceberg cannot use its footer.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
-        from catalog.iceberg.manifests import encode_metrics
-
-        try:
-            facts = self._reader.read(FileInfo(f"{self._location}/{file.path}", file.size_bytes, 0))
-        except UnusableFileError as error:
-            log.warning("%s is published without bounds: %s", file.path, error)
-            return file
-        return replace(file, metrics=encode_metrics(facts))
 
 
 def published_definition(connection: Connection, table: Table) -> Definition:

@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
 from catalog.datafiles.files import NewFile, Total
-from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.footers import DataFileReader
 from catalog.datafiles.manifest import write_manifest
-from catalog.datafiles.publishing import MetricsReader
 from catalog.errors import VerificationFailedError
 from catalog.files.filesystem import Folder
 from catalog.model import Table
@@ -133,24 +132,21 @@ def _settings(spark: SparkSession, table: Table, *, is_sorted: bool) -> Iterator
 def _written_files(spark: SparkSession, table: Table, scheme: Scheme, folder: str) -> Iterable[NewFile]:
     """Return the files in a folder with the facts of their footers; Spark tasks read the footers of many files."""
     location = Folder(f"{table.location}/{folder}")
-    paths = [file.path.removeprefix(f"{location.location}/") for file in location.files()]
-    if len(paths) <= _LOCAL_FOOTERS:
-        return _footers(table, scheme, folder, paths)
-    slices = -(-len(paths) // _FOOTERS_A_TASK)
-    footers = in_tasks(spark, paths, slices, lambda task_paths: _footers(table, scheme, folder, list(task_paths)))
+    files = [(file.path.removeprefix(f"{location.location}/"), file.size_bytes) for file in location.files()]
+    if len(files) <= _LOCAL_FOOTERS:
+        return _footers(table, scheme, folder, files)
+    slices = -(-len(files) // _FOOTERS_A_TASK)
+    footers = in_tasks(spark, files, slices, lambda task_files: _footers(table, scheme, folder, list(task_files)))
     return footers.toLocalIterator()
 
 
-def _footers(table: Table, scheme: Scheme, folder: str, paths: Sequence[str]) -> Iterator[NewFile]:
-    location = Folder(table.location)
-    types = {column.name: column.type for column in table.columns}
-    columns = column_types((scheme.column, *scheme.sort_columns), types)
+def _footers(table: Table, scheme: Scheme, folder: str, files: Sequence[tuple[str, int]]) -> Iterator[NewFile]:
+    reader = DataFileReader(table, (scheme.column, *scheme.sort_columns))
 
-    metrics = MetricsReader(table)
-
-    def footer(path: str) -> NewFile:
+    def footer(file: tuple[str, int]) -> NewFile:
+        path, size_bytes = file
         number = int(path.split("/", 1)[0].removeprefix(f"{PARTITION_FOLDER}="))
-        return metrics.added_to(read_footer(location, f"{folder}/{path}", number, columns))
+        return reader.read(f"{folder}/{path}", size_bytes, number)
 
     with ThreadPoolExecutor(_FOOTER_THREADS) as pool:
-        yield from pool.map(footer, paths)
+        yield from pool.map(footer, files)

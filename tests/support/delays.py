@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 
 from catalog import Catalog
 from catalog.datafiles.committing import FileChange
-from catalog.datafiles.footers import read_footer
+from catalog.datafiles.footers import DataFileReader
 from catalog.datafiles.manifest import write_manifest
-from catalog.files.filesystem import Folder
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.records import OperationKind
 from catalog.schemes.ranges import RangeScheme
@@ -48,7 +47,8 @@ def load_delays(catalog: Catalog, name: str, delays: Iterable[int]) -> None:
             ids, values = (list(each) for each in zip(*pairs, strict=True))
             columns = {"id": pa.array(ids, pa.int64()), "delay": pa.array(values, pa.int32())}
             pq.write_table(pa.table(columns), Path(table.location) / path)
-            files.append(read_footer(Folder(table.location), path, partition, {"delay": scheme.value_type}))
+            size_bytes = (Path(table.location) / path).stat().st_size
+            files.append(DataFileReader(table, (scheme.column,)).read(path, size_bytes, partition))
         write_manifest(table, folder, files)
         catalog.committer.commit(operation_id, "load", attempt, FileChange(scheme, scheme, folder), {})
 

@@ -16,10 +16,8 @@ import pyarrow.parquet as pq
 from catalog import Catalog, Table
 from catalog.datafiles.committing import FileChange
 from catalog.datafiles.files import NewFile
-from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.footers import DataFileReader
 from catalog.datafiles.manifest import write_manifest
-from catalog.datafiles.publishing import MetricsReader
-from catalog.files.filesystem import Folder
 from catalog.maintenance.maintenance import GRACE
 from catalog.operations.attempts import attempt_folder
 from catalog.operations.failpoints import DIE_AT
@@ -46,14 +44,14 @@ def write_files(table: Table, scheme: Scheme, folder: str, values: Sequence[int]
     parts: dict[int, list[int]] = {}
     for value in values:
         parts.setdefault(scheme.partition_of(value), []).append(value)
-    types, metrics = column_types((scheme.column,), {scheme.column: "int"}), MetricsReader(table)
+    reader = DataFileReader(table, (scheme.column,))
     files = []
     for partition_id, own in parts.items():
         path = f"{folder}/calve_partition_id={partition_id}/part.parquet"
         target = Path(table.location, path)
         target.parent.mkdir(parents=True)
         pq.write_table(pa.table({scheme.column: pa.array(own, pa.int32())}), target)
-        files.append(metrics.added_to(read_footer(Folder(table.location), path, partition_id, types)))
+        files.append(reader.read(path, target.stat().st_size, partition_id))
     return files
 
 

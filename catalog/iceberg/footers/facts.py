@@ -14,6 +14,8 @@ from catalog.iceberg.metrics import MetricsFilter
 from catalog.model import FileFormat
 
 if TYPE_CHECKING:
+    from catalog.iceberg.footers.parquet import ParquetReader
+    from catalog.iceberg.footers.parquet_footers import Footer
     from catalog.iceberg.layout import Layout
 
 
@@ -66,11 +68,12 @@ class FooterReader:
         self._metrics = MetricsFilter(layout)
         # Imported late: a task reads one format, and the libraries are large.
         self._reader: _Reader
+        self._parquet: ParquetReader | None = None
         match file_format:
             case FileFormat.PARQUET:
                 from catalog.iceberg.footers.parquet import ParquetReader
 
-                self._reader = ParquetReader(columns)
+                self._reader = self._parquet = ParquetReader(columns)
             case FileFormat.ORC:
                 from catalog.iceberg.footers.orc import OrcReader
 
@@ -84,17 +87,23 @@ class FooterReader:
                     f"files in format {file_format} cannot be used in an Iceberg table; use Parquet, ORC or Avro"
                 )
 
-    def read(self, file: FileInfo) -> FileFacts:
+    def read(self, file: FileInfo, footer: Footer | None = None) -> FileFacts:
         """Return the facts of a file that the table's manifests contain.
 
         The file is read once, from its end; an Avro file block by block.
+
+        Args:
+            footer: Of a Parquet file whose footer was read before.
 
         Raises:
             UnusableFileError: The file cannot be used in the table.
         """
         if file.size_bytes == 0:
             raise UnusableFileError(file.path, FileProblem.EMPTY, "it has no bytes; delete it, or skip such files")
-        facts = self._reader.read(file)
+        if footer is None or self._parquet is None:
+            facts = self._reader.read(file)
+        else:
+            facts = self._parquet.facts_of(file.path, footer)
         for field_id, name in self._required.items():
             # A column that the file lacks is null in every row.
             if facts.row_count and facts.null_counts.get(field_id) != 0:

@@ -1,20 +1,14 @@
-"""Facts of Parquet files.
-
-PyArrow reads the schema. Everything that depends only on the schema is computed once per schema: the footers of one
-table's files usually start with the same bytes.
-"""
+"""Facts of Parquet files. What depends only on the schemas of file and table is computed once per schema of files."""
 
 from __future__ import annotations
 
 import json
 import math
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow
-import pyarrow.parquet
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -29,7 +23,6 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from catalog.errors import FileProblem, UnusableFileError
 from catalog.files.filesystem import FileInfo
 from catalog.iceberg import bounds
 from catalog.iceberg.bounds import UNUSABLE, Bounds
@@ -44,38 +37,15 @@ from catalog.iceberg.footers.calendars import (
 )
 from catalog.iceberg.footers.columns import FileColumn, Found, Match, match_columns
 from catalog.iceberg.footers.facts import FileFacts
-from catalog.iceberg.footers.row_groups import Chunk, RowGroup, Shape, read_row_groups, shape_of
-from catalog.iceberg.footers.tails import read_range, read_tail
-from catalog.iceberg.footers.thrift import read_varint, schema_end
+from catalog.iceberg.footers.parquet_footers import UNPACK, FileSchema, Footer, FooterParser, reading_footer
+from catalog.iceberg.footers.row_groups import Chunk, RowGroup
+from catalog.iceberg.footers.thrift import read_varint
 
-_MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
-_ENDING = 8
-"""Bytes after the footer: its length and the magic."""
 _SCHEMAS_KEPT = 64
-_LAST_FIELDS = 64
-"""Maximum bytes of a footer after the orders of its columns."""
-_DAMAGES = (
-    pyarrow.ArrowException,
-    OSError,
-    ValueError,
-    IndexError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    RecursionError,
-)
 _JAVA_LIBRARY = b"parquet-mr version"
 _TEXT = 0x18
 """The header of a struct's first or next field, if it is a string."""
 _UNKNOWN = -math.inf
-_UNPACK = {
-    "BOOLEAN": struct.Struct("?").unpack,
-    "INT32": struct.Struct("<i").unpack,
-    "INT64": struct.Struct("<q").unpack,
-    "FLOAT": struct.Struct("<f").unpack,
-    "DOUBLE": struct.Struct("<d").unpack,
-}
-"""The physical types with signed order, which even old writers used correctly."""
 _BOUNDS_AS_THEY_ARE = (("BOOLEAN", bounds.BOOLEAN), ("INT32", bounds.INT), ("INT64", bounds.LONG))
 """Types whose plain encoding in Parquet equals Iceberg's."""
 
@@ -116,19 +86,14 @@ class _Plan(NamedTuple):
     """The facts to extract from footers of one schema.
 
     Attributes:
-        start: The bytes with which a footer of this schema starts.
         ordered: The columns of a file that records the order of its minima and maxima.
         unordered: The columns of an old file, in which only the signed order was correct.
-        orders: The bytes of `column_orders` if every column has its type's own order.
         booleans: Position → name of the table's top-level boolean columns; Iceberg reads nested ones value by value.
     """
 
-    start: bytes
     ordered: tuple[_Leaf, ...]
     unordered: tuple[_Leaf, ...]
     spellings: tuple[tuple[int, str], ...]
-    orders: bytes
-    shapes: tuple[Shape, ...]
     unknown: tuple[tuple[int, tuple[str, ...]], ...]
     booleans: Mapping[int, str]
     dated: tuple[_Dated, ...]
@@ -140,19 +105,18 @@ class ParquetReader:
     def __init__(self, columns: Sequence[NestedField]) -> None:
         """Prepare for the table's columns without its partition keys."""
         self._columns = columns
-        self._plans: list[_Plan] = []
+        self._footers = FooterParser()
+        self._plans: dict[FileSchema, _Plan] = {}
         self._calendars: dict[bytes, Calendar] = {}
 
     def read(self, file: FileInfo) -> FileFacts:
         """Return the facts of a file that is not empty; raises `UnusableFileError`."""
-        footer = self._footer(file)
-        try:
-            plan = self._plan(file.path, footer)
-            rows, groups, end = read_row_groups(footer, len(plan.start), plan.shapes)
-        except _DAMAGES as error:
-            text = f"its Parquet footer cannot be read: {str(error).strip()}; write the file again"
-            raise UnusableFileError(file.path, FileProblem.DAMAGED, text) from None
-        leaves = plan.ordered if plan.orders in footer[-len(plan.orders) - _LAST_FIELDS :] else plan.unordered
+        return self.facts_of(file.path, self._footers.read(file))
+
+    def facts_of(self, path: str, footer: Footer) -> FileFacts:
+        """Return the facts of a file whose footer was read; raises `UnusableFileError`."""
+        plan, rows, groups = self._plan(path, footer.schema), footer.row_count, footer.groups
+        leaves = plan.ordered if footer.is_ordered else plan.unordered
         if len(groups) == 1:
             facts = _facts_of_one(rows, groups[0], leaves, plan.spellings)
         else:
@@ -161,22 +125,9 @@ class ParquetReader:
             positions = {position for group in groups for position in group.run_lengths} & plan.booleans.keys()
             facts = replace(facts, unvectorized=tuple(plan.booleans[position] for position in sorted(positions)))
         doubtful = [(column, least) for column in plan.dated if (least := _least(groups, column)) < column.recent]
-        if doubtful and (undated := _undated(file.path, doubtful, self._calendar(footer[end:-_ENDING]))):
+        if doubtful and (undated := _undated(path, doubtful, self._calendar(footer.rest))):
             facts = replace(facts, undated=undated)
         return replace(facts, unknown=plan.unknown) if plan.unknown else facts
-
-    def _footer(self, file: FileInfo) -> bytes:
-        """Return a file's footer, including the bytes after it."""
-        tail = read_tail(file)
-        if tail[-4:] != _MAGIC or len(tail) < _ENDING + len(_MAGIC):
-            raise _no_parquet(file, tail)
-        length = int.from_bytes(tail[-8:-4], "little") + _ENDING
-        if length > file.size_bytes - len(_MAGIC) or length == _ENDING:
-            text = f"its Parquet footer would have {length - _ENDING} bytes, of {file.size_bytes}; write the file again"
-            raise UnusableFileError(file.path, FileProblem.DAMAGED, text)
-        if length > len(tail):
-            tail = read_tail(file, length)
-        return tail[-length:]
 
     def _calendar(self, rest: bytes) -> Calendar:
         """Return the calendar of a file; cached by the footer after the row groups, equal for one writer and schema."""
@@ -188,14 +139,13 @@ class ParquetReader:
             self._calendars[rest] = calendar
         return calendar
 
-    def _plan(self, path: str, footer: bytes) -> _Plan:
-        for plan in self._plans:
-            if footer.startswith(plan.start):
-                return plan
-        # PyArrow reads only the footer and the bytes after it.
-        metadata = pyarrow.parquet.read_metadata(pyarrow.BufferReader(footer))
-        plan = _plan_of(self._columns, path, metadata.schema, footer[: schema_end(footer)])
-        self._plans = [plan, *self._plans[: _SCHEMAS_KEPT - 1]]
+    def _plan(self, path: str, schema: FileSchema) -> _Plan:
+        plan = self._plans.get(schema)
+        if plan is None:
+            if len(self._plans) >= _SCHEMAS_KEPT:
+                self._plans.clear()
+            with reading_footer(path):
+                plan = self._plans[schema] = _plan_of(self._columns, path, schema.columns)
         return plan
 
 
@@ -248,21 +198,6 @@ def _metadata(rest: bytes, key: str) -> str | None:
         return ""
     length, position = read_varint(rest, end + 1)
     return rest[position : position + length].decode("utf-8", "replace")
-
-
-def _no_parquet(file: FileInfo, tail: bytes) -> UnusableFileError:
-    if tail[-4:] == _ENCRYPTED_MAGIC:
-        text = "it is a Parquet file with an encrypted footer; write it again without encryption"
-        return UnusableFileError(file.path, FileProblem.FOREIGN, text)
-    if read_range(file, 0, len(_MAGIC)) == _MAGIC:
-        return UnusableFileError(
-            file.path,
-            FileProblem.DAMAGED,
-            "it starts like a Parquet file but does not end like one; write the file again",
-        )
-    return UnusableFileError(
-        file.path, FileProblem.FOREIGN, "it is not a Parquet file; move it away, or skip such files"
-    )
 
 
 def _facts_of_one(
@@ -338,28 +273,21 @@ def _merged(chunks: Sequence[Chunk], leaf: _Leaf) -> tuple[bytes | None, bytes |
     return leaf.bounds.lower(min(lows)), leaf.bounds.upper(max(highs))
 
 
-def _plan_of(columns: Sequence[NestedField], path: str, schema: Any, start: bytes) -> _Plan:
+def _plan_of(columns: Sequence[NestedField], path: str, schema: Any) -> _Plan:
     match = match_columns(columns, _file_columns(schema), path)
     ordered, unordered = [], []
     for common in match.found:
         position = common.column.position
         physical = schema.column(position).physical_type
         how = None if common.is_repeated else _bounds_of(schema.column(position), common)
-        unpack = _UNPACK.get(physical)
+        unpack = UNPACK.get(physical)
         leaf = _Leaf(position, common.field_id, how, unpack, (physical, how) in _BOUNDS_AS_THEY_ARE)
         ordered.append(leaf)
         unordered.append(leaf if unpack is not None else leaf._replace(bounds=None))
-    count = len(schema)
-    # A list (0x19) of `count` unions (0xc), each with an empty first field (0x1c).
-    header = bytes((0x19, count << 4 | 0xC)) if count < 15 else b"\x19\xfc" + _varint(count)
-    orders = header + b"\x1c\x00\x00" * count
-    shapes = tuple(shape_of(schema.column(position)) for position in range(count))
     names = {column.field_id: column.name for column in columns if isinstance(column.field_type, BooleanType)}
     booleans = {leaf.position: names[leaf.field_id] for leaf in ordered if leaf.field_id in names}
     dated = tuple(_dated(schema, match))
-    return _Plan(
-        start, tuple(ordered), tuple(unordered), match.spellings, orders, shapes, match.unknown, booleans, dated
-    )
+    return _Plan(tuple(ordered), tuple(unordered), match.spellings, match.unknown, booleans, dated)
 
 
 def _dated(schema: Any, match: Match) -> Iterator[_Dated]:
@@ -368,16 +296,8 @@ def _dated(schema: Any, match: Match) -> Iterator[_Dated]:
         if is_date or isinstance(common.type, TimestampType | TimestamptzType):
             position = common.column.position
             recent = FIRST_GREGORIAN_DAY if is_date else FIRST_STANDARD_DAY * MICROSECONDS_OF_DAY
-            unpack = _UNPACK.get(schema.column(position).physical_type)
+            unpack = UNPACK.get(schema.column(position).physical_type)
             yield _Dated(position, common.name, is_date, unpack, recent)
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*encoded, number))
 
 
 def _bounds_of(leaf: Any, common: Found) -> Bounds | None:

@@ -15,15 +15,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog.datafiles.files import ColumnStatistics, NewFile
-from catalog.datafiles.footers import column_types, read_footer
+from catalog.datafiles.footers import column_types
 from catalog.datafiles.pruning import FileCondition, partitions_of, partitions_of_file
 from catalog.expressions import parse_expression
-from catalog.files.filesystem import Folder
 from catalog.indexes.keys import after_prefix
 from catalog.model import PARTITION_ID, Column, FileFormat, Table
 from catalog.types.column_types import parse_column_type
 from catalog.types.key_types import KeyType
 from tests.support.effort import effort
+from tests.support.footers import read_footer
 from tests.support.scheme_cases import COLUMN, cases, make, steps
 from tests.support.scheme_values import (
     DECIMALS,
@@ -74,7 +74,7 @@ def write_file(path: Path, rows: Sequence[Row], kinds: Mapping[str, str], group_
 
 def statistics_of(folder: Path, rows: Sequence[Row], kinds: Mapping[str, str], group_size: int = 1000) -> NewFile:
     write_file(folder / "rows.parquet", rows, kinds, group_size)
-    return read_footer(Folder(str(folder)), "rows.parquet", 0, column_types(tuple(kinds), kinds))
+    return read_footer(folder, "rows.parquet", 0, column_types(tuple(kinds), kinds))
 
 
 def rows_of(kinds: Mapping[str, str], usual: Mapping[str, Sequence[Any]]) -> st.SearchStrategy[list[Row]]:
@@ -202,7 +202,7 @@ def test_days_outside_of_the_calendar_are_kept_apart_from_those_inside(tmp_path:
         days = pa.table({COLUMN: pa.array([number], pa.int32()).cast(pa.date32())})
         pq.write_table(days, tmp_path / "days.parquet")
         types: dict[str, KeyType] = column_types((COLUMN,), {COLUMN: "date"})
-        found = read_footer(Folder(str(tmp_path)), "days.parquet", 0, types).statistics
+        found = read_footer(tmp_path, "days.parquet", 0, types).statistics
         assert partitions_of_file(scheme, found, scheme.ids) == {partition}, number
         is_known = 0 <= number - stored(Day(0, 1, 1)) <= stored(Day(9999, 12, 31)) - stored(Day(0, 1, 1))
         assert len(partitions_of_file(hashed, found, hashed.ids)) == (1 if is_known else 9)
@@ -215,12 +215,12 @@ def test_texts_that_are_no_texts_have_no_statistics(tmp_path: Path) -> None:
     array = pa.Array.from_buffers(pa.string(), 2, pa.array([b"a", b"\xff"], pa.binary()).buffers())
     pq.write_table(pa.table({COLUMN: array}), tmp_path / "bytes.parquet")
     types = column_types((COLUMN,), {COLUMN: "string"})
-    assert read_footer(Folder(str(tmp_path)), "bytes.parquet", 0, types).statistics == {}
+    assert read_footer(tmp_path, "bytes.parquet", 0, types).statistics == {}
 
 
 def test_a_column_that_a_file_lacks_may_be_anything(tmp_path: Path) -> None:
     write_file(tmp_path / "rows.parquet", [{"b": 1}], {"b": "int"})
-    found = read_footer(Folder(str(tmp_path)), "rows.parquet", 0, column_types(("b", "c"), {"b": "int", "c": "int"}))
+    found = read_footer(tmp_path, "rows.parquet", 0, column_types(("b", "c"), {"b": "int", "c": "int"}))
     assert set(found.statistics) == {"b"}
     scheme = make("int", PARTITION_TYPE="RANGE", RANGE_INFO="1, 2")
     assert partitions_of_file(scheme, found.statistics, (1, 2)) == {1, 2}
