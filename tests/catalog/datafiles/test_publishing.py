@@ -21,7 +21,6 @@ from catalog.model import TableKind
 from catalog.rebalancing.changes import (
     DropPartitions,
     MergePartitions,
-    PartitionChange,
     SplitPartition,
 )
 from catalog.tables.schemes import scheme_from_properties
@@ -40,10 +39,6 @@ def ranges(catalog: Catalog) -> str:
     catalog.create_table(TABLE, columns=[("c", "int")], scheme=scheme, properties={"owner": "ann"})
     load(catalog, "first", TABLE, range(40))
     return TABLE
-
-
-def change(catalog: Catalog, operation: str, change: PartitionChange) -> None:
-    rebalance(catalog, operation, TABLE, change)
 
 
 def rows(url: str, name: str = TABLE, **scan: Any) -> list[Any]:
@@ -71,13 +66,13 @@ def test_a_new_table_is_empty_for_other_engines(catalog: Catalog, catalog_url: s
 
 
 def test_each_change_is_one_snapshot_of_its_kind(catalog: Catalog, catalog_url: str, ranges: str) -> None:
-    change(catalog, "split", TABLE, SplitPartition(2, ("15", "20")))
+    rebalance(catalog, "split", TABLE, SplitPartition(2, ("15", "20")))
     check_published(catalog, TABLE)
     assert rows(catalog_url) == [*range(40)]
-    change(catalog, "merge", TABLE, MergePartitions((4, 5)))
+    rebalance(catalog, "merge", TABLE, MergePartitions((4, 5)))
     check_published(catalog, TABLE)
     assert rows(catalog_url) == [*range(40)]
-    change(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
+    rebalance(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
     check_published(catalog, TABLE)
     assert rows(catalog_url) == [*range(10, 40)]
     load(catalog, "second", TABLE, [3, 33])
@@ -116,7 +111,7 @@ def test_engines_skip_files_by_bounds(catalog: Catalog, catalog_url: str, ranges
 
 def test_an_earlier_snapshot_can_be_read_until_it_expires(catalog: Catalog, catalog_url: str, ranges: str) -> None:
     [first] = [snapshot.snapshot_id for snapshot in published(catalog, TABLE).snapshots()]
-    change(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
+    rebalance(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
     catalog.vacuum(TABLE)
     assert rows(catalog_url, snapshot_id=first) == [*range(40)]
     report = catalog.vacuum(TABLE, grace=timedelta(0))
@@ -279,6 +274,6 @@ def test_many_small_manifests_are_merged(catalog: Catalog, catalog_url: str, ran
     snapshot = published(catalog, TABLE).current_snapshot()
     assert snapshot is not None
     assert len(snapshot.manifests(published(catalog, TABLE).io)) < 20
-    change(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
+    rebalance(catalog, "drop", TABLE, DropPartitions((1,), with_data=True))
     check_published(catalog, TABLE)
     assert rows(catalog_url) == sorted([*range(10, 40), *range(10, 105)])
